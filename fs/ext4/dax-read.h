@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reading ext4 DAX files without iov_iter and iomap.
+ *
+ * The block arithmetic and the extent status lookup live here, inline: they
+ * are the hot path, they need no DAX, and the KUnit suite (dax-read-test.c)
+ * holds them against ext4_map_blocks() where FS_DAX cannot be built.
+ */
+#ifndef _EXT4_DAX_READ_H
+#define _EXT4_DAX_READ_H
+
+#include <linux/dax.h>
+#include <linux/jump_label.h>
+#include <linux/uio.h>
+#include "ext4.h"
+
+/**
+ * ext4_dax_read_blocks - the logical blocks behind a byte range
+ * @inode: the file
+ * @pos: first byte, not negative
+ * @count: bytes, at least one; @pos + @count does not overflow
+ * @map: m_lblk and m_len are set
+ *
+ * Context: any.
+ * Return: 0, or -EINVAL when @pos lies past the last block number that an ext4
+ * file can have, as ext4_iomap_begin() answers (only a damaged inode has an
+ * i_size that lets a read come this far).
+ */
+static __always_inline int
+ext4_dax_read_blocks(struct inode *inode, loff_t pos, size_t count,
+		     struct ext4_map_blocks *map)
+{
+	u8 blkbits = inode->i_blkbits;
+	u64 first = (u64)pos >> blkbits;
+	u64 last = ((u64)pos + count - 1) >> blkbits;
+
+	if (unlikely(last > EXT4_MAX_LOGICAL_BLOCK)) {
+		if (first > EXT4_MAX_LOGICAL_BLOCK)
+			return -EINVAL;
+		last = EXT4_MAX_LOGICAL_BLOCK;
+	}
+	map->m_lblk = first;
+	map->m_len = last - first + 1;
+	return 0;
+}
+
+#ifdef CONFIG_FS_DAX
+static inline u32 ext4_dax_zone_gen(struct inode *inode)
+{
+	return READ_ONCE(EXT4_SB(inode->i_sb)->s_system_zone_gen);
+}
+
+/**
+ * ext4_dax_remember - keep an extent for ext4_dax_recall()
+ * @inode: the file
+ * @es: a written extent, all of it valid
+ * @es_seq: i_es_seq as ext4_es_lookup_extent() gave it with @es
+ * @zone_gen: ext4_dax_zone_gen() before the validity check
+ *
+ * Of readers that come at the same time one succeeds and nobody waits.
+ *
+ * Context: any.
+ */
+static inline void ext4_dax_remember(struct inode *inode,
+				     struct extent_status *es, u64 es_seq,
+				     u32 zone_gen)
+{
+	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
+	u32 seq = READ_ONCE(m->seq);
+
+	/* Fully ordered: nobody sees a field change and seq still even. */
+	if ((seq & 1) || cmpxchg(&m->seq, seq, seq + 1) != seq)
+		return;
+	WRITE_ONCE(m->es_seq, es_seq);
+	WRITE_ONCE(m->pblk, ext4_es_pblock(es));
+	WRITE_ONCE(m->lblk, es->es_lblk);
+	WRITE_ONCE(m->len, es->es_len);
+	WRITE_ONCE(m->zone_gen, zone_gen);
+	smp_store_release(&m->seq, seq + 2);
+}
+
+/**
+ * ext4_dax_recall - map blocks from what the last read has found
+ * @inode: the file
+ * @map: as for ext4_dax_read_cached()
+ *
+ * Why the answer is good is said at struct ext4_dax_map. The statistics of the
+ * extent status tree do not count it, and it does not mark the tree's entry as
+ * referenced.
+ *
+ * Context: i_rwsem held, shared will do.
+ * Return: true when @map is filled, else false with @map as it was.
+ */
+static __always_inline bool ext4_dax_recall(struct inode *inode,
+					    struct ext4_map_blocks *map)
+{
+	const struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
+	u32 seq = smp_load_acquire(&m->seq);
+	u32 skip = map->m_lblk - READ_ONCE(m->lblk);
+	u32 len = READ_ONCE(m->len);
+	ext4_fsblk_t pblk = READ_ONCE(m->pblk) + skip;
+
+	if (unlikely(skip >= len ||
+		     READ_ONCE(m->es_seq) != READ_ONCE(EXT4_I(inode)->i_es_seq) ||
+		     READ_ONCE(m->zone_gen) != ext4_dax_zone_gen(inode)))
+		return false;
+
+	/* Pairs with ext4_dax_remember(): all fields are of one extent. */
+	smp_rmb();
+	if (unlikely((seq & 1) || READ_ONCE(m->seq) != seq))
+		return false;
+
+	map->m_pblk = pblk;
+	map->m_len = min(map->m_len, len - skip);
+	map->m_flags = EXT4_MAP_MAPPED;
+	return true;
+}
+#else
+static inline u32 ext4_dax_zone_gen(struct inode *inode)
+{
+	return 0;
+}
+
+static inline void ext4_dax_remember(struct inode *inode,
+				     struct extent_status *es, u64 es_seq,
+				     u32 zone_gen)
+{
+}
+#endif /* CONFIG_FS_DAX */
+
+/**
+ * ext4_dax_read_cached - map blocks from the extent status tree alone
+ * @inode: the file
+ * @map: m_lblk and m_len are the blocks wanted; on success m_pblk, m_len and
+ *	m_flags are what ext4_map_blocks(NULL, @inode, @map, 0) gives
+ *
+ * Nothing is kept from one call to the next: the answer holds while the caller
+ * holds i_rwsem (shared will do), or invalidate_lock, in the sense in which
+ * ext4_map_blocks()'s does. A written block stays written and where it is, for
+ * whoever frees or moves blocks holds i_rwsem exclusively. A hole or an
+ * unwritten block may become written by a page fault, which takes only
+ * invalidate_lock shared; a reader who found it before that reads zeroes, as if
+ * it had come before the fault, and never the old content of the blocks, which
+ * are zeroed before the tree shows them as written (ext4_map_create_blocks()).
+ *
+ * Context: process context, i_rwsem held shared. Takes i_es_lock.
+ * Return: true when @map is filled. False, with @map as it was, when
+ * ext4_map_blocks() has to be asked: the tree has no entry, a fast commit is
+ * being replayed, or the blocks fail the validity check and ext4_map_blocks()
+ * is to report them.
+ */
+static __always_inline bool
+ext4_dax_read_cached(struct inode *inode, struct ext4_map_blocks *map)
+{
+	u32 zone_gen = ext4_dax_zone_gen(inode);
+	struct extent_status es;
+	ext4_fsblk_t pblk = 0;
+	unsigned int flags, skip, len;
+	u64 es_seq;
+
+	if (!ext4_es_lookup_extent(inode, map->m_lblk, NULL, &es, &es_seq))
+		return false;
+
+	skip = map->m_lblk - es.es_lblk;
+	len = min(map->m_len, es.es_len - skip);
+
+	if (likely(ext4_es_is_written(&es))) {
+		pblk = ext4_es_pblock(&es) + skip;
+		flags = EXT4_MAP_MAPPED;
+		if (likely(ext4_inode_block_valid(inode, ext4_es_pblock(&es),
+						  es.es_len)))
+			ext4_dax_remember(inode, &es, es_seq, zone_gen);
+		else if (!ext4_inode_block_valid(inode, pblk, len))
+			return false;
+	} else if (ext4_es_is_unwritten(&es)) {
+		pblk = ext4_es_pblock(&es) + skip;
+		flags = EXT4_MAP_UNWRITTEN;
+	} else {
+		flags = ext4_es_is_delayed(&es) ? EXT4_MAP_DELAYED : 0;
+	}
+
+	map->m_pblk = pblk;
+	map->m_len = len;
+	map->m_flags = flags;
+	return true;
+}
+
+#ifdef CONFIG_FS_DAX
+DECLARE_STATIC_KEY_TRUE(ext4_dax_fast_read);
+
+ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
+			   size_t count);
+
+/**
+ * ext4_dax_read_simple - the short way for a read into one piece of user memory
+ * @iocb: the read; ki_pos is advanced by what was read
+ * @to: where to, not empty; advanced by what was read
+ *
+ * Context: process context, i_rwsem held shared, IS_DAX() checked under it.
+ * May sleep, may fault in user memory.
+ * Return: bytes read, 0 at the end of the file, a negative errno, or -ENOTBLK
+ * with nothing done when dax_iomap_rw() is to do it.
+ */
+static __always_inline ssize_t ext4_dax_read_simple(struct kiocb *iocb,
+						    struct iov_iter *to)
+{
+	ssize_t ret;
+
+	if (!static_branch_likely(&ext4_dax_fast_read) || !iter_is_ubuf(to))
+		return -ENOTBLK;
+
+	ret = ext4_dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
+				 to->ubuf + to->iov_offset, iov_iter_count(to));
+	if (ret > 0) {
+		iocb->ki_pos += ret;
+		iov_iter_advance(to, ret);
+	}
+	return ret;
+}
+#endif /* CONFIG_FS_DAX */
+
+#endif /* _EXT4_DAX_READ_H */
