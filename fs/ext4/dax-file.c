@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ->read of ext4 DAX files: the short cut that FOP_READ_SHORTCUT speaks of.
+ *
+ * read(2) and pread(2) come here instead of through new_sync_read(), and no
+ * kiocb and no iov_iter are made. What is read, how and under which locks is
+ * dax-read.c's; everybody who does not read into user memory with one buffer
+ * goes on using ->read_iter.
+ */
+
+#include <linux/fs.h>
+#include <linux/uio.h>
+#include "ext4.h"
+#include "dax-read.h"
+
+/*
+ * The same read by ->read_iter: while ext4.dax_fast_read is off, and for a file
+ * that is no longer DAX.
+ */
+static noinline ssize_t ext4_dax_read_by_iter(struct file *file,
+					      char __user *buf, size_t count,
+					      loff_t *ppos)
+{
+	struct iov_iter iter;
+	struct kiocb kiocb;
+	ssize_t ret;
+
+	init_sync_kiocb(&kiocb, file);
+	kiocb.ki_pos = *ppos;
+	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
+	ret = file->f_op->read_iter(&kiocb, &iter);
+	*ppos = kiocb.ki_pos;
+	return ret;
+}
+
+/**
+ * ext4_dax_read - read(2) of a DAX file
+ * @file: the file, of ext4_dax_file_operations
+ * @buf: user memory; vfs_read() has checked it against the address space
+ * @count: bytes, at most MAX_RW_COUNT
+ * @ppos: where to read, advanced by what was read
+ *
+ * The access time is touched whatever the outcome, as ->read_iter does; only a
+ * read of nothing leaves it alone.
+ *
+ * Context: process context, no locks held. Takes i_rwsem shared.
+ * Return: as ext4_dax_read_user(); -EIO after a forced shutdown.
+ */
+ssize_t ext4_dax_read(struct file *file, char __user *buf, size_t count,
+		      loff_t *ppos)
+{
+	struct inode *inode = file_inode(file);
+	ssize_t ret;
+
+	if (!static_branch_likely(&ext4_dax_fast_read))
+		return ext4_dax_read_by_iter(file, buf, count, ppos);
+
+	if (unlikely(ext4_forced_shutdown(inode->i_sb)))
+		return -EIO;
+	if (unlikely(!count))
+		return 0;
+
+	inode_lock_shared(inode);
+	/* S_DAX may have gone before the lock was had, it cannot after. */
+	if (unlikely(!IS_DAX(inode))) {
+		inode_unlock_shared(inode);
+		return ext4_dax_read_by_iter(file, buf, count, ppos);
+	}
+	ret = ext4_dax_read_user(inode, *ppos, buf, count);
+	inode_unlock_shared(inode);
+
+	if (ret > 0)
+		*ppos += ret;
+	file_accessed(file);
+	return ret;
+}
