@@ -76,6 +76,7 @@ static inline void ext4_dax_remember(struct inode *inode,
 	WRITE_ONCE(m->lblk, es->es_lblk);
 	WRITE_ONCE(m->len, es->es_len);
 	WRITE_ONCE(m->zone_gen, zone_gen);
+	/* Pairs with the acquire in ext4_dax_recall(). */
 	smp_store_release(&m->seq, seq + 2);
 }
 
@@ -95,17 +96,21 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 					    struct ext4_map_blocks *map)
 {
 	const struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
-	u32 seq = smp_load_acquire(&m->seq);
-	u32 skip = map->m_lblk - READ_ONCE(m->lblk);
-	u32 len = READ_ONCE(m->len);
-	ext4_fsblk_t pblk = READ_ONCE(m->pblk) + skip;
+	ext4_fsblk_t pblk;
+	u32 seq, skip, len;
+
+	/* Pairs with the release in ext4_dax_remember(). */
+	seq = smp_load_acquire(&m->seq);
+	skip = map->m_lblk - READ_ONCE(m->lblk);
+	len = READ_ONCE(m->len);
+	pblk = READ_ONCE(m->pblk) + skip;
 
 	if (unlikely(skip >= len ||
 		     READ_ONCE(m->es_seq) != READ_ONCE(EXT4_I(inode)->i_es_seq) ||
 		     READ_ONCE(m->zone_gen) != ext4_dax_zone_gen(inode)))
 		return false;
 
-	/* Pairs with ext4_dax_remember(): all fields are of one extent. */
+	/* All fields are of one extent if seq still is what it was after. */
 	smp_rmb();
 	if (unlikely((seq & 1) || READ_ONCE(m->seq) != seq))
 		return false;
