@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0
+# A thin front: every command is overlay/run COMMAND. `make help` lists them.
+
+.DEFAULT_GOAL := help
+COMMANDS := demo check lint selftest kunit kselftest soak docs bench series \
+	    build clean help
+
+.PHONY: $(COMMANDS)
+$(COMMANDS):
+	@KDIR='$(KDIR)' ACCEL='$(ACCEL)' CLEAN='$(CLEAN)' \
+		overlay/run $@ $(ARGS)

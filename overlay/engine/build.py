@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels: configured from fragments, built in folders of their own.
+
+A mode is a list of fragments from overlay/configs/, laid over allnoconfig in
+that order. A line of theirs that Kconfig does not honour is an error: an
+option that vanishes silently would make every later result a lie.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from engine import host, lay, source
+from engine.host import Plain
+
+CONFIGS = host.ROOT / "overlay" / "configs"
+MODES = {
+    "lean": ["lean"],
+    "debug": ["lean", "debug"],
+    "distro": ["lean", "distro"],
+}
+PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
+            "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
+# What a compiler or linker line of make's output looks like.
+COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
+USUAL = {"lean": 2300, "debug": 2500, "distro": 2500}
+GIGABYTES = {"lean": 2, "debug": 4, "distro": 3}
+
+
+# -- where -------------------------------------------------------------------
+
+def top():
+    """The folder of the laid tree and its builds, one for each source."""
+    src = source.kernel()
+    if src.origin == "debian":
+        return host.WORK
+    name = hashlib.sha256(str(src.path).encode()).hexdigest()[:12]
+    return host.WORK / "kdir" / name
+
+
+def tree():
+    """The laid tree."""
+    return top() / "tree"
+
+
+def folder(mode):
+    """The build folder (O=) of a mode."""
+    return top() / "build" / mode
+
+
+_laid = set()
+
+
+def lay_tree():
+    """Lay the tree, once in a run, and return its folder."""
+    path = tree()
+    if path not in _laid:
+        with host.step("laying the tree"):
+            changed = lay.lay(source.kernel(), path)
+            host.say(f"    {len(changed)} files changed")
+        _laid.add(path)
+    return path
+
+
+# -- make --------------------------------------------------------------------
+
+def environment():
+    """The environment of every build: one ccache, results that repeat."""
+    return {
+        "CCACHE_DIR": os.environ.get("CCACHE_DIR", f"{host.WORK}/ccache"),
+        "CCACHE_BASEDIR": str(top()),
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_MAXSIZE": "10G",
+        "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+        "KBUILD_BUILD_USER": "overlay",
+        "KBUILD_BUILD_HOST": "overlay",
+    }
+
+
+def make(mode, *args, what, log=None, progress=None, out=None, check=True):
+    """make in the laid tree, into the folder of a mode (or `out`)."""
+    cmd = ["make", "-C", tree(), f"O={out or folder(mode)}",
+           f"-j{host.jobs()}", "CC=ccache gcc", "HOSTCC=ccache gcc", *args]
+    return host.run(cmd, env=environment(), what=what, log=log, check=check,
+                    progress=progress)
+
+
+class Progress:
+    """Counts what make says it compiled, of about as much as last time."""
+
+    def __init__(self, note, usual):
+        self.note = note
+        self.count = 0
+        try:
+            self.usual = int(note.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            self.usual = usual
+
+    def line(self, line):
+        """Count a line; returns what to show."""
+        if not COMPILED.match(line):
+            return None
+        self.count += 1
+        return f"{self.count} of at most about {self.usual} steps of make"
+
+    def save(self):
+        """Remember a full build's count."""
+        if self.count > self.usual * 0.8:
+            host.write(self.note, str(self.count))
+
+
+# -- configuration -----------------------------------------------------------
+
+def settings(text):
+    """A fragment's lines as option -> value; 'n' for an option that is off."""
+    found = {}
+    for line in text.splitlines():
+        if match := re.match(r"(CONFIG_\w+)=(.*)$", line):
+            found[match.group(1)] = match.group(2).strip()
+        elif match := re.match(r"# (CONFIG_\w+) is not set", line):
+            found[match.group(1)] = "n"
+        elif line.strip() and not line.startswith("#"):
+            raise Plain(f"a config fragment has a line that is no option: "
+                        f"{line.strip()}")
+    return found
+
+
+def wanted_config(mode, extra=()):
+    """What a mode's fragments ask for, later ones winning."""
+    wanted = {}
+    for name in MODES[mode]:
+        path = CONFIGS / f"{name}.config"
+        if not path.exists():
+            raise Plain(f"{host.short(path)} is missing")
+        wanted.update(settings(path.read_text(encoding="utf-8")))
+    for path in extra:
+        wanted.update(settings(Path(path).read_text(encoding="utf-8")))
+    return wanted
+
+
+def dropped(wanted, config):
+    """Which of the wanted options a .config does not honour."""
+    have = settings(config)
+    return [f"{name}={value} (it is {have.get(name, 'n')})"
+            for name, value in sorted(wanted.items())
+            if have.get(name, "n") != value]
+
+
+def _config_key(text):
+    """Changes when the options asked for or the Kconfig files of ours do."""
+    src = source.kernel()
+    key = hashlib.sha256(f"{src.version} {text}".encode())
+    for item in lay.items():
+        if Path(item.target).name.startswith("Kconfig"):
+            key.update((tree() / item.target).read_bytes())
+    return key.hexdigest()
+
+
+def configure(mode, out=None, extra=()):
+    """Write the .config of a mode, when it is not there or not right."""
+    into = Path(out or folder(mode))
+    wanted = wanted_config(mode, extra)
+    text = "".join(f"{name}={value}\n" for name, value in wanted.items())
+    key = _config_key(text)
+    note = into / "overlay.key"
+    if note.exists() and note.read_text("ascii") == key \
+            and (into / ".config").exists():
+        return
+    into.mkdir(parents=True, exist_ok=True)
+    note.unlink(missing_ok=True)
+    host.write(into / "overlay.config", text)
+    make(mode, f"KCONFIG_ALLCONFIG={into}/overlay.config", "allnoconfig",
+         what=f"configuring the {mode} kernel", out=into)
+    lost = dropped(wanted, (into / ".config").read_text(encoding="utf-8"))
+    if lost:
+        raise Plain(f"Kconfig does not honour {len(lost)} of the {mode} "
+                    f"kernel's options: {', '.join(lost[:5])}")
+    host.write(note, key)
+
+
+# -- building ----------------------------------------------------------------
+
+def prepare(mode):
+    """A laid tree and a configured build folder for a mode."""
+    host.check_machine()
+    host.need(*PACKAGES)
+    if not (folder(mode) / "vmlinux").exists():
+        host.need_space(host.WORK, GIGABYTES[mode] + 1,
+                        f"building the {mode} kernel")
+    lay_tree()
+    configure(mode)
+    return folder(mode)
+
+
+_built = set()
+
+
+def build(mode):
+    """Build a mode's bzImage and modules; returns its build folder."""
+    path = folder(mode)
+    if path in _built:
+        return path
+    prepare(mode)
+    log = host.OUT / "build" / f"{mode}.log"
+    host.remove(log)
+    with host.step(f"building the {mode} kernel ({host.short(log)})"):
+        progress = Progress(path / "overlay.steps", USUAL[mode])
+        make(mode, "bzImage", "modules", log=log, progress=progress.line,
+             what=f"building the {mode} kernel")
+        progress.save()
+    _built.add(path)
+    return path
+
+
+def modules_prepare(mode):
+    """What single objects need before they can be built."""
+    path = prepare(mode)
+    make(mode, "prepare", "modules_prepare",
+         what=f"preparing the {mode} build folder")
+    return path
+
+
+def objects(mode, targets, extra_make_args=(), log=None, check=True):
+    """Build single objects or folders of a mode, with W=1 or C=1 say.
+
+    Returns the CompletedProcess: its output holds the warnings.
+    """
+    modules_prepare(mode)
+    return make(mode, *extra_make_args, *targets, log=log, check=check,
+                what=f"building {' '.join(map(str, targets))}")
+
+
+def main(args):
+    """`build [mode...]`: the lean kernel unless others are named."""
+    for mode in args or ["lean"]:
+        if mode not in MODES:
+            raise Plain(f"there is no kernel called {mode}: "
+                        f"{', '.join(MODES)}")
+        build(mode)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The commands, and how they end: a total, an exit code, a plain error."""
+
+import importlib
+import os
+import signal
+import sys
+
+from engine import host, ktap
+from engine.host import Plain
+
+# name: (module, what it does)
+COMMANDS = {
+    "demo": ("demo", "build and boot a patched kernel and show what it gains"),
+    "check": ("check", "selftest, lint, kunit, kselftest, docs and series, and "
+              "one total"),
+    "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
+             "ruff, codespell"),
+    "selftest": ("selftest", "the engine's own tests"),
+    "kunit": ("kunit", "KUnit, under UML and in an x86_64 guest"),
+    "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
+                  "on the debug kernel"),
+    "soak": ("kselftest", "all kselftests on the debug kernel"),
+    "docs": ("docs", "build our documentation pages with Sphinx"),
+    "bench": ("bench", "count instructions per operation"),
+    "series": ("series", "make the patch series and their mails"),
+    "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
+    "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
+              "what was fetched)"),
+    "help": ("help", "this text"),
+}
+
+
+def _help():
+    print("make COMMAND:")
+    for name, (_, text) in COMMANDS.items():
+        print(f"  {name:10} {text}")
+    print(f"""
+KDIR=folder       a kernel source tree to lay over (only read); without it
+                  Debian's linux-source package is fetched
+ACCEL=kvm         let guests use KVM (never used unless asked for)
+OVERLAY_WORK=     the work folder (now {host.WORK})
+Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
+
+
+def _clean():
+    host.lock()
+    everything = os.environ.get("CLEAN") == "all"
+    names = ["build", "tree", "kdir"]
+    if everything:
+        names += ["src", "deb", "apt", "tools", "venv", "ccache"]
+    host.remove(host.OUT)
+    for name in names:
+        host.remove(host.WORK / name)
+
+
+def finish(name, cases):
+    """Write the results of one step and say which cases failed."""
+    ktap.junit(host.OUT / name / "junit.xml", name, cases)
+    for case in cases:
+        if case.status == ktap.FAIL:
+            lines = case.detail.splitlines() or [""]
+            host.say(f"    FAIL {case.name}: {lines[0]}".rstrip(": "))
+            for line in lines[1:6]:
+                host.say(f"         {line}")
+        elif case.status == ktap.SKIP:
+            why = (case.detail.splitlines() or ["no reason given"])[0]
+            host.say(f"    SKIP {case.name}: {why}")
+
+
+def _command(name, args):
+    module, _ = COMMANDS[name]
+    host.check_machine()
+    host.lock()
+    host.remove(host.OUT / "engine.log")
+    try:
+        run = importlib.import_module(f"engine.{module}")
+    except ModuleNotFoundError as missing:
+        if missing.name != f"engine.{module}":
+            raise
+        raise Plain(f"{name} is not there yet") from None
+    cases = run.main([name, *args] if name != module else list(args))
+    if cases is None:
+        return 0
+    if name != "check":
+        finish(name, cases)
+    if not cases:
+        cases = [ktap.Case(name, ktap.FAIL, "nothing ran")]
+    print(ktap.total(cases), flush=True)
+    return 1 if ktap.tally(cases)[1] else 0
+
+
+def _interrupt(signum, frame):
+    raise KeyboardInterrupt
+
+
+def main(argv):
+    """Run one command; every expected error is one sentence."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, _interrupt)
+    name = argv[0] if argv else "help"
+    try:
+        if name in ("help", "--help", "-h"):
+            _help()
+            return 0
+        if name not in COMMANDS:
+            host.Status.clear()
+            print(f"overlay: there is no command {name!r}; `make help` "
+                  "lists them", file=sys.stderr)
+            return 2
+        if name == "clean":
+            _clean()
+            return 0
+        return _command(name, argv[1:])
+    except Plain as error:
+        text = str(error)
+    except KeyboardInterrupt:
+        text = "interrupted; the next run takes up from what is whole"
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        text = host.explain(error)
+        if text is None:
+            raise
+    host.Status.clear()
+    print(f"overlay: {text}", file=sys.stderr, flush=True)
+    return 1

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guests: a kernel of ours booted by virtme-ng, and what it said.
+
+The guest sees this machine's root file system read-only. A guest's exit code
+is not trusted: it ran to its end when the end mark stands in its output, and
+what it proved is judged from its KTAP and its boot log.
+"""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine import build, host, ktap
+from engine.host import Plain
+
+PACKAGES = ("qemu-system-x86", "e2fsprogs", "xfsprogs", "kmod", "procps",
+            "util-linux", "mount")
+SCRIPTS = host.ROOT / "overlay" / "guest"
+END = "# overlay: end"
+
+# Two pmem regions that do not touch (they would become one) and lie below
+# QEMU's ACPI tables; the kernel offers them as /dev/pmem0 and /dev/pmem1.
+PMEM = ("memmap=512M!1G", "memmap=256M!1600M")
+NVME = ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
+        "format=raw,if=none,id=nvme0 "
+        "-device nvme,drive=nvme0,serial=overlay0,max_ioqpairs=16",)
+# On a busy machine TCG's timer comes too late for the check that the kernel
+# makes of it at boot, and for the usual patience with a quiet processor.
+PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
+ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
+
+
+@dataclass
+class Boot:
+    """What a guest left: whether it came to its end, and what it said."""
+
+    name: str
+    ok: bool
+    log: str
+    ktap: str
+    why: str = ""
+    files: dict = field(default_factory=dict)
+
+    def cases(self):
+        """The two cases that every boot is: it ended, and without a splat."""
+        ended = ktap.Case(f"{self.name}: the guest ran to its end",
+                          ktap.PASS if self.ok else ktap.FAIL, self.why)
+        return [ended, *ktap.splat_cases(self.name, self.log,
+                                         self.files["log"])]
+
+
+def accelerated():
+    """Whether the user asked for KVM; it is never taken unasked."""
+    wanted = os.environ.get("ACCEL", "tcg")
+    if wanted not in ("tcg", "kvm"):
+        raise Plain(f"ACCEL={wanted} is not known: it is tcg or kvm")
+    if wanted == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        raise Plain("ACCEL=kvm was asked for and /dev/kvm cannot be opened")
+    return wanted == "kvm"
+
+
+def _script(script, out, name):
+    """The script as a file that the guest can read."""
+    if isinstance(script, Path):
+        if not script.exists():
+            raise Plain(f"{host.short(script)} is missing")
+        return script
+    path = out / f"{name}.sh"
+    host.write(path, script)
+    return path
+
+
+def _command(folder, script, result, **how):
+    """The virtme-ng command line of one boot."""
+    cmd = ["vng", "--force-9p", "-r", folder, "-v", "--user", "root",
+           "--memory", how["memory"], "--cpus", how["cpus"]]
+    if how["icount"] or not accelerated():
+        cmd.append("--disable-kvm")
+    if how["icount"]:
+        how["qemu"] = (*how["qemu"], *ICOUNT)
+    for text in ("oops=panic", *PATIENT, *how["append"]):
+        cmd += ["--append", text]
+    for text in how["qemu"]:
+        cmd.append(f"--qemu-opts={text}")
+    for path in how["rwdirs"]:
+        cmd.append(f"--rwdir={path}")
+    cmd += ["--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
+    return cmd
+
+
+def _progress(line):
+    """Show results as they come, and the guest's boot as it goes."""
+    line = ktap.STAMP.sub("", line.strip())
+    if re.match(r"(# )*(not )?ok \d+", line):
+        return line
+    return None
+
+
+def boot(mode, script, *, name, out, memory="3G", cpus=2, append=(), qemu=(),
+         rwdirs=(), timeout=1800, icount=False, folder=None):
+    """Boot a mode's kernel and run a script in it as root.
+
+    `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
+    and everything, the kernel's messages with it, to OUT/NAME.boot.log.
+    """
+    host.need(*PACKAGES)
+    vng = host.pytool("vng")
+    out = Path(out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(folder) if folder else build.build(mode)
+    if re.search(r"[\s:,=]", f"{out}{folder}{host.ROOT}"):
+        raise Plain(f"virtme-ng cannot share {out}: its path, or the work "
+                    "folder's, has a space or punctuation")
+    log, result = out / f"{name}.boot.log", out / f"{name}.ktap"
+    for path in (log, result):
+        host.remove(path)
+    cmd = _command(folder, _script(script, out, name), result, memory=memory,
+                   cpus=1 if icount else cpus, append=append, qemu=qemu,
+                   rwdirs=(out, *rwdirs), icount=icount)
+    env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    done = host.run(cmd, log=log, env=env, check=False, timeout=timeout,
+                    progress=_progress, what=f"the guest {name}")
+    said = result.read_text("utf-8", "replace") if result.exists() else ""
+    ended = said.rstrip().endswith(END)
+    why = "" if ended else _why(done, timeout, log)
+    return Boot(name, ended, done.stdout, said.replace(END, ""), why,
+                {"log": log, "ktap": result})
+
+
+def _why(done, timeout, log):
+    if done.returncode < 0:
+        return (f"it did not end within {host.elapsed(timeout)}; "
+                f"see {host.short(log)}")
+    last = [line for line in done.stdout.splitlines() if line.strip()]
+    return (f"it broke off; its last line was {last[-1].strip()[:120]!r} "
+            f"in {host.short(log)}" if last else "it said nothing at all")
+
+
+def tools_there(*names):
+    """Plain error when a program that the guest uses is not here."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    for name in names:
+        if not shutil.which(name, path=path):
+            raise Plain(f"the program {name} is not installed")

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The machine we run on: folders, commands, packages, progress, errors.
+
+Everything the engine says to its user, and every program it starts, goes
+through this file, so that errors are plain, logs are kept and nothing the
+engine started outlives it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+class Plain(Exception):
+    """An error for the user: one plain sentence, no traceback."""
+
+
+def _folder(variable, usual):
+    """A folder that the user may name by a variable."""
+    named = os.environ.get(variable)
+    return Path(named).expanduser().resolve() if named else Path(usual)
+
+
+def _cache():
+    return os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = _folder("OVERLAY_OUT", ROOT / "out")
+WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
+
+# Files with these names come from editors, patch or Python and are never ours.
+JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#")
+
+
+# -- what is said ------------------------------------------------------------
+
+def say(text):
+    """One line for the user, wherever the status line stands."""
+    Status.clear()
+    print(text, flush=True)
+
+
+class Status:
+    """A line rewritten in place; without a terminal, one now and then."""
+
+    EVERY = 30
+    shown = ""
+    last = 0.0
+
+    @classmethod
+    def show(cls, text):
+        now = time.monotonic()
+        if sys.stdout.isatty():
+            if now - cls.last < 0.2:
+                return
+            width = shutil.get_terminal_size().columns - 1
+            cls.clear()
+            cls.shown = ("    " + text)[:width]
+            sys.stdout.write(cls.shown)
+            sys.stdout.flush()
+        elif now - cls.last < cls.EVERY:
+            return
+        else:
+            print("    " + text, flush=True)
+        cls.last = now
+
+    @classmethod
+    def clear(cls):
+        if cls.shown:
+            sys.stdout.write("\r" + " " * len(cls.shown) + "\r")
+            cls.shown = ""
+
+
+def elapsed(seconds):
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+@contextlib.contextmanager
+def step(title):
+    """Announce a step, and say how long it took and how it ended."""
+    say(f"==> {title}")
+    start = time.monotonic()
+    Status.last = start
+    try:
+        yield
+    except BaseException:
+        say(f"    FAILED  {elapsed(time.monotonic() - start)}")
+        raise
+    say(f"    done  {elapsed(time.monotonic() - start)}")
+
+
+def short(path):
+    """A path as the user would type it from the clone."""
+    try:
+        return str(Path(path).relative_to(ROOT))
+    except ValueError:
+        return str(path)
+
+
+# -- folders -----------------------------------------------------------------
+
+def remove(path):
+    """Remove a file or a folder, whatever it is, if it is there."""
+    path = Path(path)
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def fresh(name):
+    """An empty out/NAME for the results of one step."""
+    path = OUT / name
+    remove(path)
+    path.mkdir(parents=True)
+    return path
+
+
+def write(path, text):
+    """Write a file whole: to a name beside it first, then renamed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = text if isinstance(text, bytes) else text.encode()
+    beside = path.with_name(f".{path.name}.new")
+    remove(beside)
+    beside.write_bytes(data)
+    beside.replace(path)
+
+
+def need_space(path, gigabytes, what):
+    """Refuse early what would run out of space half-way."""
+    path = Path(path)
+    while not path.exists():
+        path = path.parent
+    free = shutil.disk_usage(path).free / 1e9
+    if free < gigabytes:
+        raise Plain(f"not enough space in {path}: {what} needs about "
+                    f"{gigabytes:g} GB and {free:.1f} GB are free "
+                    "(OVERLAY_WORK names another folder)")
+
+
+_held = []
+
+
+def lock():
+    """Hold the work folder and the results alone, until this process ends."""
+    if _held:
+        return
+    if re.search(r"[\s:]", str(WORK)):
+        raise Plain(f"the kernel cannot be built in {WORK}: its path has a "
+                    "space or a colon (OVERLAY_WORK names another folder)")
+    for path, variable in ((WORK, "OVERLAY_WORK"), (OUT, "OVERLAY_OUT")):
+        _held.append(_lock(path, variable))
+
+
+def _lock(path, variable):
+    """Lock one folder; says who holds it if another run does."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = open(path / ".lock", "a+", encoding="ascii")  # noqa: SIM115
+    except OSError as error:
+        raise Plain(f"cannot write to {path}: {error.strerror} ({variable} "
+                    "names another folder)") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        pid = file.read().strip() or "unknown"
+        raise Plain(f"another run (process {pid}) is using {path}: wait for "
+                    f"it, or let {variable} name another folder") from None
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+# -- programs ----------------------------------------------------------------
+
+def jobs():
+    """How many compilers to run at a time."""
+    return len(os.sched_getaffinity(0))
+
+
+def check_machine():
+    """The engine builds and boots x86-64 kernels on x86-64 Linux."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise Plain("this needs x86_64 Linux; this machine is "
+                    f"{platform.machine()} {platform.system()}")
+
+
+def _stop(proc):
+    """End a program and all it started: asked first, then made to."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(proc.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            proc.wait(10)
+        # The group outlives its leader while any of it runs.
+        os.killpg(proc.pid, signal.SIGKILL)
+    proc.wait()
+
+
+def complaint(text):
+    """The line of a failed program's output that says most."""
+    for pattern in (r"(error|fatal)\b[^a-z]*:", r"\*\*\*", r"^E: "):
+        for line in text.splitlines():
+            if re.search(pattern, line, re.IGNORECASE):
+                return line.strip()[:160]
+    return ""
+
+
+def _environment(env):
+    full = dict(os.environ, LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+    # What an outer make passes down would change the makes we start.
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES",
+                 "KDIR", "PYTHONPATH", "O", "ARCH", "CROSS_COMPILE"):
+        full.pop(name, None)
+    full.update(env or {})
+    return full
+
+
+def _start(cmd, cwd, env):
+    try:
+        return subprocess.Popen(
+            cmd, cwd=cwd, env=_environment(env), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            encoding="utf-8", errors="replace", process_group=0)
+    except FileNotFoundError as error:
+        if cwd and not Path(cwd).is_dir():
+            raise Plain(f"the folder {cwd} is not there") from None
+        raise Plain(f"the program {cmd[0]} is not installed") from error
+    except PermissionError:
+        raise Plain(f"{cmd[0]} may not be run") from None
+
+
+def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
+        timeout=None, what=None):
+    """Run a program; its output goes to the log and into the result.
+
+    `progress` is called with every line and returns what to show, or None.
+    A failure is a Plain error that names `what` and the log. The program
+    stands in a process group of its own, which ends when we do.
+    """
+    cmd = [str(part) for part in cmd]
+    what = what or cmd[0]
+    log = Path(log) if log else OUT / "engine.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lines = []
+    late = threading.Event()
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"$ {shlex.join(cmd)}\n")
+        file.flush()
+        proc = _start(cmd, cwd, env)
+        timer = threading.Timer(timeout or 0, _expire, (proc, late))
+        timer.daemon = True
+        if timeout:
+            timer.start()
+        try:
+            for line in proc.stdout:
+                lines.append(line)
+                file.write(line)
+                shown = progress(line) if progress else None
+                if shown:
+                    file.flush()
+                    Status.show(shown)
+            proc.wait()
+        except BaseException:
+            _stop(proc)
+            raise
+        finally:
+            timer.cancel()
+            proc.stdout.close()
+    Status.clear()
+    done = subprocess.CompletedProcess(cmd, proc.returncode, "".join(lines))
+    if late.is_set() and check:
+        raise Plain(f"{what} did not end within {elapsed(timeout)}; "
+                    f"see {short(log)}")
+    if check and done.returncode:
+        raise _failure(what, done, log)
+    return done
+
+
+def _expire(proc, late):
+    late.set()
+    _stop(proc)
+
+
+def _failure(what, done, log):
+    if "No space left on device" in done.stdout:
+        return Plain(f"{what} failed: no space left on the device; "
+                     f"see {short(log)}")
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return Plain(f"{what} was ended by {name}; see {short(log)}")
+    why = complaint(done.stdout)
+    return Plain(f"{what} failed{f' ({why})' if why else ''}; "
+                 f"see {short(log)}")
+
+
+def output(cmd, **kwargs):
+    """The output of a small program, or None if it fails or is missing."""
+    try:
+        done = run(cmd, check=False, **kwargs)
+    except Plain:
+        return None
+    return None if done.returncode else done.stdout
+
+
+def explain(error):
+    """An operating system error as a sentence, or None if it is a bug."""
+    name = getattr(error, "filename", None)
+    where = f" ({name})" if name else ""
+    said = {
+        errno.ENOSPC: "no space left on the device",
+        errno.EDQUOT: "the disk quota is used up",
+        errno.EROFS: "the file system is read-only",
+        errno.EACCES: "permission denied",
+        errno.EPERM: "permission denied",
+    }
+    text = said.get(error.errno)
+    return f"{text}{where}" if text else None
+
+
+# -- packages ----------------------------------------------------------------
+
+def _missing(packages):
+    """Which of these Debian packages are not installed."""
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n"]
+    try:
+        done = subprocess.run(query + list(packages), capture_output=True,
+                              text=True, check=False)
+    except FileNotFoundError:
+        raise Plain("this needs Debian 12 or later, or what its packages "
+                    f"{' '.join(packages)} hold: dpkg is not here") from None
+    there = {line.split()[0] for line in done.stdout.splitlines()
+             if line.split()[1:2] == ["ii"]}
+    return [name for name in packages if name not in there]
+
+
+def _as_root():
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo"):
+        return ["sudo"]
+    return None
+
+
+def _apt(root, *args):
+    """apt-get in the foreground, because sudo may ask for a password."""
+    cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q",
+           "-o", "DPkg::Lock::Timeout=300", *args]
+    log = OUT / "apt.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"$ {shlex.join(cmd)}\n")
+        file.flush()
+        return subprocess.run(cmd, stdout=file, stderr=file,
+                              check=False).returncode == 0
+
+
+def need(*packages):
+    """See to it that these Debian packages are installed."""
+    missing = _missing(packages)
+    if not missing:
+        return
+    names = " ".join(missing)
+    root = _as_root()
+    if not shutil.which("apt-get"):
+        raise Plain(f"apt-get is not here to install {names}")
+    if root is None:
+        raise Plain("installing needs root or sudo: run "
+                    f"`apt-get install {names}` as root first")
+    with step(f"installing {names}"):
+        install = ("install", "-y", "--no-install-recommends", *missing)
+        if _apt(root, *install):
+            return
+        # Perhaps the lists are old or, on a bare machine, not there yet.
+        if not _apt(root, "update"):
+            raise Plain(f"apt could not reach its mirrors to install {names}; "
+                        f"see {short(OUT / 'apt.log')}")
+        if not _apt(root, *install):
+            raise Plain(f"apt could not install {names}; "
+                        f"see {short(OUT / 'apt.log')}")
+
+
+def _venv_stamp():
+    pins = (ROOT / "overlay" / "requirements.txt").read_bytes()
+    return hashlib.sha256(pins + sys.version.encode()).hexdigest()
+
+
+def pytool(name):
+    """The path of a Python tool, installed in a venv of ours when missing."""
+    venv = WORK / "venv"
+    stamp = venv / "overlay-stamp"
+    want = _venv_stamp()
+    if not stamp.is_file() or stamp.read_text(encoding="ascii") != want:
+        _make_venv(venv)
+        write(stamp, want)
+    tool = venv / "bin" / name
+    if not tool.exists():
+        raise Plain(f"{name} is not among overlay/requirements.txt's tools")
+    return tool
+
+
+def _make_venv(venv):
+    need("python3-venv")
+    with step("installing Python tools (virtme-ng, b4, ruff)"):
+        remove(venv)
+        run([sys.executable, "-m", "venv", venv], what="making the venv")
+        run([venv / "bin" / "pip", "install", "--quiet", "--no-input",
+             "-r", ROOT / "overlay" / "requirements.txt"],
+            what="installing overlay/requirements.txt with pip (is there "
+                 "a network?)")

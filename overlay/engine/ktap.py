@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Judging: KTAP results, kernel splats, JUnit XML.
+
+Nothing passes silently here. A plan that promises more than came, a result
+that never arrived, a run of zero tests and a nested failure that its parent
+hides all become failing cases.
+"""
+
+import re
+from dataclasses import dataclass, field
+from xml.etree import ElementTree
+
+from engine import host
+
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+
+
+@dataclass
+class Case:
+    """One check that ran (or should have), and how it ended."""
+
+    name: str
+    status: str
+    detail: str = ""
+
+
+@dataclass
+class Level:
+    """The results at one depth of nesting, until their parent's arrives."""
+
+    plan: int | None = None
+    count: int = 0
+    cases: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+
+    def used(self):
+        """Whether a plan or a result has come at this depth."""
+        return self.plan is not None or self.count > 0
+
+
+RESULT = re.compile(r"(ok|not ok)\s+(\d+)\b\s*(?:-\s*)?(.*)$")
+PLAN = re.compile(r"1\.\.(\d+)(?:\s*#\s*(.*))?\s*$")
+VERSION = re.compile(r"(?:K?TAP) version \d+\s*$")
+STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[[^\]]*\])? ?")
+PREFIX = re.compile(r"^(?:  |# ?)")
+DIRECTIVE = re.compile(r"\s#\s*(SKIP|TODO|XFAIL)\b[:\s]*(.*)$", re.IGNORECASE)
+BAIL = re.compile(r"Bail out!\s*(.*)$")
+BROKE_OFF = Case("results", FAIL,
+                 "the run broke off inside a test: its result never came")
+
+
+def _depth(line):
+    """How deep a line is nested, and the line without its prefixes.
+
+    kselftest nests with "# ", KUnit with two or four spaces; both may mix.
+    """
+    depth = 0
+    while match := PREFIX.match(line):
+        line = line[match.end():]
+        depth += 1
+    return depth, line.strip()
+
+
+class Parser:
+    """Reads KTAP line by line; levels[] holds the depths still open."""
+
+    def __init__(self):
+        self.levels = {}
+
+    def _level(self, depth):
+        return self.levels.setdefault(depth, Level())
+
+    def _close(self, depth):
+        """End what is nested deeper than depth; it belongs to one parent.
+
+        Only the shallowest of those levels can still be claimed by a result
+        at this depth: below it, a parent's own result never came.
+        """
+        deeper = sorted(d for d in self.levels if d > depth)
+        cases = []
+        for inner in deeper:
+            cases += _settle(self.levels.pop(inner), top=inner == 0)
+        if len(deeper) > 1:
+            cases.append(BROKE_OFF)
+        return cases
+
+    def line(self, raw):
+        """Take one line of output."""
+        depth, text = _depth(STAMP.sub("", raw.rstrip()))
+        if VERSION.match(text):
+            self._version(depth)
+        elif bail := BAIL.match(text):
+            self._level(depth).cases.append(
+                Case("bail out", FAIL, bail.group(1) or "Bail out!"))
+        elif plan := PLAN.match(text):
+            self._plan(depth, plan)
+        elif result := RESULT.match(text):
+            self._result(depth, result)
+        elif text and self.levels:
+            # What was said before a result explains its failure.
+            self.levels[max(self.levels)].notes.append(text)
+
+    def _version(self, depth):
+        """A new document; an earlier one at this depth has ended."""
+        old = self._close(depth)
+        if depth in self.levels and self.levels[depth].used():
+            old = _settle(self.levels.pop(depth), top=depth == 0) + old
+        self._level(depth).cases += old
+
+    def _plan(self, depth, match):
+        level = self._level(depth)
+        level.plan = (level.plan or 0) + int(match.group(1))
+        why = DIRECTIVE.search(f" # {match.group(2) or ''}")
+        if match.group(1) == "0" and why:
+            # "1..0 # SKIP why": the whole program chose not to run.
+            level.cases.append(Case("all", SKIP, why.group(2).strip()))
+
+    def _result(self, depth, match):
+        nested = self._close(depth)
+        level = self._level(depth)
+        level.count += 1
+        number = int(match.group(2))
+        case = _case(match)
+        if case.status != PASS and not case.detail:
+            case.detail = "\n".join(level.notes[-20:])
+        level.notes.clear()
+        level.cases += _under(case, nested) if nested else [case]
+        if number != level.count:
+            level.cases.append(Case(
+                f"{case.name}: number", FAIL, f"result {number} came as "
+                f"number {level.count}: results are missing"))
+            level.count = number
+
+    def end(self):
+        """All cases, now that there is no more input."""
+        base = min(self.levels, default=0)
+        unclaimed = self._close(base)
+        cases = self._close(-1) + unclaimed
+        if unclaimed or base:
+            cases.append(BROKE_OFF)
+        return cases or [Case("results", FAIL, "no test ran")]
+
+
+def _case(match):
+    """A result line as a case."""
+    name = match.group(3).removeprefix("selftests: ").strip()
+    directive = DIRECTIVE.search(" " + name)
+    status = PASS if match.group(1) == "ok" else FAIL
+    detail = ""
+    if directive:
+        name = (" " + name)[:directive.start()].strip()
+        kind, detail = directive.group(1).upper(), directive.group(2).strip()
+        if kind == "SKIP":
+            status = SKIP
+        elif kind in ("XFAIL", "TODO"):
+            status = PASS
+    else:
+        name, _, remark = name.partition(" # ")
+        if status == FAIL:
+            detail = remark.strip()
+    return Case(name.strip() or f"test {match.group(2)}", status, detail)
+
+
+def _under(parent, nested):
+    """Nested cases with their parent's name before them.
+
+    A parent that failed although all its children passed is a failure that
+    would be lost, and a parent that passed does not hide a child's failure.
+    """
+    cases = [Case(f"{parent.name}: {case.name}", case.status, case.detail)
+             for case in nested]
+    statuses = {case.status for case in nested}
+    if parent.status == FAIL and FAIL not in statuses:
+        cases.append(parent)
+    return cases
+
+
+def _settle(level, top):
+    """A finished level's cases, with what is missing from its plan.
+
+    Only nested results may come without a plan: KUnit's parameterised tests
+    do, and their parent counts them.
+    """
+    cases = list(level.cases)
+    if level.plan is None:
+        if level.count and top:
+            cases.append(Case("plan", FAIL, "the results had no plan"))
+    elif level.count != level.plan:
+        cases.append(Case("plan", FAIL, f"{level.plan} results were planned "
+                          f"and {level.count} came"))
+    elif level.plan == 0 and not cases:
+        cases.append(Case("plan", FAIL, "no test ran"))
+    return cases
+
+
+def parse(text):
+    """KTAP or TAP text as a flat list of cases; never an empty one."""
+    parser = Parser()
+    for line in text.splitlines():
+        parser.line(line)
+    return parser.end()
+
+
+# -- splats ------------------------------------------------------------------
+
+SPLATS = re.compile("|".join((
+    r"\bWARNING: ", r"\bBUG: ", r"\bkernel BUG at ", r"\bOops\b",
+    r"\bINFO: (possible|inconsistent|suspicious|task|rcu|lockdep|"
+    r"HARDIRQ|SOFTIRQ|trying)\b",
+    r"\bpossible (circular|recursive|irq lock|deadlock)",
+    r"\binconsistent lock state\b", r"\bsuspicious RCU usage\b",
+    r"\bsleeping function called from invalid context\b",
+    r"\bscheduling while atomic\b", r"\bblocked for more than \d+ seconds",
+    r"\bKASAN: ", r"\bUBSAN: ", r"\bKCSAN: ", r"\bKFENCE: ",
+    r"\brefcount_t: ", r"\bkmemleak: .*(new suspected|unreferenced|disabled)",
+    r"\bunreferenced object 0x", r"\bKernel panic\b", r"\bdetected stall",
+    r"\bself-detected stall\b", r"\bsoft lockup\b", r"\bhard LOCKUP\b",
+    r"\bgeneral protection fault\b", r"\bunable to handle\b",
+    r"\bBad page state\b", r"\blist_(add|del) corruption\b",
+    r"\bDEBUG_LOCKS_WARN_ON\b", r"\bCall Trace:", r"\bOut of memory: ",
+    r"\bheld lock freed\b", r"\bnobody cared\b", r"\bODEBUG: ",
+    r"\bRIP: 0010:",
+)))
+# Only what the kernel says counts: a program may well print "WARNING: ".
+# Programs and the kernel share the console, so a stamp may stand mid-line.
+KERNEL = re.compile(r"\[ *\d+\.\d{6}\]")
+EXPECTED = re.compile(r"overlay: expect (/.*/)\s*$")
+
+
+def splats(text):
+    """Every line of a boot log with which the kernel complains.
+
+    A test that provokes a complaint on purpose says so beforehand in the
+    kernel log: `overlay: expect /regular expression/`, once per line.
+    A log without any time stamp (UML) is all the kernel's.
+    """
+    found, allowed = [], []
+    stamped = KERNEL.search(text)
+    for number, line in enumerate(text.splitlines(), 1):
+        if expected := EXPECTED.search(line):
+            allowed.append(re.compile(expected.group(1)[1:-1]))
+            continue
+        if not SPLATS.search(line) or (stamped and not KERNEL.search(line)):
+            continue
+        if not any(pattern.search(line) for pattern in allowed):
+            found.append(f"line {number}: {line.strip()}")
+    return found
+
+
+def splat_cases(name, text, log):
+    """One case for a boot log: passed, or the first line that complains."""
+    found = splats(text)
+    if not found:
+        return [Case(f"{name}: no splat in the boot log", PASS)]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return [Case(f"{name}: no splat in the boot log", FAIL,
+                 f"{host.short(log)} {found[0]}{more}")]
+
+
+# -- results -----------------------------------------------------------------
+
+def tally(cases):
+    """How many passed, failed and were skipped."""
+    return tuple(sum(case.status == status for case in cases)
+                 for status in (PASS, FAIL, SKIP))
+
+
+def total(cases):
+    """The line that ends a run."""
+    passed, failed, skipped = tally(cases)
+    line = f"{passed} passed, {failed} failed"
+    return f"{line}, {skipped} skipped" if skipped else line
+
+
+# XML 1.0 has no way to write these characters.
+CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(path, suite, cases):
+    """Write the cases as JUnit XML."""
+    passed, failed, skipped = tally(cases)
+    root = ElementTree.Element(
+        "testsuite", name=suite, tests=str(passed + failed + skipped),
+        failures=str(failed), skipped=str(skipped))
+    for case in cases:
+        element = ElementTree.SubElement(
+            root, "testcase", classname=suite,
+            name=CONTROL.sub("?", case.name))
+        if case.status != PASS:
+            detail = CONTROL.sub("?", case.detail)
+            child = ElementTree.SubElement(
+                element, "failure" if case.status == FAIL else "skipped",
+                message=(detail.splitlines() or [""])[0])
+            child.text = detail
+    ElementTree.indent(root)
+    host.write(path, ElementTree.tostring(root, "utf-8",
+                                          xml_declaration=True))

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Laying: this tree over a kernel source tree.
+
+Every file of ours under an upstream folder lands at the same path; `X.patch`
+or `X.slug.patch` changes the file X beside which it stands. After lay() the
+laid tree is the source plus ours and nothing else, whatever it was before,
+and only files whose text changed have a new time stamp, so that make builds
+no more than it must.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import host, source
+from engine.host import Plain
+
+# What stands at the top of this tree and is not for the kernel.
+OURS = {"overlay", "out", "README.md", "Makefile", "LICENSES", "COPYING"}
+MANIFEST = ".overlay-manifest"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of ours that lands in the kernel."""
+
+    path: str               # in this tree
+    target: str             # in the kernel
+    kind: str               # 'file' or 'patch'
+
+
+# -- what is ours ------------------------------------------------------------
+
+def _walk(root):
+    """Every file of ours under upstream folders, as paths from the root."""
+    for folder, folders, files in os.walk(root):
+        top = Path(folder) == Path(root)
+        folders[:] = sorted(
+            name for name in folders if not host.JUNK.search(name)
+            and not (top and (name in OURS or name.startswith("."))))
+        for name in sorted(files):
+            if host.JUNK.search(name):
+                continue
+            if top and (name in OURS or name.startswith(".")):
+                continue
+            yield str((Path(folder) / name).relative_to(root))
+
+
+def _target(root, path):
+    """The upstream file that a patch changes: its header names it."""
+    try:
+        text = (Path(root) / path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Plain(f"{path} is not text") from None
+    named = re.findall(r"^\+\+\+ (\S+)", text, re.MULTILINE)
+    if len(named) != 1:
+        raise Plain(f"{path} must change exactly one file, and it names "
+                    f"{len(named)}")
+    if re.search(r"^--- /dev/null", text, re.MULTILINE):
+        raise Plain(f"{path} creates a file: put the file itself in the tree")
+    target = named[0].removeprefix("b/")
+    whole = path.removesuffix(".patch")
+    if target not in (whole, re.sub(r"\.[a-z0-9-]+$", "", whole)):
+        raise Plain(f"{path} changes {target}, beside which it does not "
+                    "stand")
+    return target
+
+
+def entry_files(entry):
+    """The files that one entry of a series lists under `Files:`."""
+    text = Path(entry).read_text(encoding="utf-8")
+    _, found, files = text.partition("\nFiles:")
+    return [line.strip() for line in files.splitlines()
+            if line.strip()] if found else []
+
+
+def _requires(folder):
+    cover = folder / "0000-cover"
+    if not cover.is_file():
+        return []
+    return re.findall(r"^Requires: *(\S+)$", cover.read_text("utf-8"),
+                      re.MULTILINE)
+
+
+def series_folders(root=host.ROOT):
+    """The folders of the series, those that others require first."""
+    base = Path(root) / "overlay" / "series"
+    left = sorted(path for path in base.glob("*") if path.is_dir())
+    ordered = []
+    while left:
+        names = {path.name for path in left}
+        ready = [path for path in left
+                 if not names.intersection(_requires(path))]
+        if not ready:
+            raise Plain(f"the series {' and '.join(sorted(names))} require "
+                        "each other")
+        ordered.append(ready[0])
+        left.remove(ready[0])
+    return ordered
+
+
+def _ranks(root):
+    """The order in which the entries of all series list files."""
+    listed = [name for folder in series_folders(root)
+              for entry in sorted(folder.glob("[0-9]*"))
+              for name in entry_files(entry)]
+    return {name: rank for rank, name in reversed(list(enumerate(listed)))}
+
+
+def items(root=host.ROOT):
+    """Every file of ours that lands in the kernel, in the order of laying."""
+    ranks = _ranks(root)
+    paths = sorted(_walk(root), key=lambda p: (ranks.get(p, len(ranks)), p))
+    found = []
+    for path in paths:
+        if path.endswith(".patch"):
+            found.append(Item(path, _target(root, path), "patch"))
+        else:
+            found.append(Item(path, path, "file"))
+    return found
+
+
+# -- patches -----------------------------------------------------------------
+
+def _hunks(patch):
+    """For each hunk, the line it starts at and the lines it expects."""
+    hunks = []
+    for line in Path(patch).read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"@@ -(\d+)", line):
+            hunks.append((int(match.group(1)), []))
+        elif hunks and line[:1] in (" ", "-", ""):
+            hunks[-1][1].append(line[1:])
+    return hunks
+
+
+def _expected(lines):
+    """The most telling of the lines a hunk expects."""
+    telling = max(lines, key=lambda line: len(line.strip()), default="")
+    return telling.strip()
+
+
+def _places(lines, text):
+    """How many places in the text a hunk's lines fit."""
+    if not lines:
+        return 1
+    there = text.splitlines()
+    return sum(there[at:at + len(lines)] == lines
+               for at in range(len(there) - len(lines) + 1))
+
+
+def apply_patch(patch, tree, *, name=None, version=""):
+    """Apply one patch in a tree: no fuzz, and no doubt about the place.
+
+    A hunk may have moved, because upstream changed above it; if its context
+    then fits at several places, the nearest may be the wrong one.
+    """
+    patch, tree = Path(patch).resolve(), Path(tree)
+    name = name or patch.name
+    target = re.search(r"^\+\+\+ (?:b/)?(\S+)", patch.read_text("utf-8"),
+                       re.MULTILINE).group(1)
+    over = f"Linux {version}" if version else "the tree"
+    written = f" (it is written for {source.BASE})" if version else ""
+    if not (tree / target).is_file():
+        raise Plain(f"{name} does not apply to {over}{written}: there is no "
+                    f"{target}")
+    before = (tree / target).read_text(encoding="utf-8")
+    done = host.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup",
+                     "--reject-file=-", "--input", patch],
+                    cwd=tree, check=False, what=f"applying {name}")
+    hunks = _hunks(patch)
+    if done.returncode:
+        failed = re.search(r"[Hh]unk #(\d+) FAILED", done.stdout)
+        line, lines = hunks[int(failed.group(1)) - 1 if failed else 0]
+        raise Plain(f"{name} does not apply to {over}{written}: near line "
+                    f"{line} of {target} it expects \"{_expected(lines)}\"")
+    for moved in re.findall(r"Hunk #(\d+) succeeded at \d+ \(offset",
+                            done.stdout):
+        line, lines = hunks[int(moved) - 1]
+        places = _places(lines, before)
+        if places > 1:
+            raise Plain(f"{name} fits {over} at {places} places{written}: "
+                        f"its hunk for line {line} of {target} needs more "
+                        "context")
+
+
+# -- what the tree should hold -----------------------------------------------
+
+def _wanted(src, root, chosen):
+    """What each target of ours should hold, as target -> bytes."""
+    wanted = {}
+    with tempfile.TemporaryDirectory(prefix="overlay-lay-") as scratch:
+        scratch = Path(scratch)
+        for item in chosen:
+            place = scratch / item.target
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if item.kind == "file":
+                _place_file(src, root, item, place)
+            else:
+                _place_patched(src, root, item, place, scratch)
+            wanted[item.target] = place
+        return {target: (place.read_bytes(), os.access(place, os.X_OK))
+                for target, place in wanted.items()}
+
+
+def _place_file(src, root, item, place):
+    if (src.path / item.target).exists():
+        raise Plain(f"{item.path} is a file of Linux {src.version} already: "
+                    "change it by a .patch")
+    if place.exists():
+        raise Plain(f"{item.path} must come before the patches on it in "
+                    "overlay/series")
+    shutil.copy(Path(root) / item.path, place)
+
+
+def _place_patched(src, root, item, place, scratch):
+    if not place.exists() and (src.path / item.target).is_file():
+        shutil.copy(src.path / item.target, place)
+        place.chmod(place.stat().st_mode | 0o200)
+    apply_patch(Path(root) / item.path, scratch, name=item.path,
+                version=src.version)
+
+
+def _digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+# -- the laid tree -----------------------------------------------------------
+
+def _index(top):
+    """Size and time of every file below top, quickly: path -> [size, time]."""
+    found = {}
+    stack = [""]
+    while stack:
+        folder = stack.pop()
+        with os.scandir(os.path.join(top, folder) if folder else top) as it:
+            for entry in it:
+                name = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (".git", "__pycache__"):
+                        stack.append(name)
+                elif not entry.name.startswith(".overlay-"):
+                    stat = entry.stat(follow_symlinks=False)
+                    found[name] = [stat.st_size, stat.st_mtime_ns]
+    return found
+
+
+# What a build inside KDIR leaves there; none of it is source.
+BUILT = re.compile(
+    r"\.(o|a|ko|cmd|mod|d|order|symvers|dtb|so|dbg)$|^\.config|/\.tmp_|"
+    r"^(vmlinux|System\.map|modules\.|\.tmp_|\.version|\.missing-)|"
+    r"^include/(config|generated)/|^arch/[^/]+/include/generated/|"
+    r"\.mod\.c$|^arch/x86/boot/")
+
+
+def _source_index(src):
+    """The files of the source that count, with their size and time."""
+    found = _index(src.path)
+    if src.origin == "debian":
+        return found
+    tracked = _tracked(src) if src.is_git else None
+    if tracked is not None:
+        return {path: found[path] for path in tracked if path in found}
+    built = (src.path / ".config").exists() or \
+        (src.path / "include" / "config").exists()
+    if not built:
+        return found
+    return {path: value for path, value in found.items()
+            if not BUILT.search(path) or _looks_like_source(path)}
+
+
+def _looks_like_source(path):
+    return path.startswith("arch/x86/boot/") and \
+        path.endswith((".c", ".h", ".S", "Makefile", ".ld", ".sh", ".lds.S"))
+
+
+def _tracked(src):
+    names = source.git(src.path, "ls-files", "-z")
+    return [name for name in names.split("\0") if name] if names else None
+
+
+class Tree:
+    """The laid tree on disk, and the manifest of what we put there."""
+
+    def __init__(self, path, src):
+        self.path = Path(path)
+        self.src = src
+        self.changed = []
+        self.manifest = self._read()
+
+    def _read(self):
+        try:
+            found = json.loads((self.path / MANIFEST).read_text("utf-8"))
+            if found["source"] == self._identity():
+                return found
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def _identity(self):
+        return f"{self.src.origin} {self.src.path} {self.src.version}"
+
+    def save(self):
+        """Note the state of the tree; without this note it is made anew."""
+        host.write(self.path / MANIFEST, json.dumps(self.manifest))
+
+    def begin(self):
+        """Make the tree if it is not whole, else take the note away.
+
+        A run that is broken off leaves no manifest, so the next one starts
+        from the source again.
+        """
+        if self.manifest is None:
+            self._make()
+        else:
+            (self.path / MANIFEST).unlink()
+
+    def _make(self):
+        host.remove(self.path)
+        index = _source_index(self.src)
+        with host.step(f"copying Linux {self.src.version} into {self.path}"):
+            # Debian's source is ours to link to; a KDIR is only ever copied,
+            # so that nothing can write through to it.
+            if self.src.origin != "debian" or not self._link():
+                self._copy_all(index)
+        if _index(self.path) != index:
+            raise Plain(f"{self.src.path} could not be copied whole, or it "
+                        "changed meanwhile: run again")
+        self.manifest = {"source": self._identity(), "index": index,
+                         "tree": dict(index), "laid": {}}
+
+    def _link(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        done = host.run(["cp", "-al", self.src.path, self.path], check=False)
+        if done.returncode:
+            host.remove(self.path)
+        return done.returncode == 0
+
+    def _copy_all(self, index):
+        host.need_space(self.path, 8, "a kernel's source and one build")
+        self.path.mkdir(parents=True)
+        names = self.path.with_name("copying")
+        host.write(names, "".join(f"{name}\0" for name in index))
+        host.run(["sh", "-c", 'tar -C "$1" --format=posix --mode=u+w --null '
+                  '--no-recursion -T "$2" -cf - | '
+                  'tar -C "$3" --no-same-owner -xf -', "sh", self.src.path,
+                  names, self.path], what=f"copying {self.src.path}")
+        host.remove(names)
+
+    def _copy(self, name):
+        there, here = self.src.path / name, self.path / name
+        here.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(there, here, follow_symlinks=False)
+
+    def put(self, target, data, executable):
+        """Give a target its text, as a file of its own, with a new time."""
+        path = self.path / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        host.write(path, data)
+        path.chmod(0o755 if executable else 0o644)
+        stat = path.lstat()
+        self.manifest["tree"][target] = [stat.st_size, stat.st_mtime_ns]
+        self.changed.append(target)
+
+    def restore(self, name):
+        """Give a file its upstream text again, or take it away."""
+        there = self.src.path / name
+        if name not in self.manifest["index"]:
+            host.remove(self.path / name)
+            self.manifest["tree"].pop(name, None)
+            self.changed.append(name)
+        elif there.is_symlink():
+            host.remove(self.path / name)
+            self._copy(name)
+            stat = (self.path / name).lstat()
+            self.manifest["tree"][name] = [stat.st_size, stat.st_mtime_ns]
+            self.changed.append(name)
+        else:
+            self.put(name, there.read_bytes(), os.access(there, os.X_OK))
+
+    def follow_source(self):
+        """Take over what changed in KDIR, and undo strays in the tree."""
+        now = _source_index(self.src)
+        then = self.manifest["index"]
+        stale = {name for name in now.keys() | then.keys()
+                 if now.get(name) != then.get(name)}
+        if stale and self.src.origin == "debian":
+            source.forget(self.src.path)
+            raise Plain(f"the cached source in {self.src.path} was changed "
+                        f"({sorted(stale)[0]}): run again to unpack it anew")
+        self.manifest["index"] = now
+        ours = self.manifest["laid"]
+        known = self.manifest["tree"]
+        here = _index(self.path)
+        stray = {name for name in here.keys() | known.keys()
+                 if here.get(name) != known.get(name)}
+        for name in sorted(stale | stray):
+            if name in ours:
+                ours[name] = None       # laid again below
+            else:
+                self.restore(name)
+
+    def lay(self, wanted):
+        """Bring the targets of ours to what is wanted."""
+        laid = self.manifest["laid"]
+        for target in sorted(laid.keys() - wanted.keys()):
+            self.restore(target)
+            del laid[target]
+        for target, (data, executable) in wanted.items():
+            digest = f"{_digest(data)} {executable}"
+            if laid.get(target) != digest:
+                self.put(target, data, executable)
+                laid[target] = digest
+
+
+def lay(src, tree, only=None, root=host.ROOT):
+    """Lay the tree over a source; returns the targets that changed.
+
+    `only` chooses items by their path in this tree (a series lays one entry
+    after another). Nothing is written before everything is known to fit.
+    """
+    host.need("patch")
+    chosen = items(root)
+    if only is not None:
+        only = set(only)
+        unknown = only - {item.path for item in chosen}
+        if unknown:
+            raise Plain(f"{sorted(unknown)[0]} is not in the tree")
+        chosen = [item for item in chosen if item.path in only]
+    wanted = _wanted(src, root, chosen)
+    laid = Tree(tree, src)
+    made = laid.manifest is None
+    laid.begin()
+    if not made:
+        laid.follow_source()
+    laid.lay(wanted)
+    laid.save()
+    return sorted(laid.changed)

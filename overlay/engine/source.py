@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel that the tree is laid over: found or fetched, never vendored.
+
+`KDIR=` names the developer's own tree, which is only ever read. With none we
+take Debian's linux-source package from the backports suite beside the mirror
+that apt is already set up with. apt checks the signatures, with a folder of
+its own, so that the machine's apt set-up does not change.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import host
+from engine.host import Plain
+
+# The version the tree is written for; its first two numbers name the package.
+BASE = (host.ROOT / "overlay" / "base").read_text(encoding="ascii").strip()
+SERIES = ".".join(BASE.split(".")[:2])
+PACKAGE = f"linux-source-{SERIES}"
+SUITE = "trixie-backports"
+KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg",
+            "/usr/share/keyrings/debian-archive-keyring.pgp")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel source tree that we only read."""
+
+    path: Path
+    version: str
+    is_git: bool
+    head: str | None
+    origin: str             # 'debian' or 'kdir'
+
+    @property
+    def name(self):
+        """How we speak of it."""
+        where = {"debian": f"Debian's {PACKAGE}", "kdir": str(self.path)}
+        return f"Linux {self.version} ({where[self.origin]})"
+
+
+def version_of(path):
+    """The kernel version a source tree's Makefile states."""
+    try:
+        with open(Path(path) / "Makefile", encoding="utf-8") as file:
+            head = file.read(2000)
+    except OSError:
+        raise Plain(f"{path} is not a kernel source tree: no Makefile could "
+                    "be read there") from None
+    parts = dict(re.findall(
+        r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", head,
+        re.MULTILINE))
+    if "VERSION" not in parts or not (Path(path) / "Kconfig").exists():
+        raise Plain(f"{path} is not a kernel source tree")
+    numbers = [parts.get(name) or "0"
+               for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+    return ".".join(numbers) + parts.get("EXTRAVERSION", "")
+
+
+@functools.cache
+def kernel():
+    """The kernel to work on, fetched first if need be."""
+    named = os.environ.get("KDIR")
+    found = _kdir(Path(named).expanduser()) if named else _debian()
+    host.say(f"    over {found.name}")
+    if found.version.split("-")[0] != BASE:
+        host.say(f"    note: the tree is written for {BASE}; this is "
+                 f"{found.version}")
+    return found
+
+
+# -- KDIR --------------------------------------------------------------------
+
+def _kdir(path):
+    if not path.is_dir():
+        raise Plain(f"KDIR={path} is not a folder")
+    path = path.resolve()
+    if path == host.WORK or host.WORK.is_relative_to(path):
+        raise Plain(f"the work folder {host.WORK} lies inside KDIR, which is "
+                    "only read: set OVERLAY_WORK to another folder")
+    head = git(path, "rev-parse", "--verify", "HEAD")
+    top = git(path, "rev-parse", "--show-toplevel")
+    is_git = bool(head and top and Path(top).resolve() == path)
+    return Source(path, version_of(path), is_git, head if is_git else None,
+                  "kdir")
+
+
+def git(path, *args):
+    """What git says of a tree that may belong to somebody else, or None."""
+    try:
+        done = subprocess.run(
+            ["git", "-c", f"safe.directory={path}", "-C", str(path), *args],
+            capture_output=True, text=True, check=False,
+            env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# -- Debian ------------------------------------------------------------------
+
+def _order(version):
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _cached():
+    """The newest source tree that was unpacked whole."""
+    trees = [path.parent for path in (host.WORK / "src").glob(
+        f"{SERIES}*/.overlay-whole")]
+    return max(trees, key=lambda path: _order(path.name), default=None)
+
+
+def _debian():
+    tree = _cached()
+    if tree is None:
+        tree = _unpack(fetch_package(PACKAGE, SUITE))
+    return Source(tree, version_of(tree), False, None, "debian")
+
+
+def forget(tree):
+    """Drop a cached tree that was found changed; the next use unpacks it."""
+    (Path(tree) / ".overlay-whole").unlink(missing_ok=True)
+    kernel.cache_clear()
+
+
+def _unpack(package):
+    """Unpack the package's source; the folder gets its name when whole."""
+    host.need("xz-utils", "tar")
+    host.need_space(host.WORK, 8, "a kernel's source and one build")
+    into = host.WORK / "src" / "unpacking"
+    with host.step(f"unpacking {package.name}"):
+        host.remove(into)
+        into.mkdir(parents=True)
+        tar = f"./usr/src/{PACKAGE}.tar.xz"
+        host.run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" | '
+                  'tar -xOf - "$2" | tar -xJf - --strip-components=1 '
+                  '--no-same-owner -C "$3"', "sh", package, tar, into],
+                 what=f"unpacking {package.name}")
+        tree = host.WORK / "src" / version_of(into)
+        (into / ".overlay-whole").touch()
+        host.remove(tree)
+        into.rename(tree)
+    return tree
+
+
+def _digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _whole(package):
+    """Whether a cached package still is what apt checked."""
+    noted = package.with_suffix(".sha256")
+    return noted.is_file() and noted.read_text("ascii") == _digest(package)
+
+
+def fetch_package(name, suite):
+    """A Debian package from another suite, checked by apt, kept."""
+    kept = host.WORK / "deb"
+    for package in sorted(kept.glob(f"{name}_*.deb"), reverse=True):
+        if _whole(package):
+            return package
+        host.remove(package)
+    with host.step(f"fetching {name} from {suite}"):
+        root = private_apt(suite)
+        package = root.download(name)
+        kept.mkdir(parents=True, exist_ok=True)
+        final = kept / package.name
+        host.write(final.with_suffix(".sha256"), _digest(package))
+        package.replace(final)
+        host.remove(root.path)
+    return final
+
+
+def debian_source(name, suites=("forky", "sid")):
+    """An unpacked Debian source package from the first suite that has it."""
+    kept = host.WORK / "tools" / f"{name}-source"
+    whole = kept / ".overlay-whole"
+    if whole.exists():
+        return kept
+    host.need("dpkg-dev", "xz-utils")
+    error = None
+    for suite in suites:
+        try:
+            root = private_apt(suite, source=True)
+            folder = root.download_source(name)
+        except Plain as failed:
+            error = failed
+            continue
+        host.remove(kept)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(folder, kept)
+        whole.touch()
+        host.remove(root.path)
+        return kept
+    raise error
+
+
+def _log():
+    return host.short(host.OUT / "engine.log")
+
+
+class PrivateApt:
+    """apt with lists, cache and sources of its own: the machine's stay."""
+
+    def __init__(self, path, sources):
+        self.path = path
+        host.remove(path)
+        for part in ("lists/partial", "cache/archives/partial", "down"):
+            (path / part).mkdir(parents=True)
+        host.write(path / "sources.list", sources)
+        self.options = [
+            f"Dir::Etc::sourcelist={path}/sources.list",
+            "Dir::Etc::sourceparts=-", f"Dir::State::lists={path}/lists",
+            f"Dir::Cache={path}/cache", "APT::Get::List-Cleanup=0",
+            "Acquire::Languages=none", "APT::Sandbox::User=root",
+            # The machine's hooks are about the machine's own lists.
+            "APT::Update::Post-Invoke-Success::=true",
+            "Dir::Etc::Preferences=-", "Dir::Etc::PreferencesParts=-",
+        ]
+
+    def get(self, *args, what):
+        """Run this apt-get, in its own download folder."""
+        options = [part for option in self.options for part in ("-o", option)]
+        return host.run(["apt-get", "-q", *options, *args],
+                        cwd=self.path / "down", what=what)
+
+    def _only(self, pattern):
+        found = list((self.path / "down").glob(pattern))
+        if len(found) != 1:
+            raise Plain(f"apt fetched no {pattern}; see {_log()}")
+        return found[0]
+
+    def download(self, name):
+        """Fetch one package; apt checks it against the signed index."""
+        self.get("download", name, what=f"fetching {name}")
+        return self._only(f"{name}_*.deb")
+
+    def download_source(self, name):
+        """Fetch and unpack one source package, checked the same way."""
+        self.get("source", name, what=f"fetching the source of {name}")
+        return self._only(f"{name}-*/")
+
+
+def _mirrors():
+    """The Debian mirrors in apt's own configuration, best first."""
+    uris = host.output(["apt-get", "update", "--print-uris",
+                        "-o", f"Dir::State::lists={host.WORK}/apt-none"])
+    if uris is None:
+        raise Plain("apt-get is not here or has no sources: set KDIR= to a "
+                    "kernel source tree instead")
+    found = re.findall(r"^'(\S+?)/dists/([^/\s]+)/InRelease'", uris,
+                       re.MULTILINE)
+    bases = [uri for uri, suite in found if "security" not in uri + suite]
+    return list(dict.fromkeys(bases))
+
+
+def private_apt(suite, source=False):
+    """A private apt that knows `suite`, from the first mirror that has it."""
+    host.need("debian-archive-keyring", "ca-certificates")
+    keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
+    if keyring is None:
+        raise Plain("Debian's archive keyring is not here: install "
+                    "debian-archive-keyring or set KDIR= to a kernel tree")
+    kind = "deb-src" if source else "deb"
+    mirrors = _mirrors()
+    for number, uri in enumerate(mirrors):
+        root = PrivateApt(host.WORK / "apt" / f"{suite}-{number}",
+                          f"{kind} [signed-by={keyring}] {uri} {suite} main\n")
+        done = _update(root)
+        if done:
+            return root
+    raise Plain(f"none of apt's {len(mirrors)} mirrors offers Debian's "
+                f"{suite} (no network?): set KDIR= to a kernel source tree, "
+                f"or see {_log()}")
+
+
+def _update(root):
+    """Whether the lists could be fetched and their signature holds."""
+    try:
+        done = root.get("update", "--error-on=any", what="apt-get update")
+    except Plain:
+        return False
+    return not re.search(r"^[EW]: ", done.stdout, re.MULTILINE)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guests and what they ran: a guest that died is red, whatever it had said."""
+
+import itertools
+import os
+import subprocess
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from engine import build, guest, host, kselftest, ktap, kunit, lay
+from engine.host import Plain
+from tests.test_host import Folder
+
+GOOD = "TAP version 13\n1..1\nok 1 a\n"
+
+
+class Boot(Folder):
+    """One boot, with a virtme-ng that does what the test says."""
+
+    def setUp(self):
+        super().setUp()
+        (self.top / "bin").mkdir()
+        for name, value in (("need", mock.Mock()),
+                            ("pytool", lambda name: self.top / "bin" / name)):
+            patch = mock.patch.object(host, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        patch = mock.patch.dict(os.environ)
+        patch.start()
+        self.addCleanup(patch.stop)
+        os.environ.pop("ACCEL", None)
+
+    def vng(self, script):
+        """Stand in for virtme-ng by a shell script."""
+        path = self.top / "bin" / "vng"
+        path.write_text(f"#!/bin/sh\ncd {self.top}/out\n{script}\n", "ascii")
+        path.chmod(0o755)
+
+    def boot(self, **how):
+        """Boot, with results in the test's own folder."""
+        return guest.boot("lean", "true\n", name="g", out=self.top / "out",
+                          folder=self.top, **how)
+
+    def failed(self, boot):
+        """The names of the boot's own cases that failed."""
+        return [case.name for case in boot.cases()
+                if case.status == ktap.FAIL]
+
+    def test_a_good_boot(self):
+        self.vng("echo '[    0.000001] Linux'\n"
+                 f"printf '{GOOD}# overlay: end\\n' >g.ktap")
+        boot = self.boot()
+        self.assertTrue(boot.ok)
+        self.assertEqual(self.failed(boot), [])
+        self.assertEqual(ktap.total(ktap.parse(boot.ktap)),
+                         "1 passed, 0 failed")
+        self.assertIn("Linux", boot.log)
+        self.assertTrue((self.top / "out" / "g.boot.log").exists())
+
+    def test_no_end_mark_is_red_although_vng_is_content(self):
+        self.vng(f"printf '{GOOD}' >g.ktap; echo '[    1.000000] last'")
+        boot = self.boot()
+        self.assertFalse(boot.ok)
+        self.assertEqual(self.failed(boot),
+                         ["g: the guest ran to its end"])
+        self.assertIn("last", boot.why)
+
+    def test_the_exit_code_is_not_believed(self):
+        self.vng("printf '# overlay: end\\n' >g.ktap; exit 3")
+        self.assertTrue(self.boot().ok)
+
+    def test_results_of_an_earlier_boot_do_not_count(self):
+        self.vng("printf '# overlay: end\\n' >g.ktap")
+        self.boot()
+        self.vng("exit 0")
+        boot = self.boot()
+        self.assertFalse(boot.ok)
+        self.assertEqual(boot.ktap, "")
+
+    def test_a_splat_is_red(self):
+        self.vng("echo '[    1.000000] BUG: KASAN: slab-out-of-bounds'\n"
+                 "printf '# overlay: end\\n' >g.ktap")
+        self.assertEqual(self.failed(self.boot()),
+                         ["g: no splat in the boot log"])
+
+    def test_a_guest_that_hangs(self):
+        self.vng("echo booting; exec sleep 1000")
+        boot = self.boot(timeout=0.3)
+        self.assertFalse(boot.ok)
+        self.assertIn("did not end within", boot.why)
+
+    def command(self, **how):
+        """The command line of a boot."""
+        how = {"memory": "1G", "cpus": 1, "append": (), "qemu": (),
+               "rwdirs": (), "icount": False} | how
+        return guest._command("folder", "script", "result", **how)
+
+    def test_kvm_only_when_asked_for(self):
+        self.assertIn("--disable-kvm", self.command())
+        os.environ["ACCEL"] = "kvm"
+        with mock.patch.object(os, "access", return_value=True):
+            self.assertNotIn("--disable-kvm", self.command())
+            self.assertIn("--disable-kvm", self.command(icount=True))
+        with mock.patch.object(os, "access", return_value=False), \
+                self.assertRaisesRegex(Plain, "cannot be opened"):
+            self.command()
+        os.environ["ACCEL"] = "hvf"
+        with self.assertRaisesRegex(Plain, "tcg or kvm"):
+            self.command()
+
+    def test_pmem_regions_do_not_touch(self):
+        spans = []
+        for text in guest.PMEM:
+            size, start = text.removeprefix("memmap=").split("!")
+            start = int(start[:-1]) << (30 if start[-1] == "G" else 20)
+            spans.append((start, start + (int(size[:-1]) << 20)))
+        spans.sort()
+        for (_, end), (start, _) in itertools.pairwise(spans):
+            self.assertGreater(start, end)
+        # QEMU keeps ACPI tables below 2 GB.
+        self.assertLess(spans[-1][1], (2 << 30) - (1 << 20))
+
+    def test_qemu_for_kunit_goes_without_kvm(self):
+        done = subprocess.run(
+            [kunit.TCG / "qemu-system-x86_64", "-m", "1024", "-append",
+             "a b  c", "-accel", "kvm", "-accel", "hvf", "-accel", "tcg",
+             "-serial", "stdio"], capture_output=True, text=True, check=True,
+            env={"OVERLAY_QEMU": self.printer(), "PATH": os.environ["PATH"]})
+        self.assertEqual(done.stdout.splitlines(),
+                         ["-m", "1024", "-append", "a b  c", "-accel", "tcg",
+                          "-serial", "stdio"])
+
+    def printer(self):
+        """A program that prints its arguments, one a line."""
+        path = self.top / "bin" / "print"
+        path.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", "ascii")
+        path.chmod(0o755)
+        return str(path)
+
+
+class Configs(Folder):
+    """Fragments: an option that Kconfig drops is an error."""
+
+    def test_settings(self):
+        found = build.settings("# remark\nCONFIG_A=y\nCONFIG_B=\"x y\"\n"
+                               "# CONFIG_C is not set\n\n")
+        self.assertEqual(found, {"CONFIG_A": "y", "CONFIG_B": '"x y"',
+                                 "CONFIG_C": "n"})
+        with self.assertRaisesRegex(Plain, "no option: CONFIG_A y"):
+            build.settings("CONFIG_A y\n")
+
+    def test_dropped(self):
+        have = "CONFIG_A=y\nCONFIG_N=8\n# CONFIG_C is not set\n"
+        wanted = {"CONFIG_A": "y", "CONFIG_N": "4", "CONFIG_C": "n",
+                  "CONFIG_GONE": "n", "CONFIG_X": "y"}
+        self.assertEqual(build.dropped(wanted, have),
+                         ["CONFIG_N=4 (it is 8)", "CONFIG_X=y (it is n)"])
+
+    def test_every_mode_has_its_fragments(self):
+        for mode in build.MODES:
+            self.assertIn("CONFIG_EXT4_FS", build.wanted_config(mode))
+
+    def test_debug_has_what_finds_bugs(self):
+        wanted = build.wanted_config("debug")
+        for name in ("KASAN", "PROVE_LOCKING", "PROVE_RCU", "UBSAN",
+                     "DEBUG_ATOMIC_SLEEP", "DEBUG_KMEMLEAK", "DEBUG_LIST",
+                     "FAULT_INJECTION", "FAILSLAB", "DETECT_HUNG_TASK"):
+            self.assertEqual(wanted.get(f"CONFIG_{name}"), "y", name)
+
+
+class Tests(Folder):
+    """Which tests are ours, and what is said of those that did not run."""
+
+    def test_targets_are_the_folders_whose_makefile_is_ours(self):
+        items = [lay.Item(path, path, kind) for path, kind in (
+            ("tools/testing/selftests/uq/Makefile", "file"),
+            ("tools/testing/selftests/uq/a.c", "file"),
+            ("tools/testing/selftests/filesystems/dax/Makefile", "file"),
+            ("fs/ext4/Makefile", "file"))]
+        items.append(lay.Item("tools/testing/selftests/Makefile.patch",
+                              "tools/testing/selftests/Makefile", "patch"))
+        with mock.patch.object(lay, "items", return_value=items):
+            self.assertEqual(kselftest.targets(), ["filesystems/dax", "uq"])
+
+    def test_a_kernel_that_lacks_what_tests_need(self):
+        tree, folder = self.top / "tree", self.top / "lean"
+        host.write(tree / kselftest.TOP / "uq" / "config",
+                   "CONFIG_A=y\nCONFIG_M=m\nCONFIG_X=y\n")
+        host.write(folder / ".config", "CONFIG_A=y\nCONFIG_M=y\n")
+        with mock.patch.object(build, "tree", return_value=tree), \
+                mock.patch.object(build, "folder", return_value=folder):
+            case = kselftest._not_run("lean", "uq")[0]
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertEqual(case.detail,
+                         "NOT RUN: the lean kernel has no CONFIG_X")
+
+    def test_a_test_that_was_not_built(self):
+        case = kselftest._not_listed(["a:b"], ["a:b", "a:c"],
+                                     self.top)[0]
+        self.assertEqual((case.name, case.status), ("a:c", ktap.FAIL))
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_suites_are_found(self):
+        text = ("static struct kunit_suite ext4_x_suite = {\n"
+                "\t.init = x,\n\t.name = \"ext4-x\",\n};\n")
+        self.assertEqual(kunit.SUITE.findall(text), ["ext4-x"])
+
+    def test_a_suite_that_ran_nowhere_is_red(self):
+        cases = [ktap.Case("um-ext4: ext4-x: a", ktap.PASS)]
+        with mock.patch.object(kunit, "our_suites",
+                               return_value=["ext4-x", "ext4-y"]):
+            absent = kunit._absent(cases)
+        self.assertEqual([case.name for case in absent], ["ext4-y"])
+
+    def judge(self, said, code=0, printed=""):
+        """How a KUnit run that left this ends."""
+        done = subprocess.CompletedProcess([], code, printed)
+        return [case.name for case in
+                kunit.judge("um", said, done, Path("out"))
+                if case.status == ktap.FAIL]
+
+    def test_kunit_judged_by_the_kernels_log(self):
+        good = "KTAP version 1\n1..1\nok 1 a\n"
+        self.assertEqual(self.judge(good), [])
+        self.assertEqual(self.judge(""), ["um: results"])
+        self.assertEqual(self.judge("", 1, "x: error: y"),
+                         ["um: results", "um: kunit.py"])
+        self.assertEqual(self.judge(good, 1), ["um: kunit.py"])
+        self.assertEqual(self.judge(good + "WARNING: CPU: 0 PID: 1\n"),
+                         ["um: no splat in the boot log"])
+        self.assertEqual(self.judge("KTAP version 1\n1..2\nok 1 a\n"),
+                         ["um: plan"])
+
+
+if __name__ == "__main__":
+    unittest.main()

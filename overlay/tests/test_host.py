@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The machine: errors are one sentence, nothing half-written is left."""
+
+import contextlib
+import errno
+import io
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from engine import cli, host, ktap
+from engine.host import Plain
+
+
+class Folder(unittest.TestCase):
+    """A test with a folder of its own, and a silent engine."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="overlay-test-")
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name)
+        for name, value in (("OUT", self.top / "out"),
+                            ("WORK", self.top / "work"),
+                            ("say", mock.Mock())):
+            patch = mock.patch.object(host, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def engine(self, *args, **env):
+        """Run the engine as a user would; returns what came of it."""
+        return subprocess.run(
+            [sys.executable, "-m", "engine", *args], cwd=self.top,
+            capture_output=True, text=True, check=False,
+            env=dict(os.environ, PYTHONPATH=str(host.ROOT / "overlay"),
+                     OVERLAY_WORK=str(self.top / "work"),
+                     OVERLAY_OUT=str(self.top / "out"), **env))
+
+
+class Run(Folder):
+    """Programs: their output is kept, their failures are explained."""
+
+    def sh(self, script, **how):
+        """Run a shell script."""
+        return host.run(["sh", "-c", script], log=self.top / "log", **how)
+
+    def test_output_and_log(self):
+        done = self.sh("echo one; echo two >&2")
+        self.assertEqual(done.stdout, "one\ntwo\n")
+        self.assertIn("two\n", (self.top / "log").read_text("utf-8"))
+
+    def test_failure_names_what_why_and_the_log(self):
+        with self.assertRaises(Plain) as caught:
+            self.sh("echo 'a.c:1: error: no such thing'; exit 2",
+                    what="compiling a.c")
+        said = str(caught.exception)
+        self.assertIn("compiling a.c failed", said)
+        self.assertIn("no such thing", said)
+        self.assertIn("log", said)
+        self.assertNotIn("\n", said)
+
+    def test_no_space_is_said(self):
+        with self.assertRaisesRegex(Plain, "no space left"):
+            self.sh("echo 'x: No space left on device'; exit 1")
+
+    def test_a_program_that_is_not_there(self):
+        with self.assertRaisesRegex(Plain, "nosuch is not installed"):
+            host.run(["nosuch"])
+
+    def test_a_signal_is_said(self):
+        with self.assertRaisesRegex(Plain, "SIGKILL"):
+            self.sh("kill -9 $$")
+
+    def test_a_program_that_does_not_end(self):
+        with self.assertRaisesRegex(Plain, "did not end"):
+            self.sh("sleep 1000 & wait", timeout=0.2)
+
+    def test_what_it_started_ends_with_it(self):
+        def stop(line):
+            raise KeyboardInterrupt
+        with self.assertRaises(KeyboardInterrupt):
+            self.sh(f"sleep 1000 & echo $! >{self.top}/pid; echo go; wait",
+                    progress=stop)
+        pid = int((self.top / "pid").read_text("ascii"))
+        try:
+            ended = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        self.addCleanup(os.close, ended)
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        self.assertTrue(poll.poll(60_000), "it still runs")
+
+    def test_strange_bytes(self):
+        self.assertIn("\ufffd", self.sh(r"printf '\377\n'").stdout)
+
+    def test_output_of_a_failing_program_is_none(self):
+        self.assertIsNone(host.output(["false"]))
+        self.assertIsNone(host.output(["nosuch"]))
+        self.assertEqual(host.output(["echo", "x"]), "x\n")
+
+
+class Files(Folder):
+    """Files are whole or not there."""
+
+    def test_write_is_whole_or_not_at_all(self):
+        path = self.top / "deep" / "file"
+        host.write(path, "one")
+        with mock.patch.object(Path, "replace", side_effect=OSError):
+            with self.assertRaises(OSError):
+                host.write(path, "two")
+        self.assertEqual(path.read_text("ascii"), "one")
+        host.write(path, b"three")
+        self.assertEqual(path.read_text("ascii"), "three")
+        self.assertEqual(len(list(path.parent.iterdir())), 1)
+
+    def test_no_space(self):
+        with self.assertRaisesRegex(Plain, "not enough space in .*needs"):
+            host.need_space(self.top / "not" / "yet", 10**9, "a build")
+        host.need_space(self.top, 0, "nothing")
+
+    def test_errors_of_the_system_are_plain(self):
+        self.assertEqual(host.explain(OSError(errno.ENOSPC, "x", "/a")),
+                         "no space left on the device (/a)")
+        self.assertEqual(host.explain(OSError(errno.EROFS, "x", "/a")),
+                         "the file system is read-only (/a)")
+        self.assertIsNone(host.explain(OSError(errno.EINVAL, "x")))
+
+
+class Packages(Folder):
+    """Missing packages are installed, or what to do is said."""
+
+    def need(self, missing=("sparse",), root=(), apt=(True,), there=True):
+        """host.need() on a machine as described."""
+        with mock.patch.object(host, "_missing", lambda p: list(missing)), \
+                mock.patch.object(host, "_as_root", lambda: root), \
+                mock.patch.object(host.shutil, "which",
+                                  lambda name: there and name), \
+                mock.patch.object(host, "_apt", side_effect=apt) as run:
+            host.need("sparse")
+        return run.call_args_list
+
+    def test_all_there(self):
+        self.assertEqual(self.need(missing=()), [])
+
+    def test_installed_at_once(self):
+        self.assertEqual(len(self.need()), 1)
+
+    def test_installed_after_an_update(self):
+        calls = self.need(apt=(False, True, True))
+        self.assertEqual([call.args[1] for call in calls],
+                         ["install", "update", "install"])
+
+    def test_no_network(self):
+        with self.assertRaisesRegex(Plain, "could not reach its mirrors"):
+            self.need(apt=(False, False))
+
+    def test_not_to_be_had(self):
+        with self.assertRaisesRegex(Plain, "could not install sparse"):
+            self.need(apt=(False, True, False))
+
+    def test_neither_root_nor_sudo(self):
+        with self.assertRaisesRegex(Plain, "apt-get install sparse"):
+            self.need(root=None)
+
+    def test_no_apt(self):
+        with self.assertRaisesRegex(Plain, "apt-get is not here"):
+            self.need(there=False)
+
+    def test_no_dpkg(self):
+        with mock.patch.object(host.subprocess, "run",
+                               side_effect=FileNotFoundError):
+            with self.assertRaisesRegex(Plain, "dpkg is not here"):
+                host.need("sparse")
+
+
+class Commands(Folder):
+    """The command line, as a user meets it."""
+
+    def test_help(self):
+        done = self.engine("help")
+        self.assertEqual(done.returncode, 0)
+        for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
+                     "bench", "series", "soak", "clean"):
+            self.assertIn(f"\n  {name} ", done.stdout)
+
+    def test_unknown_command(self):
+        done = self.engine("chekc")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("chekc", done.stderr)
+
+    def test_two_runs_at_once(self):
+        (self.top / "work").mkdir()
+        holder = subprocess.Popen(
+            [sys.executable, "-c", "import engine.host as h, sys; h.lock(); "
+             "print('held', flush=True); sys.stdin.read()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=dict(os.environ, PYTHONPATH=str(host.ROOT / "overlay"),
+                     OVERLAY_WORK=str(self.top / "work"),
+                     OVERLAY_OUT=str(self.top / "other")))
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.stdout.close)
+        self.addCleanup(holder.stdin.close)
+        self.assertEqual(holder.stdout.readline(), "held\n")
+        done = self.engine("build")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"process {holder.pid}", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_a_work_folder_the_kernel_cannot_be_built_in(self):
+        with mock.patch.object(host, "WORK", self.top / "a b"), \
+                mock.patch.object(host, "_held", []):
+            with self.assertRaisesRegex(Plain, "a space or a colon"):
+                host.lock()
+
+    def test_kdir_that_is_none(self):
+        (self.top / "empty").mkdir()
+        for named, said in (("/nonexistent", "is not a folder"),
+                            (str(self.top / "empty"),
+                             "not a kernel source tree")):
+            done = self.engine("build", KDIR=named)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_wrong_machine(self):
+        with mock.patch.object(host.platform, "machine", lambda: "aarch64"):
+            with self.assertRaisesRegex(Plain, "needs x86_64 Linux.*aarch64"):
+                host.check_machine()
+
+    def main(self, cases=(), error=None):
+        """cli.main() of a command that ends so; its code and last line."""
+        said = io.StringIO()
+        module = mock.Mock()
+        module.main = mock.Mock(side_effect=error, return_value=list(cases))
+        with mock.patch.object(cli.importlib, "import_module",
+                               return_value=module), \
+                mock.patch.object(host, "lock"), \
+                contextlib.redirect_stdout(said), \
+                contextlib.redirect_stderr(said):
+            code = cli.main(["lint"])
+        return code, said.getvalue().splitlines()[-1]
+
+    def test_a_total_and_an_exit_code(self):
+        good, bad = ktap.Case("a", "pass"), ktap.Case("b", "fail", "why")
+        self.assertEqual(self.main([good]), (0, "1 passed, 0 failed"))
+        self.assertEqual(self.main([good, bad]), (1, "1 passed, 1 failed"))
+        self.assertEqual(self.main([]), (1, "0 passed, 1 failed"))
+
+    def test_errors_are_one_sentence(self):
+        self.assertEqual(self.main(error=Plain("no luck")),
+                         (1, "overlay: no luck"))
+        code, said = self.main(error=KeyboardInterrupt)
+        self.assertEqual(code, 1)
+        self.assertIn("interrupted", said)
+        code, said = self.main(error=OSError(errno.ENOSPC, "x", "/a"))
+        self.assertEqual((code, said),
+                         (1, "overlay: no space left on the device (/a)"))
+
+
+if __name__ == "__main__":
+    unittest.main()

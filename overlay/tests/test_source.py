@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Finding the kernel: what is half-written is never taken for whole."""
+
+import hashlib
+import os
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from engine import host, source
+from engine.host import Plain
+from tests.test_host import Folder
+
+PRINTED = """\
+'http://mirror.example.invalid/debian/dists/bookworm/InRelease' a_InRelease 0
+'http://mirror.example.invalid/debian/dists/bookworm-updates/InRelease' b 0
+'http://s.example.invalid/debian-security/dists/b-security/InRelease' c 0
+'http://mirror.example.invalid/debian/dists/bookworm/main/Packages.xz' d 0
+'http://other.example.invalid/apt/dists/stable/InRelease' e 0
+"""
+
+
+class Kernel(Folder):
+    """Which kernel is taken."""
+
+    def setUp(self):
+        super().setUp()
+        source.kernel.cache_clear()
+        self.addCleanup(source.kernel.cache_clear)
+
+    def tree(self, where, version=("7", "3", "4"), extra=""):
+        """A source tree with a version."""
+        where.mkdir(parents=True)
+        (where / "Kconfig").touch()
+        (where / "Makefile").write_text(
+            "# SPDX\nVERSION = {}\nPATCHLEVEL = {}\nSUBLEVEL = {}\n"
+            "EXTRAVERSION ={}\n".format(*version, extra), encoding="ascii")
+        return where
+
+    def kernel(self, **env):
+        """source.kernel() in an environment."""
+        with mock.patch.dict(os.environ, env):
+            if not env:
+                os.environ.pop("KDIR", None)
+            return source.kernel()
+
+    def test_version(self):
+        tree = self.tree(self.top / "linux", ("7", "4", "0"), " -rc2")
+        self.assertEqual(source.version_of(tree), "7.4.0-rc2")
+        with self.assertRaisesRegex(Plain, "not a kernel source tree"):
+            source.version_of(self.top)
+
+    def test_kdir(self):
+        tree = self.tree(self.top / "linux", ("7", "5", "1"))
+        found = self.kernel(KDIR=str(tree))
+        self.assertEqual((found.path, found.version, found.origin),
+                         (tree, "7.5.1", "kdir"))
+        self.assertFalse(found.is_git)
+        self.assertIsNone(found.head)
+        said = " ".join(call.args[0] for call in host.say.call_args_list)
+        self.assertIn("the tree is written for", said)
+
+    def test_a_folder_inside_somebody_elses_git_is_no_clone(self):
+        if host.output(["git", "init", "-q", self.top]) is None:
+            self.skipTest("git is not installed")
+        tree = self.tree(self.top / "linux")
+        self.assertFalse(self.kernel(KDIR=str(tree)).is_git)
+
+    def test_work_folder_inside_kdir(self):
+        tree = self.tree(self.top / "linux")
+        with mock.patch.object(host, "WORK", tree / "work"):
+            with self.assertRaisesRegex(Plain, "lies inside KDIR"):
+                self.kernel(KDIR=str(tree))
+
+    def test_cached_source_is_used_newest_first(self):
+        for version in ("7.3.9", "7.3.10"):
+            tree = self.tree(host.WORK / "src" / version, version.split("."))
+            (tree / ".overlay-whole").touch()
+        with mock.patch.object(source, "fetch_package") as fetch:
+            self.assertEqual(self.kernel().version, "7.3.10")
+        fetch.assert_not_called()
+
+    def test_half_unpacked_source_is_not_used(self):
+        self.tree(host.WORK / "src" / "7.3.4")
+        with mock.patch.object(source, "fetch_package",
+                               side_effect=Plain("fetching")):
+            with self.assertRaisesRegex(Plain, "fetching"):
+                self.kernel()
+
+
+class Package(Folder):
+    """Debian's package, fetched by an apt of our own."""
+
+    def put(self, text, digest=None):
+        """A package in the cache, with the digest noted for it."""
+        kept = host.WORK / "deb"
+        kept.mkdir(parents=True)
+        path = kept / "linux-source-7.3_7.3.4-1_all.deb"
+        path.write_text(text, encoding="ascii")
+        if digest:
+            path.with_suffix(".sha256").write_text(digest, encoding="ascii")
+        return path
+
+    def test_a_whole_package_is_used(self):
+        path = self.put("deb", hashlib.sha256(b"deb").hexdigest())
+        with mock.patch.object(source, "private_apt") as apt:
+            found = source.fetch_package("linux-source-7.3", "suite")
+        self.assertEqual(found, path)
+        apt.assert_not_called()
+
+    def test_a_damaged_or_half_fetched_one_is_not(self):
+        for digest in (None, "0" * 64):
+            with self.subTest(digest):
+                path = self.put("deb", digest)
+                with mock.patch.object(source, "private_apt",
+                                       side_effect=Plain("fetching")):
+                    with self.assertRaisesRegex(Plain, "fetching"):
+                        source.fetch_package("linux-source-7.3", "suite")
+                self.assertFalse(path.exists())
+                host.remove(host.WORK / "deb")
+
+    def test_mirrors_are_apts_own(self):
+        with mock.patch.object(host, "output", return_value=PRINTED):
+            self.assertEqual(source._mirrors(), [
+                "http://mirror.example.invalid/debian",
+                "http://other.example.invalid/apt"])
+
+    def test_no_apt(self):
+        with mock.patch.object(host, "output", return_value=None):
+            with self.assertRaisesRegex(Plain, "KDIR="):
+                source._mirrors()
+
+    def test_no_network(self):
+        with mock.patch.object(host, "need"), \
+                mock.patch.object(source, "_mirrors",
+                                  return_value=["http://m.invalid/debian"]), \
+                mock.patch.object(source, "KEYRINGS", (__file__,)), \
+                mock.patch.object(source, "_update", return_value=False):
+            with self.assertRaisesRegex(Plain, "no network"):
+                source.private_apt("suite")
+
+    def test_the_private_apt_stays_in_its_folder(self):
+        root = source.PrivateApt(self.top / "apt", "deb x y main\n")
+        places = [option.partition("=")[2] for option in root.options
+                  if option.startswith("Dir::")]
+        for place in places:
+            if place != "-":
+                self.assertTrue(Path(place).is_relative_to(self.top), place)
+
+    def test_a_bad_signature_is_no_success(self):
+        root = mock.Mock()
+        root.get.return_value.stdout = "Reading...\nW: GPG error: x\n"
+        self.assertFalse(source._update(root))
+        root.get.side_effect = Plain("failed")
+        self.assertFalse(source._update(root))
+
+
+if __name__ == "__main__":
+    unittest.main()
