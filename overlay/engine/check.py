@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make check`: every check there is, and one total.
+
+A step that cannot run is a failing case that says NOT RUN and why, and the
+others run all the same, so that one total tells the whole.
+"""
+
+import importlib
+import time
+
+from engine import cli, host, ktap
+from engine.host import Plain
+from engine.ktap import Case
+
+# What is quick and what most often fails comes first.
+STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series")
+
+
+def one(name):
+    """The cases of one step; it never ends the run."""
+    try:
+        cases = importlib.import_module(f"engine.{name}").main([])
+    except ModuleNotFoundError as missing:
+        if missing.name != f"engine.{name}":
+            raise
+        return [Case(name, ktap.FAIL, "NOT RUN: this step is not there")]
+    except Plain as error:
+        return [Case(name, ktap.FAIL, f"NOT RUN: {error}")]
+    except OSError as error:
+        why = host.explain(error)
+        if why is None:
+            raise
+        return [Case(name, ktap.FAIL, f"NOT RUN: {why}")]
+    return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
+
+
+def main(args):
+    """Run all steps, or those that are named."""
+    for name in args:
+        if name not in STEPS:
+            raise Plain(f"check has no step {name}: {', '.join(STEPS)}")
+    out = host.fresh("check")
+    everything, lines = [], []
+    for name in args or STEPS:
+        host.say(f"=== {name}")
+        start = time.monotonic()
+        cases = one(name)
+        cli.finish(name, cases)
+        took = host.elapsed(time.monotonic() - start)
+        lines.append(f"{name:10} {took:>12}   {ktap.total(cases)}")
+        host.say(f"    {ktap.total(cases)} in {took}")
+        everything += [Case(f"{name}: {case.name}", case.status, case.detail)
+                       for case in cases]
+    ktap.junit(out / "junit.xml", "check", everything)
+    host.write(out / "summary.txt", "\n".join(lines) + "\n")
+    host.say("\n".join(["=== summary", *lines]))
+    return everything

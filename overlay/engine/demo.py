@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make demo`: a patched kernel at work, in a guest, with what it gains.
+
+One guest shows that the features are there (the parameter, a DAX mount, the
+emulated NVMe controller) and that reads return what was written either way;
+a second, in which guest time is instructions, shows what a read costs.
+"""
+
+from engine import build, guest, host, ktap
+from engine.ktap import Case
+
+# What each variant of the measurement is, for a reader who sees it first.
+MEANING = {
+    "generic": "today's kernel: the iomap path",
+    "read_iter": "patched, through ->read_iter",
+    "read": "patched, through ->read",
+}
+
+
+def _show(out):
+    """Boot the kernel, print what the guest shows, and judge it."""
+    with host.step("booting the patched kernel, with pmem and NVMe"):
+        ran = guest.boot("lean", guest.SCRIPTS / "demo.sh", name="demo",
+                         out=out, append=guest.PMEM, qemu=guest.NVME,
+                         timeout=600)
+    for line in ran.ktap.splitlines():
+        if line.startswith("# ") and "# overlay" not in line:
+            host.say(f"    {line[2:]}")
+    return ktap.parse(ran.ktap) + ran.cases()
+
+
+def _measure(out):
+    """The quick measurement's rows as a small table."""
+    try:
+        from engine import bench  # noqa: PLC0415
+        quick = bench.quick
+    except (ImportError, AttributeError):
+        return [Case("measure", ktap.FAIL, "NOT RUN: there is no measurement")]
+    with host.step("counting instructions per read"):
+        rows = quick(out)
+    if not rows:
+        return [Case("measure", ktap.FAIL, "NOT RUN: nothing was measured")]
+    for line in table(rows):
+        host.say(f"    {line}")
+    return [Case("measure", ktap.PASS)]
+
+
+def table(rows):
+    """Rows of bench.json as lines: one per size, a column per variant."""
+    rows = [row for row in rows if row["variant"] in MEANING]
+    names = [name for name in MEANING
+             if any(row["variant"] == name for row in rows)]
+    cells = {(row["params"].get("size"), row["variant"]): row["insn_per_op"]
+             for row in rows if row["params"].get("syscall", "pread")
+             == "pread" or row["variant"] == "read_iter"}
+    lines = ["instructions per pread() of an ext4 DAX file",
+             "   bytes" + "".join(f"{name:>16}" for name in names)]
+    for size in sorted({size for size, _ in cells if size is not None}):
+        base = cells.get((size, "generic"))
+        line = f"{size:>8}"
+        for name in names:
+            value = cells.get((size, name))
+            shown = "-" if value is None else f"{value:.0f}"
+            if value and base and name != "generic":
+                shown += f" ({value / base:.2f})"
+            line += f"{shown:>16}"
+        lines.append(line)
+    return lines + [f"{name}: {MEANING[name]}" for name in names]
+
+
+def main(args):
+    """Build, boot, show."""
+    out = host.fresh("demo")
+    build.build("lean")
+    return _show(out) + _measure(out)
