@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The git branch of one series, in a repository of its own."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from engine import checkpatch, entries, host, lay, source
+from engine.host import Plain
+
+NOBODY = "nobody@example.invalid"
+PACKAGE = Path(__file__).resolve().parents[1]
+# What checkpatch and b4 look for at the top of a kernel tree.
+ANCHORS = ("COPYING", "CREDITS", "Kbuild", "Kconfig", "MAINTAINERS",
+           "Makefile", "README", "arch/Kconfig", "Documentation/index.rst",
+           "drivers/Kconfig", "fs/Kconfig", "include/linux/kernel.h",
+           "init/Kconfig", "ipc/Makefile", "kernel/Makefile", "lib/Kconfig",
+           "LICENSES", "scripts")
+
+
+class Branch:
+    """The git branch of one series, in a repository of its own."""
+
+    def __init__(self, series, everything, kernel, items, log):
+        self.series = series
+        self.lower = entries.below(series, everything)
+        self.kernel = kernel
+        self.items = {item.path: item for item in items}
+        self.path = host.WORK / "build" / "branches" / series.name
+        self.home = host.WORK / "build" / "branches" / ".home"
+        self.log = Path(log)
+        self.who = identity()
+
+    # What the user's own git and b4 set-up say must not change what we make
+    # (hooks, signing, addresses), so none of it is read but the identity.
+    def env(self):
+        here = "/usr/bin:/bin:"      # where Debian's python3-ply is seen
+        return {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1",
+                "XDG_CACHE_HOME": str(self.home),
+                "XDG_DATA_HOME": str(self.home),
+                "XDG_CONFIG_HOME": str(self.home),
+                "PATH": here + os.environ.get("PATH", "")}
+
+    def git(self, *args, check=True, env=None):
+        return host.run(["git", *args], cwd=self.path, log=self.log,
+                        env={**self.env(), **(env or {})}, check=check,
+                        what=f"git {args[0]} for {self.series.name}").stdout
+
+    def touched(self):
+        """The upstream files that the series and those below it touch."""
+        files = [file for series in (*self.lower, self.series)
+                 for entry in series.entries for file in entry.files]
+        return sorted({self.items[file].target for file in files})
+
+    def start(self):
+        """A fresh repository that holds the base; an old one goes."""
+        host.remove(self.path)
+        self.path.mkdir(parents=True)
+        if self.kernel.is_git:
+            self._clone()
+        else:
+            self._import()
+        for key, value in self._settings():
+            self.git("config", key, value)
+
+    def _settings(self):
+        return (("user.name", self.who[0]), ("user.email", self.who[1]),
+                ("commit.gpgsign", "false"), ("core.autocrlf", "false"),
+                ("core.hooksPath", "/dev/null"), ("gc.auto", "0"),
+                ("sendemail.smtpserver", "localhost"),
+                ("b4.send-no-patatt-sign", "yes"),
+                ("b4.send-series-to", NOBODY),
+                ("b4.send-auto-to-cmd", f"echo {NOBODY}"),
+                ("b4.send-auto-cc-cmd", "true"),
+                ("b4.prep-perpatch-check-cmd",
+                 self._checkpatch()))
+
+    def _checkpatch(self):
+        """The command with which b4 checks one patch."""
+        hide = [] if self.kernel.is_git else ["GIT_DIR=none"]
+        return shlex.join(["env", *hide, f"PYTHONPATH={PACKAGE}",
+                           sys.executable, "-m", "engine.checkpatch"])
+
+    def _import(self):
+        """A small repository: checkpatch and b4 need no more than this."""
+        for name in (*ANCHORS, *self.touched()):
+            _copy(self.kernel.path / name, self.path / name)
+        self.git("init", "--quiet", "--initial-branch=base", ".")
+        self.git("add", "--force", ".")
+        who = {"GIT_AUTHOR_NAME": "base", "GIT_AUTHOR_EMAIL": NOBODY,
+               "GIT_COMMITTER_NAME": "base", "GIT_COMMITTER_EMAIL": NOBODY}
+        self.git("commit", "--quiet", "--no-verify", "-m",
+                 f"Linux {self.kernel.version}", env=who)
+
+    def _clone(self):
+        """A clone that borrows KDIR's objects and writes nothing there."""
+        safe = f"safe.directory={self.kernel.path}"
+        host.run(["git", "-c", safe, "-c", f"{safe}/.git", "clone",
+                  "--quiet", "--shared", "--no-checkout", "--no-tags",
+                  f"{self.kernel.path}", self.path], log=self.log,
+                 env=self.env(), what=f"cloning {self.kernel.path}")
+        wanted = [f"/{name}" for name in (*ANCHORS, *self.touched())]
+        self.git("sparse-checkout", "set", "--no-cone", *wanted)
+        self.git("checkout", "--quiet", "-B", "base", self.kernel.head)
+
+    def commit(self, entry):
+        """Lay one entry and commit it; Plain when a patch does not apply."""
+        for file in entry.files:
+            item = self.items[file]
+            if item.kind == "patch":
+                lay.apply_patch(host.ROOT / file, self.path, name=file,
+                                version=self.kernel.version)
+            else:
+                _copy(host.ROOT / file, self.path / item.target)
+        targets = sorted({self.items[file].target for file in entry.files})
+        self.git("add", "--force", "--sparse", "--", *targets)
+        message = self.path / ".git" / "overlay-message"
+        host.write(message, f"{entry.subject}\n\n{entry.body}")
+        self.git("commit", "--quiet", "--signoff", "--no-verify",
+                 "--cleanup=whitespace", "-F", message)
+
+    def grow(self):
+        """Lay the base and what is below; the commits are up to the caller."""
+        self.start()
+        for series in self.lower:
+            for entry in series.entries:
+                self.commit(entry)
+        self.git("checkout", "--quiet", "-B", f"b4/{self.series.name}")
+
+    def patches(self, into):
+        """The commits so far as patch files, in order."""
+        host.remove(into)
+        self.git("format-patch", "--quiet", "--no-signature", "-o", into,
+                 "base..HEAD")
+        return sorted(Path(into).iterdir())
+
+
+def _copy(origin, into):
+    """Copy a file or a folder; what is not there is left out."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    if origin.is_dir():
+        shutil.copytree(origin, into, symlinks=True, dirs_exist_ok=True)
+    elif origin.exists():
+        shutil.copy2(origin, into)
+
+
+def identity():
+    """The name and address that git would sign with, or a stand-in."""
+    found = [host.output(["git", "config", f"user.{key}"], cwd=host.ROOT)
+             for key in ("name", "email")]
+    named = [os.environ.get(f"GIT_AUTHOR_{key}") for key in ("NAME", "EMAIL")]
+    who = [value or (text or "").strip()
+           for value, text in zip(named, found, strict=True)]
+    if all(who):
+        return tuple(who)
+    return ("No Identity", NOBODY)
+
+
+def grown(log):
+    """Every series as (Branch, patch files), laid but not yet checked.
+
+    For those who only want to read the patches.
+    """
+    everything = entries.read()
+    items = lay.items()
+    wrong = list(entries.complaints(everything, [item.path for item in items]))
+    if wrong:
+        raise Plain(wrong[0])
+    kernel = source.kernel()
+    for series in everything:
+        branch = Branch(series, everything, kernel, items, log)
+        branch.grow()
+        for entry in series.entries:
+            branch.commit(entry)
+        yield branch, branch.patches(branch.path / ".git" / "patches")
+
+
+def check_patch(branch, patch):
+    """What checkpatch --strict says of one patch file, one line each."""
+    done = host.run(checkpatch.command(not branch.kernel.is_git, patch),
+                    cwd=branch.path, log=branch.log, env=branch.env(),
+                    check=False, what="checkpatch")
+    return checkpatch.judge(done.stdout, done.returncode, checkpatch.load())

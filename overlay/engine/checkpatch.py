@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0
+"""checkpatch --strict, less what overlay/checkpatch-exceptions argues away.
+
+Both we and b4 call it: `python3 -m engine.checkpatch [FILE]` in a kernel tree
+checks a patch, from standard input without FILE, prints what is left, and
+ends with 1 if that is anything.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from engine.host import ROOT, Plain
+
+EXCEPTIONS = ROOT / "overlay" / "checkpatch-exceptions"
+# New files that MAINTAINERS already covers need no change of it, which
+# checkpatch cannot tell: series.py looks MAINTAINERS up itself.
+COMMAND = ("scripts/checkpatch.pl", "-q", "--terse", "--strict",
+           "--no-summary", "--showfile", "--show-types", "--mailback",
+           "--ignore=FILE_PATH_CHANGES")
+# path:line: LEVEL:TYPE: message; the path is empty in the commit's message
+SAID = re.compile(r"(?P<path>.*?):\d+: (?:ERROR|WARNING|CHECK):"
+                  r"(?P<type>\w+): (?P<text>.*)")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One exception: a type of complaint, in some files."""
+
+    type: str
+    files: str
+    word: str
+
+    def covers(self, match):
+        """Whether a complaint is of this kind."""
+        return (match["type"] == self.type
+                and fnmatchcase(match["path"], self.files)
+                and self.word in match["text"])
+
+
+def rules(text):
+    """Read the exceptions; each must stand below a comment that says why."""
+    found, why = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            why = False
+        elif line.startswith("#"):
+            why = True
+        else:
+            words = line.split(None, 2)
+            if len(words) < 2 or not why:
+                raise Plain(f"overlay/checkpatch-exceptions, line {number}: "
+                            "a type and files are wanted, below a comment "
+                            "that says why")
+            found.append(Rule(words[0], words[1], [*words, ""][2]))
+    return found
+
+
+def left(output, exceptions):
+    """Those lines of checkpatch that no exception covers."""
+    kept = []
+    for line in output.splitlines():
+        match = SAID.match(line)
+        if line.strip() and not (match and any(
+                rule.covers(match) for rule in exceptions)):
+            kept.append(line)
+    return kept
+
+
+def judge(output, code, exceptions):
+    """What is wrong with a patch, given what checkpatch said."""
+    said = left(output, exceptions)
+    if code and not output.strip():
+        said.append(f"checkpatch ended with {code}")
+    return said
+
+
+def command(small, *files):
+    """How to call checkpatch.
+
+    A small repository knows no history: without .git in sight, checkpatch
+    does not take the commits that a message cites for unknown.
+    """
+    hide = ["env", "GIT_DIR=none"] if small else []
+    return [*hide, *COMMAND, *files]
+
+
+def load():
+    """The exceptions of this tree."""
+    if not EXCEPTIONS.exists():
+        return []
+    return rules(EXCEPTIONS.read_text(encoding="utf-8"))
+
+
+def main(args):
+    """For b4: GIT_DIR is what our caller set it to."""
+    done = subprocess.run([*COMMAND, *map(os.path.abspath, args), *(
+        [] if args else ["-"])], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    said = judge(done.stdout, done.returncode, load())
+    for line in said:
+        print(line)
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Plain as error:
+        sys.exit(f"overlay: {error}")
+    except FileNotFoundError:
+        sys.exit(f"overlay: {Path.cwd()} is no kernel tree")

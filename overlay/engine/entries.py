@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reading overlay/series: which files of ours make up which commit.
+
+The format is described in series.py.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine import host
+from engine.host import Plain
+
+COVER = "0000-cover"
+WIDTH = 75
+
+
+@dataclass
+class Entry:
+    """One commit to be."""
+
+    path: Path
+    subject: str
+    body: str
+    files: list
+    headers: dict = field(default_factory=dict)
+
+    @property
+    def name(self):
+        return self.path.name
+
+
+@dataclass
+class Series:
+    """One series: a cover and its commits, in order."""
+
+    name: str
+    cover: Entry
+    entries: list
+
+    @property
+    def requires(self):
+        return self.cover.headers.get("requires")
+
+
+def read_entry(path):
+    """Read one file of a series."""
+    text = path.read_text(encoding="utf-8")
+    where = f"{path.parent.name}/{path.name}"
+    head, _, rest = text.partition("\n\n")
+    headers = {}
+    for line in head.splitlines():
+        key, colon, value = line.partition(":")
+        if not colon or not value.strip():
+            raise Plain(f"{where}: '{line}' is no header such as 'Subject: "
+                        "fs: do it better'")
+        headers[key.lower()] = value.strip()
+    subject = headers.pop("subject", None)
+    if subject is None:
+        raise Plain(f"{where}: the first line has no 'Subject:'")
+    body, mark, listed = f"\n{rest}".partition("\nFiles:\n")
+    files = [line.strip() for line in listed.splitlines() if line.strip()]
+    cover = path.name == COVER
+    if cover and mark:
+        raise Plain(f"{where}: a cover letter carries no files")
+    if not cover and not files:
+        raise Plain(f"{where}: it names no files after a line 'Files:'")
+    if not body.strip():
+        raise Plain(f"{where}: there is no message between the subject and "
+                    "the files")
+    return Entry(path, subject, body.strip() + "\n", files, headers)
+
+
+def read_series(folder):
+    """Read one series."""
+    names = sorted(path for path in folder.iterdir()
+                   if not host.JUNK.search(path.name))
+    for path in names:
+        if not re.fullmatch(r"\d{4}-[a-z0-9-]+", path.name):
+            raise Plain(f"{folder.name}/{path.name}: an entry's name is four "
+                        "digits and a slug, such as 0001-do-it")
+    entries = [read_entry(path) for path in names]
+    covers = [entry for entry in entries if entry.name == COVER]
+    commits = [entry for entry in entries if entry.name != COVER]
+    if not covers:
+        raise Plain(f"{folder.name}: there is no {COVER}")
+    if not commits:
+        raise Plain(f"{folder.name}: there is a cover but no commit")
+    numbers = [int(entry.name[:4]) for entry in commits]
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise Plain(f"{folder.name}: the entries are not numbered 0001, "
+                    "0002 and so on without a gap")
+    return Series(folder.name, covers[0], commits)
+
+
+def read(root=None):
+    """All series, those that others require first."""
+    folder = (root or host.ROOT) / "overlay" / "series"
+    if not folder.is_dir():
+        return []
+    found = {path.name: read_series(path)
+             for path in sorted(folder.iterdir()) if path.is_dir()}
+    for series in found.values():
+        if series.requires and series.requires not in found:
+            raise Plain(f"{series.name}: it requires {series.requires}, "
+                        "which is not there")
+    return [found[name] for name in _in_order(found)]
+
+
+def _in_order(found):
+    """The names, each after what it requires."""
+    done = []
+    while len(done) < len(found):
+        ready = [name for name, series in found.items()
+                 if name not in done
+                 and (not series.requires or series.requires in done)]
+        if not ready:
+            raise Plain("the series require one another in a circle: "
+                        + ", ".join(sorted(set(found) - set(done))))
+        done += ready
+    return done
+
+
+def below(series, everything):
+    """The series that must be laid before this one, lowest first."""
+    by_name = {other.name: other for other in everything}
+    chain = []
+    while series.requires:
+        series = by_name[series.requires]
+        chain.insert(0, series)
+    return chain
+
+
+def complaints(everything, paths):
+    """What is wrong with who owns which file, one sentence each."""
+    owners = {}
+    for series in everything:
+        for entry in series.entries:
+            for file in entry.files:
+                owners.setdefault(file, []).append(
+                    f"{series.name}/{entry.name}")
+    there = set(paths)
+    for file in sorted(there - set(owners)):
+        yield f"{file} is in no entry of overlay/series"
+    for file, names in sorted(owners.items()):
+        if file not in there:
+            yield f"{names[0]} names {file}, which is not there"
+        elif len(names) > 1:
+            yield f"{file} is in two entries: {' and '.join(names)}"
+
+
+def check_message(entry, width=WIDTH):
+    """What is wrong with a message's shape, one sentence each."""
+    if len(entry.subject) > width:
+        yield f"the subject has more than {width} columns"
+    if entry.name != COVER and not re.match(r"[\w/ .,-]+: \S",
+                                            entry.subject):
+        yield "the subject names no subsystem before a colon"
+    for number, line in enumerate(entry.body.splitlines(), 1):
+        if len(line) > width and " " in line.strip() and not re.match(
+                r"\s|[\w-]+: ", line):
+            yield f"line {number} of the message has more than {width} columns"
+        if re.match(r"signed-off-by:", line, re.IGNORECASE):
+            yield "Signed-off-by is added by git, not written in the entry"

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Static checks of everything in the tree: `make lint`.
+
+Each pair of a tool and a file (or a patch of a series) is one case. A tool
+that cannot run is a failing case that says NOT RUN and why.
+
+What the kernel's own tools say of upstream's text is not ours: for a file
+that we only patch, what they say without the patch is taken away.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from engine import branch, host, lay, objects, rules, source
+from engine.host import Plain
+from engine.ktap import FAIL, PASS, Case
+
+DEBIAN = ("gcc", "make", "git", "perl", "ccache", "shellcheck", "codespell",
+          "python3-ply", "python3-git")
+# Debian's own Python has python3-ply and python3-git; another may not.
+PYTHON = "/usr/bin/python3"
+
+
+class Job:
+    """What all the checks work on."""
+
+    def __init__(self, out):
+        self.out = Path(out)
+        self.log = self.out / "log"
+        self.files = rules.files(host.ROOT)
+        self.items = lay.items()
+        self.kernel = source.kernel()
+        self.shop = objects.Shop(self.kernel, self.log)
+
+    def run(self, cmd, cwd=None, env=None, what=None):
+        """Run a checker; what it found is in its output."""
+        return host.run(cmd, cwd=cwd or host.ROOT, env=env, log=self.log,
+                        check=False, what=what)
+
+    def compiled(self):
+        """Items that become kernel objects, and the headers beside them."""
+        return [item for item in self.items
+                if objects.is_kernel_c(item.target)
+                or (item.target.endswith(".h")
+                    and not item.target.startswith("tools/"))]
+
+
+def _case(tool, name, said):
+    said = [line for line in said if line.strip()]
+    return Case(f"{tool}: {name}", FAIL if said else PASS, "\n".join(said))
+
+
+def _not_run(tool, why):
+    return Case(tool, FAIL, f"NOT RUN: {why}")
+
+
+# -- patches ----------------------------------------------------------------
+
+def checkpatch(job):
+    """checkpatch --strict on every patch of every series."""
+    count = 0
+    for grown, patches in branch.grown(job.log):
+        for patch in patches:
+            count += 1
+            yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
+                        branch.check_patch(grown, patch))
+    if not count:
+        yield _not_run("checkpatch", "overlay/series holds no patch")
+
+
+# -- the compiler and sparse ------------------------------------------------
+
+def w1(job):
+    """The compiler's W=1 on what we touch."""
+    items = job.compiled()
+    wanted = _objects(items)
+    job.shop.forget(wanted)
+    yield from _compiled(job, "W=1", items, wanted, ["W=1"])
+
+
+def sparse(job):
+    """sparse on what we touch."""
+    program = find_sparse(job)
+    items = job.compiled()
+    wanted = _objects(items)
+    # The flags are those of W=1: the objects are there, and only the
+    # checker speaks.
+    yield from _compiled(job, "sparse", items, wanted,
+                         ["W=1", "C=2", f"CHECK={program}"])
+
+
+def _objects(items):
+    return sorted({objects.object_of(item.target) for item in items
+                   if item.target.endswith(".c")})
+
+
+def _make(job, wanted, args):
+    return job.shop.make(*args, "-k", *wanted, check=False, progress=True,
+                         what=f"make {' '.join(args)}")
+
+
+def _compiled(job, tool, items, wanted, args):
+    """One case for each file that is compiled or included."""
+    if not wanted:
+        yield _not_run(tool, "the tree has no C file for the kernel")
+        return
+    text = _make(job, wanted, args).stdout
+    if "is not available or not up to date" in text:
+        raise Plain("make says that its checker is too old")
+    targets = sorted({item.target for item in items})
+    found = objects.warnings(text, targets)
+    _take_away(job, found, items, wanted, args)
+    for target in targets:
+        said = [line for (name, _), line in found.items() if name == target]
+        yield _case(tool, target, said or _unseen(job, tool, target, text,
+                                                  wanted))
+
+
+def _take_away(job, found, items, wanted, args):
+    """Drop what upstream's text says without our patches."""
+    patched = {item.target for item in items if item.kind == "patch"}
+    if not any(target in patched for target, _ in found):
+        return
+    there = [name for name in wanted
+             if (job.kernel.path / name).with_suffix(".c").exists()]
+    job.shop.lay([])
+    before = _make(job, there, args).stdout
+    for key in objects.warnings(before, patched):
+        found.pop(key, None)
+    job.shop.lay()
+    _make(job, wanted, ["W=1"])
+
+
+def _unseen(job, tool, target, text, wanted):
+    """Why silence about a file is no good sign, if it is not."""
+    if target.endswith(".h"):
+        if not _included(job, target, wanted):
+            return ["NOT RUN: no file of ours that is compiled includes it"]
+        return []
+    if not (job.shop.build / objects.object_of(target)).exists():
+        return [f"it did not compile: {objects.first_error(text)}"]
+    if tool == "sparse" and not re.search(
+            rf"^\s+CHECK\s+{re.escape(target)}$", text, re.MULTILINE):
+        return ["NOT RUN: make did not call sparse for it"]
+    return []
+
+
+def _included(job, target, wanted):
+    """Whether one of these objects was compiled with a header."""
+    for name in wanted:
+        path = job.shop.build / name
+        noted = path.with_name(f".{path.name}.cmd")
+        if noted.exists() and re.search(rf"[/\s]{re.escape(target)}\b",
+                                        noted.read_text(encoding="utf-8")):
+            return True
+    return False
+
+
+def _valid(job, program):
+    """Whether the kernel takes this sparse for new enough.
+
+    make only warns and goes on without it when it does not.
+    """
+    done = job.run(["sh", job.shop.tree / "scripts" / "checker-valid.sh",
+                    program], what="trying sparse")
+    return done.stdout.strip().endswith("1")
+
+
+def find_sparse(job):
+    """A sparse that is new enough, built from Debian's newer source if not."""
+    found = shutil.which("sparse")
+    if found and _valid(job, found):
+        return found
+    built = host.WORK / "tools" / "sparse-source" / "sparse"
+    if built.exists() and _valid(job, built):
+        return built
+    with host.step("building a newer sparse than this Debian's"):
+        folder = source.debian_source("sparse")
+        host.run(["make", f"-j{host.jobs()}", "CC=gcc", "sparse"],
+                 cwd=folder, log=job.log, what="building sparse")
+    if not _valid(job, folder / "sparse"):
+        raise Plain("the newest sparse that Debian offers is too old for "
+                    f"Linux {job.kernel.version}")
+    return folder / "sparse"
+
+
+# -- comments and licences --------------------------------------------------
+
+def kernel_doc(job):
+    """kernel-doc -Wall on our files, and what we add to others'."""
+    for item in _once(job.compiled()):
+        said = _kernel_doc(job, job.shop.tree, item.target)
+        if said and item.kind == "patch":
+            before = _kernel_doc(job, job.kernel.path, item.target)
+            said = {key: line for key, line in said.items()
+                    if key not in before}
+        yield _case("kernel-doc", item.target, said.values())
+
+
+def _once(items):
+    """Each target once."""
+    return {item.target: item for item in items}.values()
+
+
+def _kernel_doc(job, tree, target):
+    """What kernel-doc says of a file, by text without line numbers."""
+    tool = tree / "tools" / "docs" / "kernel-doc"
+    if not tool.exists():
+        tool = tree / "scripts" / "kernel-doc"
+    interpreter = [PYTHON] if b"python" in _first_line(tool) else []
+    done = job.run([*interpreter, tool, "-none", "-Wall", target], cwd=tree,
+                   what="kernel-doc")
+    found = {}
+    for line in done.stdout.splitlines():
+        match = re.match(r"(?:(?:warning|error|info): *)?\S+?:(\d+):? (.*)",
+                         line, re.IGNORECASE)
+        if match and "Scanning" not in line:
+            found[match.group(2)] = line
+    if done.returncode and not found:
+        found[done.stdout] = done.stdout.strip() or "kernel-doc failed"
+    return found
+
+
+def _first_line(path):
+    with open(path, "rb") as file:
+        return file.readline()
+
+
+def spdxcheck(job):
+    """The kernel's spdxcheck on all that can carry a licence line."""
+    repo = job.out / "spdx"
+    script = _spdx_repository(job, repo)
+    names = [name for name in job.files
+             if rules.carries_licence(host.ROOT / name)]
+    yield from _together(job, "spdxcheck", [PYTHON, script], names, cwd=repo)
+    host.remove(repo)
+
+
+def _together(job, tool, cmd, names, cwd=None):
+    """One run of a checker for all files; a case for each of them.
+
+    Its lines are taken to begin with the file's name and a colon.
+    """
+    if not names:
+        return
+    paths = [host.ROOT / name for name in names]
+    done = job.run([*cmd, *paths], cwd=cwd, what=tool)
+    text = done.stdout.replace(f"{host.ROOT}/", "")
+    found = {name: [] for name in names}
+    for line in text.splitlines():
+        name = line.partition(":")[0]
+        if name in found:
+            found[name].append(line)
+    if done.returncode and not any(found.values()):
+        why = text.strip().splitlines()[-1:] or ["it said nothing"]
+        raise Plain(f"{tool} failed: {why[0][:200]}")
+    for name, said in found.items():
+        yield _case(tool, name, said)
+
+
+def _spdx_repository(job, repo):
+    """spdxcheck reads the licences from a git repository it stands in."""
+    scripts = repo / "scripts"
+    scripts.mkdir(parents=True)
+    for name in ("spdxcheck.py", "spdxexclude"):
+        shutil.copy(job.kernel.path / "scripts" / name, scripts)
+    shutil.copytree(job.kernel.path / "LICENSES", repo / "LICENSES")
+    for args in (["init", "-q"], ["add", "-f", "."],
+                 ["commit", "-q", "--no-verify", "-m", "licences"]):
+        host.run(["git", "-c", "user.name=lint", "-c",
+                  f"user.email={branch.NOBODY}", *args], cwd=repo,
+                 log=job.log, env={"GIT_CONFIG_GLOBAL": "/dev/null"},
+                 what="making spdxcheck's repository")
+    return scripts / "spdxcheck.py"
+
+
+# -- scripts, Python, spelling ----------------------------------------------
+
+def shellcheck(job):
+    """shellcheck on every shell script."""
+    names = [name for name in job.files if rules.is_shell(host.ROOT / name)]
+    # SC2317 takes every function that is called by a name in a variable, as
+    # tests are, for unreachable.
+    yield from _together(job, "shellcheck", [
+        "shellcheck", "-x", "-P", "SCRIPTDIR", "-e", "SC2317", "-f", "gcc"],
+        names)
+
+
+def ruff(job):
+    """ruff on every Python file."""
+    names = [name for name in job.files if rules.is_python(host.ROOT / name)]
+    yield from _together(job, "ruff", [
+        host.pytool("ruff"), "check", "--no-cache", "--quiet", "--config",
+        host.ROOT / "overlay" / "ruff.toml", "--output-format", "concise"],
+        names)
+
+
+def codespell(job):
+    """codespell on all text; of a patch only on what it adds."""
+    copies = job.out / "spelling"
+    for name in job.files:
+        text = rules.text_of(host.ROOT / name)
+        if text is None:
+            continue
+        if name.endswith(".patch"):
+            text = rules.added(text)
+        host.write(copies / name, text)
+    ignore = host.ROOT / "overlay" / "codespell-ignore"
+    more = ["-I", ignore] if ignore.exists() else []
+    done = job.run(["codespell", *more, "."], cwd=copies, what="codespell")
+    found = {}
+    for line in done.stdout.splitlines():
+        match = re.match(r"\./(.+?):\d+: ", line)
+        if match:
+            found.setdefault(match.group(1), []).append(line[2:])
+    if done.returncode and not found:
+        raise Plain(f"codespell failed: {done.stdout.strip()[:100]}")
+    for path in sorted(copies.rglob("*")):
+        if path.is_file():
+            name = str(path.relative_to(copies))
+            yield _case("codespell", name, found.get(name, ()))
+    host.remove(copies)
+
+
+def own_rules(job):
+    """The rules of this tree that no other tool knows."""
+    known = {address for address in (branch.identity()[1],) if address}
+    places = [str(host.ROOT), str(host.WORK), os.path.expanduser("~")]
+    for name in job.files:
+        text = rules.text_of(host.ROOT / name)
+        if text is not None:
+            yield _case("rules", name, rules.check(
+                name, text, places=places, addresses=known,
+                licence=rules.carries_licence(host.ROOT / name)))
+
+
+# -- make lint --------------------------------------------------------------
+
+TOOLS = {
+    "rules": own_rules, "shellcheck": shellcheck, "ruff": ruff,
+    "codespell": codespell, "spdxcheck": spdxcheck,
+    "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
+    "sparse": sparse,
+}
+NEED_TREE = ("kernel-doc", "W=1", "sparse")
+
+
+def _one(job, name):
+    """The cases of one tool; that it cannot run is a case as well."""
+    cases = []
+    try:
+        for case in TOOLS[name](job):
+            cases.append(case)
+            host.Status.show(case.name)
+    except Plain as error:
+        cases.append(_not_run(name, str(error)))
+    except FileNotFoundError as error:
+        cases.append(_not_run(name, f"{error.filename} is not there"))
+    return cases or [_not_run(name, "it found nothing to check")]
+
+
+def _ready(job):
+    """Lay and configure the tree in which things are compiled."""
+    with host.step("laying and configuring a tree for single objects"):
+        job.shop.lay()
+        job.shop.configure()
+
+
+def main(args):
+    """Run every checker, or those that are named."""
+    host.need(*DEBIAN)
+    wanted = args or list(TOOLS)
+    unknown = set(wanted) - set(TOOLS)
+    if unknown:
+        raise Plain(f"there is no checker {sorted(unknown)[0]}: "
+                    f"{', '.join(TOOLS)}")
+    job = Job(host.fresh("lint"))
+    cases, unready = [], None
+    if any(name in NEED_TREE for name in wanted):
+        try:
+            _ready(job)
+        except Plain as error:
+            unready = str(error)
+    for name in wanted:
+        with host.step(f"lint: {name}"):
+            if unready and name in NEED_TREE:
+                cases.append(_not_run(name, unready))
+            else:
+                cases += _one(job, name)
+    return cases

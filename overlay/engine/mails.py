@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cover letters and mails of a series, made by b4 and sent to nobody."""
+
+import email
+import email.policy
+import email.utils
+import json
+import re
+import shlex
+from xml.etree import ElementTree
+
+from engine import host
+from engine.branch import NOBODY
+from engine.entries import COVER
+from engine.host import Plain
+
+ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+# -- the cover letter -------------------------------------------------------
+
+def base_text(kernel):
+    """What the series lies on, in words."""
+    if kernel.is_git:
+        return f"Linux {kernel.version} (commit {kernel.head})"
+    return f"Linux {kernel.version}"
+
+
+def base_line(kernel, lower):
+    """The machine-readable last line of the cover."""
+    lines = []
+    if kernel.is_git:
+        lines.append(f"base-commit: {kernel.head}")
+    else:
+        lines.append(f"base: Linux {kernel.version}")
+    lines += [f"prerequisite-series: {series.name}" for series in lower]
+    return "\n".join(lines)
+
+
+def bench_rows(results, wanted):
+    """The measured results that a cover's Bench: line asks for."""
+    words = wanted.split()
+    name = words[0] if words else None
+    only = [word.partition("=") for word in words[1:]]
+    for result in results:
+        params = {**(result.get("params") or {}),
+                  "variant": result["variant"]}
+        if name and result.get("bench") != name:
+            continue
+        if all(_word(params.get(key)) in value.split(",")
+               for key, _, value in only):
+            yield result
+
+
+def _word(value):
+    """A parameter's value the way one types it."""
+    return json.dumps(value) if isinstance(value, bool | None) else str(value)
+
+
+def table(results):
+    """Results as a table: variants beside each other, parameters below."""
+    variants = list(dict.fromkeys(result["variant"] for result in results))
+    rows = {}
+    for result in results:
+        params = tuple(sorted((result.get("params") or {}).items()))
+        rows.setdefault((result["bench"], params), {})[
+            result["variant"]] = result["insn_per_op"]
+    names = sorted({key for _, params in rows for key, _ in params})
+    same = [name for name in names
+            if len({dict(params).get(name) for _, params in rows}) == 1]
+    shown = [name for name in names if name not in same]
+    grid = [[*shown, *_heads(variants)]]
+    for (_, params), cells in rows.items():
+        values = dict(params)
+        grid.append([_word(values[name]) if name in values else "-"
+                     for name in shown] + _cells(cells, variants))
+    caption = ["Instructions per operation"
+               + _constants(next(iter(rows))[1], same) + ":", ""]
+    return "\n".join(caption + _align(grid))
+
+
+def _constants(params, same):
+    values = dict(params)
+    said = [f"{name} {_word(values[name])}" for name in same
+            if values.get(name) is not None]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _heads(variants):
+    return [head for number, name in enumerate(variants)
+            for head in ([name, "ratio"] if number else [name])]
+
+
+def _cells(cells, variants):
+    """One row's figures, each after the first with its ratio to the first."""
+    first = cells.get(variants[0])
+    out = []
+    for number, name in enumerate(variants):
+        value = cells.get(name)
+        out.append("-" if value is None else f"{value:.0f}")
+        if number:
+            out.append(f"{value / first:.2f}" if value and first else "-")
+    return out
+
+
+def _align(grid):
+    widths = [max(len(row[column]) for row in grid)
+              for column in range(len(grid[0]))]
+    return ["  " + "  ".join(cell.rjust(width) for cell, width
+                             in zip(row, widths, strict=True)).rstrip()
+            for row in grid]
+
+
+def measured(wanted, path=None):
+    """The table for @TABLE@, or a sentence that says what is missing."""
+    path = path or host.OUT / "bench.json"
+    if not path.exists():
+        return ("(Not measured in this tree yet: `make bench` writes "
+                "out/bench.json.)")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = list(bench_rows(data["results"], wanted or ""))
+        text = table(rows) if rows else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Plain(f"{host.short(path)} is not what `make bench` writes: "
+                    "run it again") from None
+    if text is None:
+        return f"(out/bench.json holds nothing for '{wanted}'.)"
+    return f"{text}\n\n{_origin(data)}"
+
+
+def _origin(data):
+    """What the figures were measured on."""
+    said = f"Measured on Linux {data.get('kernel', '?')}"
+    commit = str(data.get("commit") or "")
+    if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", commit):
+        said += f", tree at {commit[:12]}"
+        said += " with changes" if match.group(2) else ""
+    return (f"{said}.\nInstructions are not cycles: cache misses and "
+            "contended atomics do not\nshow.")
+
+
+def tested(out=None, since=0):
+    """The results that lie in out/, a line each, for @TESTED@.
+
+    What was tested before the files last changed is not claimed.
+    """
+    lines = []
+    for path in sorted((out or host.OUT).glob("*/junit.xml")):
+        if path.stat().st_mtime < since:
+            continue
+        try:
+            suite = ElementTree.parse(path).getroot()
+            count = {key: int(suite.get(key, 0))
+                     for key in ("tests", "failures", "skipped")}
+        except (ElementTree.ParseError, ValueError):
+            continue
+        passed = count["tests"] - count["failures"] - count["skipped"]
+        said = f"  {path.parent.name}: {passed} passed, " \
+               f"{count['failures']} failed"
+        if count["skipped"]:
+            said += f", {count['skipped']} skipped"
+        if path.parent.name not in ("series", "check"):
+            lines.append(said)
+    return "\n".join(lines) or "  (no results in out/: run `make check`)"
+
+
+def newest(items):
+    """When a file of ours that goes into the kernel last changed."""
+    return max(((host.ROOT / item.path).stat().st_mtime for item in items),
+               default=0)
+
+
+def cover_text(series, kernel, items=()):
+    """The cover letter with its placeholders filled in."""
+    text = series.cover.body
+    for word, value in (
+            ("@BASE@", lambda: base_text(kernel)),
+            ("@TABLE@", lambda: measured(series.cover.headers.get("bench"))),
+            ("@TESTED@", lambda: tested(since=newest(items)))):
+        if word in text:
+            text = text.replace(word, value())
+    if "\n---\n" in f"\n{text}\n":
+        raise Plain(f"{series.name}/{COVER}: a line '---' would end the "
+                    "letter there")
+    return f"{series.cover.subject}\n\n{text}"
+
+
+# -- the mails --------------------------------------------------------------
+
+class Mails:
+    """b4 at work on a finished branch, and what it wrote."""
+
+    def __init__(self, branch, out):
+        self.branch = branch
+        self.out = out
+        self.program = host.pytool("b4")
+
+    def b4(self, *args, env=None):
+        """Run b4 without a network."""
+        return host.run([self.program, "-n", "--offline-mode", *args],
+                        cwd=self.branch.path, log=self.branch.log,
+                        env={**self.branch.env(), **(env or {})},
+                        what=f"b4 {args[0]} for {self.branch.series.name}")
+
+    def prepare(self):
+        """b4 prep: enroll the branch and write the cover letter."""
+        branch = self.branch
+        private = branch.path / ".git"
+        template = private / "overlay-cover-template"
+        # b4's own would state our scratch repository's hash as the base.
+        host.write(template, "${cover}\n\n---\n${shortlog}\n\n${diffstat}\n"
+                   "---\n" + base_line(branch.kernel, branch.lower)
+                   + "\nchange-id: ${change_id}\n")
+        letter = private / "overlay-cover"
+        host.write(letter, cover_text(branch.series, branch.kernel,
+                                      branch.items.values()))
+        branch.git("config", "b4.prep-cover-template", str(template))
+        self.b4("prep", "-e", "base")
+        self.b4("prep", "--edit-cover",
+                env={"GIT_EDITOR": f"cp {shlex.quote(str(letter))}"})
+
+    def check(self):
+        """b4 prep --check: its complaints. Its exit code says nothing."""
+        text = re.sub(r"\x1b\[[0-9;]*m", "", self.b4("prep",
+                                                     "--check").stdout)
+        match = re.search(r"Success: (\d+), Warning: (\d+), Error: (\d+)",
+                          text)
+        if not match:
+            return ["b4 did not say how its check went"]
+        good, warned, failed = (int(number) for number in match.groups())
+        wanted = len(self.branch.series.entries)
+        if good == wanted and not warned and not failed:
+            return []
+        return [f"b4 is content with {good} of {wanted} patches",
+                *(line.strip() for line in text.splitlines()
+                  if re.search(r": (ERROR|WARNING|CHECK):|overlay: ", line))]
+
+    def write(self):
+        """b4 send: a dry run into a folder of mails."""
+        host.remove(self.out)
+        self.out.mkdir(parents=True)
+        self.b4("send", "--no-trailer-to-cc", "-o", self.out)
+        return sorted(self.out.glob("*.eml"))
+
+
+def stray_addresses(path, own):
+    """Addresses in a mail that are neither ours nor nobody's."""
+    with open(path, "rb") as file:
+        mail = email.message_from_binary_file(file,
+                                              policy=email.policy.default)
+    found = []
+    for key in ("To", "Cc", "Bcc", "Reply-To", "From", "Sender"):
+        allowed = {NOBODY} | ({own} if key in ("From", "Sender") else set())
+        pairs = email.utils.getaddresses(mail.get_all(key, []))
+        found += [f"{key}: {address}" for _, address in pairs
+                  if address not in allowed]
+    text = mail.get_content()
+    for line in text.splitlines():
+        # Upstream's own lines around a change are not ours to leave out.
+        if line.startswith((" ", "@@")):
+            continue
+        bare = re.sub(r"https?://\S+", "", line)
+        found += [f"text: {address}" for address in ADDRESS.findall(bare)
+                  if address not in (own, NOBODY)]
+    return found
+
+
+def withhold(mails, said):
+    """Remove the mails when one names a person: nothing shall send them."""
+    if any("has an address" in line for line in said):
+        for path in mails:
+            path.unlink()
+        said.append("the mails were removed")
+    return said
+
+
+def mail_complaints(mails, count, own, is_git):
+    """What is wrong with the mails of one series, one sentence each."""
+    if len(mails) != count:
+        yield f"{len(mails)} mails were written where {count} were expected"
+    for path in mails:
+        for found in stray_addresses(path, own):
+            yield f"{path.name} has an address that is not {NOBODY}: {found}"
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if not re.search(r"^To: .*" + re.escape(NOBODY), text, re.MULTILINE):
+            yield f"{path.name} is not addressed to {NOBODY}"
+        if not is_git and re.search(r"^base-commit:", text, re.MULTILINE):
+            yield f"{path.name} states a base-commit that nobody else has"
+        if "EDITME" in text or re.search(r"@(BASE|TABLE|TESTED)@", text):
+            yield f"{path.name} has a placeholder left in it"

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Compiling single objects in a tree that carries only some of our items.
+
+`make series` looks at each commit on its own, and `make lint` compiles only
+what we touch. Both use one tree and one build folder beside those of the
+kernels that boot, so that neither makes the other's objects stale.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from engine import build, host, lay
+
+CONFIGS = ("lean.config", "objects.config")
+SELFTESTS = PurePosixPath("tools/testing/selftests")
+# A folder so broad that compiling all of it says nothing about our change.
+BROAD = 1
+
+
+def is_selftest(target):
+    """Whether a file belongs to the user-space tests."""
+    return PurePosixPath(target).is_relative_to(SELFTESTS)
+
+
+def is_kernel_c(target):
+    """Whether a file becomes a kernel object."""
+    return (target.endswith(".c") and not is_selftest(target)
+            and not target.startswith(("Documentation/", "tools/",
+                                       "samples/")))
+
+
+def object_of(target):
+    """The object that a C file becomes."""
+    return target.removesuffix(".c") + ".o"
+
+
+def folder_of(target):
+    """The kbuild folder to compile for a changed file, or None.
+
+    A change of a header, a Kconfig or a Makefile reaches the files beside
+    it. In fs/, mm/ or include/ that would be half the kernel.
+    """
+    parts = PurePosixPath(target).parts[:-1]
+    if len(parts) <= BROAD or parts[0] in ("Documentation", "include",
+                                           "tools", "scripts", "LICENSES"):
+        return None
+    if "tests" in parts:                # compiled from the folder above
+        parts = parts[:parts.index("tests")]
+    return "/".join(parts) + "/" if len(parts) > BROAD else None
+
+
+def warnings(text, targets=None):
+    """The warnings and errors of a compiler or sparse, each once.
+
+    Only those in `targets` when it is given. Line numbers go, so that two
+    runs over files that differ elsewhere can be compared.
+    """
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"(\S+?):(\d+)(?::\d+)?: "
+                         r"((?:fatal )?error|warning): (.*)", line)
+        if not match:
+            continue
+        path = re.sub(r"^(\.\./)+[^/]+/", "", match.group(1))
+        target = _target(path, targets)
+        if target:
+            found.setdefault((target, f"{match[3]}: {match[4]}"),
+                             f"{target}:{match[2]}: {match[3]}: {match[4]}")
+    return found
+
+
+def _target(path, targets):
+    """The target that a compiler's path means."""
+    if targets is None:
+        return path
+    for target in targets:
+        if path == target or path.endswith("/" + target):
+            return target
+    return None
+
+
+class Shop:
+    """The tree and the build folder in which objects are compiled."""
+
+    def __init__(self, source, log):
+        self.source = source
+        self.log = Path(log)
+        self.tree = build.top() / "build" / "parts-tree"
+        self.build = build.top() / "build" / "parts"
+
+    def lay(self, items=None):
+        """Lay these of our items (all by default) and nothing else."""
+        wanted = None if items is None else [item.path for item in items]
+        lay.lay(self.source, self.tree, only=wanted)
+
+    def configure(self):
+        """Configure whatever of lean and of our tests this tree has."""
+        configs = host.ROOT / "overlay" / "configs"
+        text = "".join((configs / name).read_text(encoding="utf-8")
+                       for name in CONFIGS if (configs / name).exists())
+        fragment = self.build / "fragment.config"
+        host.write(fragment, text)
+        self.make("allnoconfig", env={"KCONFIG_ALLCONFIG": str(fragment)},
+                  what="configuring")
+        self.make("prepare", what="preparing the build folder",
+                  progress=True)
+
+    def make(self, *args, env=None, check=True, what=None, progress=False):
+        """Run make in the tree; its output is the result's stdout."""
+        cmd = ["make", "-C", self.tree, f"O={self.build}",
+               f"-j{host.jobs()}", "CC=ccache gcc",
+               "HOSTCC=ccache gcc", *args]
+        self.build.mkdir(parents=True, exist_ok=True)
+        counter = Counter() if progress else None
+        return host.run(cmd, log=self.log, env=self._env(env), check=check,
+                        what=what or f"make {args[-1]}", progress=counter)
+
+    def _env(self, env):
+        return {**build.environment(), **(env or {})}
+
+    def forget(self, objects):
+        """Remove objects, so that compiling them says its warnings again."""
+        for name in objects:
+            (self.build / name).unlink(missing_ok=True)
+
+    def compile(self, goals, *args):
+        """Compile folders and objects; the outcome is left to the caller."""
+        self.forget(goal for goal in goals if goal.endswith(".o"))
+        return self.make(*args, "-k", *goals, check=False, progress=True)
+
+    def complaints(self, goals, items, *args):
+        """What compiling says of the files of these items, and only that.
+
+        What upstream's own text already says when it is compiled the same
+        way is not ours to answer for.
+        """
+        done = self.compile(self._present(goals), *args)
+        found = warnings(done.stdout, {item.target for item in items})
+        patched = {item.target for item in items if item.kind == "patch"}
+        if any(target in patched for target, _ in found):
+            self.lay([])
+            before = self.compile(self._present(goals), *args).stdout
+            self.lay(items)
+            for key in warnings(before, patched):
+                found.pop(key, None)
+        said = list(found.values())
+        if done.returncode and not any(": error: " in text for text in said):
+            said.append(first_error(done.stdout))
+        return said
+
+    def _present(self, goals):
+        """Those goals that there is something to compile for."""
+        return [goal for goal in goals
+                if (self.tree / goal).is_dir()
+                or (self.tree / goal).with_suffix(".c").exists()]
+
+    def selftest(self, folder):
+        """Build one selftest folder the way lib.mk does, out of the tree."""
+        self.make("headers", what="installing the kernel's headers")
+        output = self.build / SELFTESTS / folder
+        host.remove(output)
+        output.mkdir(parents=True)
+        cmd = ["make", "-C", self.tree / SELFTESTS / folder,
+               f"-j{host.jobs()}", f"OUTPUT={output}",
+               f"KHDR_INCLUDES=-isystem {self.build}/usr/include", "all"]
+        return host.run(cmd, log=self.log, env=self._env(None), check=False,
+                        what=f"building the selftests in {folder}")
+
+
+def first_error(text):
+    """The line of make's output that says best why it failed."""
+    for line in text.splitlines():
+        if re.search(r"\berror\b|\*\*\*|undefined", line, re.IGNORECASE):
+            return line.strip()
+    return "make failed without a word"
+
+
+class Counter:
+    """What to show while make compiles: how many, and the latest."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, line):
+        match = re.match(r"\s+(?:CC|HOSTCC|AS|CHECK)\b.*?(\S+)$",
+                         line.rstrip())
+        if not match:
+            return None
+        self.count += 1
+        return f"{self.count} compiled, {match.group(1)}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The rules of this tree that no other linter knows.
+
+No path of the machine it was written on, no host name of a package registry,
+no e-mail address of a person, a licence line in every source, and patches
+that carry no more of upstream's text than they need.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from engine import host
+
+# Put together here, so that this file does not break its own rule.
+REGISTRIES = re.compile(r"\b(?:[\w-]+\.)*(?:" + "|".join(
+    re.escape(".".join(words)) for words in (
+        ("debian", "org"), ("ubuntu", "com"), ("pypi", "org"),
+        ("pythonhosted", "org"), ("crates", "io"), ("npmjs", "org"),
+        ("npmjs", "com"), ("golang", "org"), ("docker", "io"),
+        ("quay", "io"), ("ghcr", "io"))) + r")\b")
+HOMES = re.compile(r"(?<![\w.$~)}])/(?:home|Users)/[\w.-]+")
+ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+ALLOWED = re.compile(r"[@.]example\.(?:invalid|com|org)$|noreply",
+                     re.IGNORECASE)
+LICENCE = "SPDX-License-" + "Identifier:"
+SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
+NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
+CONTEXT = 2
+
+
+# -- which files ------------------------------------------------------------
+
+def files(root):
+    """Every file of the tree that git has or would take, as paths."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
+             "--exclude-standard"], capture_output=True, text=True,
+            check=True, env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
+        names = [name for name in done.stdout.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(path.relative_to(root)) for path in root.rglob("*")
+                 if path.relative_to(root).parts[0] not in (".git", "out")]
+    return sorted(name for name in set(names)
+                  if (root / name).is_file()
+                  and Path(name).parts[0] != "out"
+                  and not any(host.JUNK.search(part)
+                              for part in Path(name).parts))
+
+
+def text_of(path):
+    """The text of a file, or None if it is not text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError):
+        return None
+
+
+def _shebang(path):
+    with open(path, "rb") as file:
+        line = file.readline(100)
+    return line.decode("ascii", "replace") if line[:2] == b"#!" else ""
+
+
+def is_shell(path):
+    """Whether a file is a shell script."""
+    return path.suffix == ".sh" or bool(
+        re.search(r"\b(?:ba|da)?sh\b", _shebang(path)))
+
+
+def is_python(path):
+    """Whether a file is Python."""
+    return path.suffix == ".py" or "python" in _shebang(path)
+
+
+def carries_licence(path):
+    """Whether a file is of a kind that states its licence."""
+    return (path.suffix in SOURCES or path.name in NAMES or is_shell(path)
+            or is_python(path))
+
+
+# -- the rules --------------------------------------------------------------
+
+def added(patch):
+    """The lines that a patch adds."""
+    return "".join(f"{line[1:]}\n" for line in patch.splitlines()
+                   if line.startswith("+") and not line.startswith("+++"))
+
+
+def check(name, text, *, places=(), addresses=(), licence=False):
+    """What is wrong with one file, a sentence each."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for said in _line(line, places, addresses):
+            yield f"{name}:{number}: {said}"
+    if licence and not any(LICENCE in line
+                           for line in text.splitlines()[:4]):
+        yield f"{name}: no {LICENCE} line at its top"
+    if text and not text.endswith("\n"):
+        yield f"{name}: its last line does not end"
+    if name.endswith(".patch"):
+        for said in _patch(text):
+            yield f"{name}: {said}"
+
+
+def _line(line, places, addresses):
+    for place in places:
+        # A short one such as / or /root says nothing about this machine.
+        if place.count("/") > 1 and re.search(
+                re.escape(place) + r"(?![\w-])", line):
+            yield f"a path of this machine: {place}"
+    for found in HOMES.findall(line):
+        yield f"a path of somebody's home: {found}"
+    for found in REGISTRIES.findall(line):
+        yield f"a package registry's host name: {found}"
+    # An archive's link ends in a message's name, which looks like an address.
+    for found in ADDRESS.findall(re.sub(r"https?://\S+", "", line)):
+        if not ALLOWED.search(found) and found not in addresses:
+            yield f"an e-mail address: {found}"
+
+
+def _patch(text):
+    """What is wrong with a patch's shape."""
+    hunks = re.split(r"^@@ [^@]*@@.*\n", text, flags=re.MULTILINE)
+    if len(hunks) < 2:
+        yield "it holds no hunk"
+    elif not re.fullmatch(r"--- a/\S+\n\+\+\+ b/\S+\n", hunks[0]):
+        yield "its header is more than '--- a/FILE' and '+++ b/FILE'"
+    for number, hunk in enumerate(hunks[1:], 1):
+        runs = [len(run.splitlines()) for run in re.findall(
+            r"^(?: .*\n|\n)+", hunk, re.MULTILINE)]
+        edges = _edges(hunk)
+        if max(edges, default=0) > CONTEXT:
+            yield (f"hunk {number} has {max(edges)} lines of context on one "
+                   f"side, where {CONTEXT} are enough")
+        if max(runs, default=0) > 2 * CONTEXT:
+            yield (f"hunk {number} has {max(runs)} unchanged lines in a row: "
+                   "make it two hunks")
+        if not re.search(r"^[+-]", hunk, re.MULTILINE):
+            yield f"hunk {number} changes nothing"
+
+
+def _edges(hunk):
+    """How many unchanged lines a hunk has before and after its changes."""
+    kinds = [line[:1] or " " for line in hunk.splitlines()]
+    changed = [at for at, kind in enumerate(kinds) if kind in "+-"]
+    if not changed:
+        return []
+    return [changed[0], len(kinds) - 1 - changed[-1]]

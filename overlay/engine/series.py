@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tree as patch series: `make series`.
+
+Each folder of overlay/series/ is one series and each file in it one commit,
+in the order of their names. `0000-cover` is the cover letter. An entry is
+
+    Subject: ext4: read DAX files without iomap
+
+    Message body, wrapped at 72 to 75 columns.
+
+    Files:
+    fs/ext4/dax-read.c
+    fs/ext4/Makefile.dax-read.patch
+
+Signed-off-by is added from the git identity. A cover may have two more header
+lines: `Requires: OTHER-SERIES` lays that series below this one, and
+`Bench: NAME key=value,value ...` chooses the rows of the measured table (a key
+is a parameter of the measurement, or `variant`). In the
+cover's body three words are replaced: @BASE@ by the version (and the commit,
+where there is one), @TABLE@ by the table from out/bench.json, and @TESTED@ by
+the results that lie in out/.
+
+Every file of ours that goes into the kernel belongs to exactly one entry.
+Per commit we check that it applies, that what it touches compiles without a
+warning, and that checkpatch --strict is content. Then b4 prepares the mails
+in out/series/, addressed to nobody.
+"""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from engine import host, lay, objects, source
+from engine.branch import NOBODY, Branch, check_patch
+from engine.entries import COVER, check_message, complaints, read
+from engine.host import Plain
+from engine.ktap import Case
+from engine.mails import Mails, mail_complaints, withhold
+
+DOCS = ("Documentation/",)
+
+
+# -- what each commit must hold ---------------------------------------------
+
+def goals(targets, everything):
+    """What to compile for a commit that touches these files."""
+    own = [objects.object_of(name) for name in targets
+           if objects.is_kernel_c(name)]
+    folders = {objects.folder_of(name) for name in targets} - {None}
+    headers = any(name.startswith("include/") for name in targets)
+    if headers and not own and not folders:
+        own = [objects.object_of(name) for name in everything
+               if objects.is_kernel_c(name)]
+    return sorted(folders) + sorted(set(own))
+
+
+def selftest_folders(targets):
+    """The selftest folders that a commit touches."""
+    folders = {PurePosixPath(*PurePosixPath(name).parts[3:-1])
+               for name in targets if objects.is_selftest(name)}
+    return sorted(str(name) for name in folders if str(name) != ".")
+
+
+class Builder:
+    """Builds, commit by commit, what each of them touches."""
+
+    def __init__(self, kernel, log):
+        self.shop = objects.Shop(kernel, log)
+        self.laid = []
+        self.configured = False
+
+    def start(self, entries, items):
+        """Begin with what lies below the series."""
+        self.laid = [items[file] for entry in entries for file in entry.files]
+
+    def build(self, entry, items):
+        """Complaints of compiling what this commit touches."""
+        mine = [items[file] for file in entry.files]
+        self.laid += mine
+        targets = [item.target for item in mine]
+        self.shop.lay(self.laid)
+        wanted = goals(targets, [item.target for item in self.laid])
+        said = self._kernel(wanted, targets) if wanted else []
+        for folder in selftest_folders(targets):
+            said += self._selftest(folder)
+        return said
+
+    def _configure(self, targets):
+        """Configure at first, and whenever the options change."""
+        kconfig = any("Kconfig" in PurePosixPath(name).name
+                      for name in targets)
+        if kconfig or not self.configured:
+            self.shop.configure()
+            self.configured = True
+
+    def _kernel(self, wanted, targets):
+        self._configure(targets)
+        return self.shop.complaints(wanted, self.laid, "W=1")
+
+    def _selftest(self, folder):
+        at = self.shop.tree / "tools/testing/selftests" / folder
+        if not (at / "Makefile").exists():
+            return []               # a fragment of upstream's list of tests
+        self._configure(())
+        done = self.shop.selftest(folder)
+        said = list(objects.warnings(done.stdout).values())
+        if done.returncode and not said:
+            said = [objects.first_error(done.stdout)]
+        return said
+
+
+def unmaintained(text, files):
+    """Which of these new files no section of MAINTAINERS names."""
+    patterns = []
+    section = ""
+    previous = ""
+    for line in text.splitlines():
+        if re.match(r"[A-Z]:\s", line):
+            if not re.match(r"[A-Z]:\s", previous):
+                section = previous
+            if line[0] in "FN" and section.strip() != "THE REST":
+                patterns.append((line[0], line[2:].strip()))
+        previous = line
+    return [file for file in files
+            if not any(_covers(kind, pattern, file)
+                       for kind, pattern in patterns)]
+
+
+def _covers(kind, pattern, file):
+    """Whether one F: or N: line of MAINTAINERS means a file."""
+    if kind == "N":
+        return re.search(pattern, file) is not None
+    if pattern.endswith("/"):
+        depth = pattern.count("/")
+        folder = "/".join(file.split("/")[:depth]) + "/"
+        return file.count("/") >= depth and fnmatchcase(folder, pattern)
+    return file.count("/") == pattern.count("/") and fnmatchcase(file, pattern)
+
+
+# -- make series ------------------------------------------------------------
+
+def _case(name, said):
+    """One check with its complaints, none of which means it passed."""
+    said = list(said)
+    return Case(name, "fail" if said else "pass", "\n".join(said))
+
+
+def _new_files(entry, items, kernel):
+    return [items[file].target for file in entry.files
+            if items[file].kind == "file"
+            and not (kernel.path / items[file].target).exists()]
+
+
+def check_commit(branch, builder, entry):
+    """The cases of one commit; Plain when it does not even apply."""
+    name = f"{branch.series.name} {entry.name}"
+    items = branch.items
+    cases = []
+    try:
+        branch.commit(entry)
+    except Plain as error:
+        return [Case(f"{name}: applies", "fail", str(error))], False
+    cases.append(Case(f"{name}: applies", "pass"))
+    patch = branch.patches(branch.path / ".git" / "patches")[-1]
+    cases.append(_case(f"{name}: checkpatch --strict",
+                       check_patch(branch, patch)))
+    cases.append(_case(f"{name}: message", check_message(entry)))
+    maintainers = (branch.path / "MAINTAINERS").read_text(encoding="utf-8")
+    lost = unmaintained(maintainers,
+                        _new_files(entry, items, branch.kernel))
+    cases.append(_case(f"{name}: MAINTAINERS covers the new files",
+                       (f"no section names {file}" for file in lost)))
+    if any(not items[file].target.startswith(DOCS) for file in entry.files):
+        cases.append(_case(f"{name}: compiles without a warning",
+                           builder.build(entry, items)))
+    else:
+        builder.laid += [items[file] for file in entry.files]
+    return cases, True
+
+
+def check_series(branch, builder):
+    """The cases of one series, commit by commit, then its mails."""
+    series = branch.series
+    branch.grow()
+    builder.start([entry for lower in branch.lower
+                   for entry in lower.entries], branch.items)
+    cases = [_case(f"{series.name} {COVER}: message",
+                   check_message(series.cover))]
+    for number, entry in enumerate(series.entries, 1):
+        title = f"{series.name} {number}/{len(series.entries)}: " \
+                f"{entry.subject}"
+        with host.step(title):
+            new, applied = check_commit(branch, builder, entry)
+        cases += new
+        for case in new:
+            if case.status == "fail":
+                host.say(f"    {case.name}: {case.detail.splitlines()[0]}")
+        if not applied:
+            return [*cases, Case(
+                f"{series.name}: the rest", "fail",
+                "NOT RUN: a commit before it does not apply")]
+    return cases + check_mails(branch)
+
+
+def check_mails(branch):
+    """The cases of b4 on a finished branch."""
+    name = branch.series.name
+    out = host.OUT / "series" / name
+    with host.step(f"{name}: mails in {host.short(out)}"):
+        mails = Mails(branch, out)
+        cases = []
+        for title, what in (("b4 prep", lambda: mails.prepare() or []),
+                            ("b4 prep --check", mails.check)):
+            try:
+                cases.append(_case(f"{name}: {title}", what()))
+            except Plain as error:
+                return [*cases, Case(f"{name}: {title}", "fail", str(error))]
+        written = mails.write()
+        said = list(mail_complaints(written, len(branch.series.entries) + 1,
+                                    branch.who[1], branch.kernel.is_git))
+        cases.append(_case(f"{name}: mails go to nobody",
+                           withhold(written, said)))
+        _note_addressee(branch)
+    return cases
+
+
+def _note_addressee(branch):
+    host.say(f"    branch b4/{branch.series.name} in {branch.path}")
+    if branch.who[1] == NOBODY:
+        host.say("    git has no user.name and user.email: set them before "
+                 "you send this")
+
+
+def main(args):
+    """Lay every series as a git branch, check it and write its mails."""
+    host.need("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
+              "python3-ply", "python3-git")
+    everything = read()
+    items = lay.items()
+    cases = [_case("every file is in exactly one entry", complaints(
+        everything, [item.path for item in items]))]
+    if not everything:
+        cases.append(Case("series", "fail", "overlay/series is empty"))
+    if any(case.status == "fail" for case in cases):
+        return cases
+    wanted = set(args)
+    kernel = source.kernel()
+    log = host.fresh("series") / "log"
+    for series in everything:
+        if not wanted or series.name in wanted:
+            branch = Branch(series, everything, kernel, items, log)
+            cases += check_series(branch, Builder(kernel, log))
+    return cases

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Lint: the tree's own rules, reading what compilers say, and NOT RUN."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+from engine import host, lint, objects, rules
+from engine.host import Plain
+from engine.lay import Item
+
+PATCH = """--- a/fs/Makefile
++++ b/fs/Makefile
+@@ -1,3 +1,4 @@
+ one
++two
+ three
+ four
+"""
+AT = "@"                # so that this file holds no address itself
+
+
+class Rules(unittest.TestCase):
+
+    def said(self, text, name="x.txt", **kwargs):
+        return list(rules.check(name, text, **kwargs))
+
+    def test_good(self):
+        self.assertEqual(self.said("plain text in /tmp and /dev/pmem0\n"), [])
+
+    def test_path_of_this_machine(self):
+        said = self.said("see /srv/clone/x\n", places=["/srv/clone"])
+        self.assertEqual(said, ["x.txt:1: a path of this machine: "
+                                "/srv/clone"])
+
+    def test_short_places_say_nothing(self):
+        self.assertEqual(self.said("/root and /\n", places=["/root", "/"]),
+                         [])
+
+    def test_home(self):
+        self.assertRegex(self.said("/ho" + "me/joe/linux\n")[0], "home")
+        self.assertEqual(self.said("$HOME/x ~/home/x\n"), [])
+
+    def test_registries(self):
+        for name in ("deb.debian", "files.pythonhosted", "registry.npmjs"):
+            text = f"fetch {name}.org/x\n"
+            self.assertRegex(self.said(text)[0], "registry", text)
+        self.assertEqual(self.said("docs.kernel.org, lore.kernel.org\n"), [])
+
+    def test_addresses(self):
+        self.assertRegex(self.said(f"me{AT}kernel.test\n")[0], "e-mail")
+        self.assertEqual(self.said(
+            f"nobody{AT}example.invalid a{AT}users.noreply.x.test\n"
+            f"https://lore.test/r/20210115.12{AT}host.test\n"
+            "@@ -1,2 +1,3 @@\n"), [])
+        self.assertEqual(self.said(f"own{AT}kernel.test\n",
+                                   addresses=[f"own{AT}kernel.test"]), [])
+
+    def test_licence(self):
+        self.assertRegex(self.said("int x;\n", licence=True)[0], "SPDX")
+        self.assertEqual(self.said(
+            "/* SPDX-License-" "Identifier: GPL-2.0 */\n", licence=True), [])
+
+    def test_last_line(self):
+        self.assertRegex(self.said("no end")[0], "last line")
+
+    def test_patch_that_is_small_enough(self):
+        self.assertEqual(self.said(PATCH, "x.patch"), [])
+
+    def test_patch_with_too_much_before(self):
+        text = PATCH.replace(" one\n", " 0\n 1\n one\n")
+        self.assertRegex(self.said(text, "x.patch")[0], "3 lines of context")
+
+    def test_patch_with_too_much_after(self):
+        self.assertRegex(self.said(PATCH + " five\n", "x.patch")[0],
+                         "3 lines of context")
+
+    def test_patch_with_too_much_between(self):
+        text = PATCH.replace(" three\n", " a\n b\n c\n d\n e\n-f\n three\n")
+        self.assertRegex(self.said(text, "x.patch")[0], "make it two hunks")
+
+    def test_patch_that_changes_nothing(self):
+        text = PATCH.replace("+two\n", "")
+        self.assertRegex(self.said(text, "x.patch")[0], "changes nothing")
+
+    def test_patch_with_git_header(self):
+        self.assertRegex(self.said("index 1..2\n" + PATCH, "x.patch")[0],
+                         "header")
+
+    def test_only_what_a_patch_adds_is_spelled(self):
+        self.assertEqual(rules.added(PATCH), "two\n")
+
+
+GCC = """  CC      fs/ext4/toy.o
+../linux/fs/ext4/toy.c:12:5: warning: no previous prototype [-Wmissing]
+../linux/fs/ext4/toy.c:19:5: warning: no previous prototype [-Wmissing]
+../linux/fs/ext4/other.c:1:1: error: it is broken
+In file included from ../linux/include/linux/fs.h:5,
+../linux/include/linux/fs.h:9:1: warning: it is odd
+  CHECK   fs/ext4/toy.c
+fs/ext4/toy.c:3:7: warning: symbol 'x' was not declared.
+"""
+
+
+class Warnings(unittest.TestCase):
+
+    def test_only_of_our_files_each_once(self):
+        found = objects.warnings(GCC, ["fs/ext4/toy.c"])
+        self.assertEqual(list(found.values()), [
+            "fs/ext4/toy.c:12: warning: no previous prototype [-Wmissing]",
+            "fs/ext4/toy.c:3: warning: symbol 'x' was not declared."])
+
+    def test_of_all_files(self):
+        self.assertEqual(len(objects.warnings(GCC)), 4)
+
+    def test_a_name_is_no_suffix_of_another(self):
+        self.assertEqual(objects.warnings(GCC, ["oy.c"]), {})
+
+    def test_best_line_of_a_failure(self):
+        self.assertIn("it is broken", objects.first_error(GCC))
+
+
+class Shop:
+    """Stands in for the tree and build folder; says what it is told."""
+
+    def __init__(self, folder, says):
+        self.tree = self.build = Path(folder)
+        self.says = list(says)
+        self.laid = "all"
+
+    def make(self, *args, **kwargs):
+        return SimpleNamespace(stdout=self.says.pop(0), returncode=0)
+
+    def lay(self, items="all"):
+        self.laid = items
+
+    def forget(self, names):
+        pass
+
+
+class Compiled(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name)
+        self.items = [Item("fs/ext4/toy.c", "fs/ext4/toy.c", "file")]
+        host.write(self.top / "fs/ext4/toy.o", "")
+
+    def cases(self, tool, *says, items=None):
+        items = items or self.items
+        job = SimpleNamespace(items=items, shop=Shop(self.top, says),
+                              kernel=SimpleNamespace(path=self.top),
+                              compiled=lambda: items)
+        with mock.patch.object(lint, "find_sparse", return_value="sparse"):
+            return job, list(tool(job))
+
+    def test_silence_is_good(self):
+        _, (case,) = self.cases(lint.w1, "  CC      fs/ext4/toy.o\n")
+        self.assertEqual(case.status, "pass")
+
+    def test_warning(self):
+        _, (case,) = self.cases(lint.w1, GCC)
+        self.assertEqual(case.status, "fail")
+        self.assertIn("no previous prototype", case.detail)
+
+    def test_what_did_not_compile(self):
+        (self.top / "fs/ext4/toy.o").unlink()
+        _, (case,) = self.cases(lint.w1, "make: *** no rule\n")
+        self.assertEqual(case.status, "fail")
+        self.assertIn("did not compile", case.detail)
+
+    def test_sparse_that_was_called(self):
+        _, (case,) = self.cases(lint.sparse, "  CHECK   fs/ext4/toy.c\n")
+        self.assertEqual(case.status, "pass")
+
+    def test_sparse_that_was_not_called(self):
+        _, (case,) = self.cases(lint.sparse, "  CC      fs/ext4/toy.o\n")
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_sparse_that_make_skips(self):
+        text = "C=2 specified, but sparse is not available or not up to date"
+        with self.assertRaisesRegex(Plain, "too old"):
+            self.cases(lint.sparse, text)
+
+    def test_upstreams_own_warnings_are_not_ours(self):
+        items = [Item("fs/ext4/toy.c.patch", "fs/ext4/toy.c", "patch")]
+        host.write(self.top / "fs/ext4/toy.c", "")
+        old = "fs/ext4/toy.c:7:7: warning: symbol 'x' was not declared.\n"
+        job, (case,) = self.cases(lint.w1, GCC, old, "", items=items)
+        self.assertNotIn("symbol 'x'", case.detail)
+        self.assertIn("no previous prototype", case.detail)
+        self.assertEqual(job.shop.laid, "all")
+
+    def test_header_that_nothing_includes(self):
+        items = [*self.items, Item("fs/ext4/toy.h", "fs/ext4/toy.h", "file")]
+        _, cases = self.cases(lint.w1, "", items=items)
+        self.assertIn("NOT RUN", cases[1].detail)
+
+    def test_header_that_is_included(self):
+        items = [*self.items, Item("fs/ext4/toy.h", "fs/ext4/toy.h", "file")]
+        host.write(self.top / "fs/ext4/.toy.o.cmd",
+                   "deps := \\\n  ../linux/fs/ext4/toy.h \\\n")
+        _, cases = self.cases(lint.w1, "", items=items)
+        self.assertEqual([case.status for case in cases], ["pass", "pass"])
+
+
+class NotRun(unittest.TestCase):
+
+    def one(self, tool):
+        with mock.patch.dict(lint.TOOLS, {"x": tool}), \
+                mock.patch.object(host.Status, "show"):
+            return lint._one(None, "x")
+
+    def test_a_tool_that_cannot_run(self):
+        def tool(job):
+            raise Plain("there is no network")
+            yield
+        case, = self.one(tool)
+        self.assertEqual((case.status, case.detail),
+                         ("fail", "NOT RUN: there is no network"))
+
+    def test_what_was_found_before_is_kept(self):
+        def tool(job):
+            yield lint._case("x", "a", [])
+            raise Plain("broken off")
+        self.assertEqual([case.status for case in self.one(tool)],
+                         ["pass", "fail"])
+
+    def test_nothing_to_check(self):
+        case, = self.one(lambda job: iter(()))
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_unknown_checker(self):
+        with mock.patch.object(host, "need"), \
+                self.assertRaisesRegex(Plain, "no checker grep"):
+            lint.main(["grep"])
+
+
+class Together(unittest.TestCase):
+    """One run of a checker for many files."""
+
+    def cases(self, text, code):
+        job = mock.Mock()
+        job.run.return_value = SimpleNamespace(
+            stdout=text.replace("ROOT", str(host.ROOT)), returncode=code)
+        return list(lint._together(job, "x", ["x"], ["a.sh", "b.sh"]))
+
+    def test_each_file_gets_its_own(self):
+        cases = self.cases("ROOT/b.sh:3:1: odd\n1 in all\n", 1)
+        self.assertEqual([(case.name, case.status) for case in cases],
+                         [("x: a.sh", "pass"), ("x: b.sh", "fail")])
+        self.assertEqual(cases[1].detail, "b.sh:3:1: odd")
+
+    def test_a_checker_that_breaks_is_no_pass(self):
+        with self.assertRaisesRegex(Plain, "x failed: bad option"):
+            self.cases("usage\nbad option\n", 2)
+
+
+class Files(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name)
+
+    def test_kinds(self):
+        for name, text, shell, python, licence in (
+                ("run", "#!/bin/sh\n", True, False, True),
+                ("x.sh", "true\n", True, False, True),
+                ("tool", "#!/usr/bin/env python3\n", False, True, True),
+                ("x.py", "\n", False, True, True),
+                ("x.c", "\n", False, False, True),
+                ("settings", "timeout=1\n", False, False, False)):
+            path = self.top / name
+            host.write(path, text)
+            self.assertEqual(
+                (rules.is_shell(path), rules.is_python(path),
+                 rules.carries_licence(path)), (shell, python, licence),
+                name)
+
+    def test_results_and_leftovers_are_not_looked_at(self):
+        for name in ("a.c", "out/log", "a.c.orig", "b/c.h"):
+            host.write(self.top / name, "\n")
+        self.assertEqual(rules.files(self.top), ["a.c", "b/c.h"])
+
+
+if __name__ == "__main__":
+    unittest.main()
