@@ -1,0 +1,652 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Instructions per read of a file on an ext4 DAX file system.
+ *
+ * Variants of the same read of the same file, in the same boot:
+ *
+ *   generic    ext4.dax_fast_read off, and ->read taken away from the open
+ *              file by noread.ko: what the kernel does without our patches
+ *   read_iter  the same with ext4.dax_fast_read on: pread() arrives at
+ *              ->read_iter, which has the fast path
+ *   read       ext4.dax_fast_read on: pread() arrives at ->read
+ *   off        ext4.dax_fast_read off: what having ->read costs those who
+ *              switch the fast path off
+ *
+ * A cell is measured in runs; between two runs all the other cells were
+ * measured and the parameter was switched off and on. A run is the median of
+ * some rounds, each a handful of reads, short enough that the timer ticks in
+ * few of them. What is printed is one line for each run of each cell:
+ *
+ *	cell BENCH VARIANT syscall=.. size=.. extents=.. hole=.. threads=.. run=.. insn=..
+ *
+ * Everything read is compared with what has to be there, outside of the
+ * counted part: a fast read of wrong bytes is no result.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "icount.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define BLOCK		4096
+#define HOLE_BLOCKS	16
+#define MAX_SIZE	(HOLE_BLOCKS * BLOCK)
+#define PLACES		1024
+#define ROUNDS		15
+#define PROFILE_ROUNDS	9
+#define WALL_ROUNDS	5
+
+#define PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
+#define NOREAD		"/sys/module/noread/parameters/fd"
+
+enum call { GETPPID, PREAD, PREADV };
+static const char * const calls[] = { "getppid", "pread", "preadv" };
+
+struct variant {
+	const char *name;
+	bool fast;		/* the parameter */
+	bool noread;		/* through the descriptor without ->read */
+};
+
+static const struct variant generic = { "generic", false, true };
+static const struct variant read_iter = { "read_iter", true, true };
+static const struct variant read_op = { "read", true, false };
+static const struct variant off = { "off", false, false };
+
+/* A file, and where in it to read. */
+struct layout {
+	int extents;
+	bool hole;
+	int fd;
+	int fd_noread;
+	off_t places[PLACES];
+};
+
+static struct layout layouts[] = {
+	{ 1, false }, { 100, false }, { 10000, false },
+	{ 1, true }, { 100, true }, { 10000, true },
+};
+
+struct cell {
+	const char *bench;
+	enum call call;
+	const struct variant *variant;
+	struct layout *layout;
+	size_t size;
+	int threads;
+};
+
+static struct cell cells[512];
+static int nr_cells;
+static bool has_parameter, has_read;
+static char *buf;
+
+static void __attribute__((format(printf, 1, 2), noreturn))
+die(const char *fmt, ...)
+{
+	int err = errno;
+	va_list args;
+
+	va_start(args, fmt);
+	printf("error ");
+	vprintf(fmt, args);
+	printf("%s%s\n", err ? ": " : "", err ? strerror(err) : "");
+	va_end(args);
+	fflush(stdout);
+	_exit(1);
+}
+
+static bool write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (!ok && errno != ENODATA)
+		die("%s", path);
+	close(fd);
+	return ok;
+}
+
+static void set_fast(bool fast)
+{
+	if (has_parameter && !write_text(PARAMETER, fast ? "1" : "0"))
+		die("%s", PARAMETER);
+}
+
+/* -- files ---------------------------------------------------------------- */
+
+/* What stands at an offset: its own number, scrambled, never zero. */
+static uint64_t word_at(off_t offset)
+{
+	return (uint64_t)offset * 0x9e3779b97f4a7c15ull | 1;
+}
+
+static void fill(char *p, off_t offset, size_t size)
+{
+	for (size_t i = 0; i < size; i += 8) {
+		uint64_t word = word_at(offset + i);
+
+		memcpy(p + i, &word, 8);
+	}
+}
+
+static void write_block(int fd, long block)
+{
+	static char data[BLOCK];
+
+	fill(data, (off_t)block * BLOCK, BLOCK);
+	if (pwrite(fd, data, BLOCK, (off_t)block * BLOCK) != BLOCK)
+		die("writing a block");
+}
+
+static int create(const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		die("%s", name);
+	return fd;
+}
+
+static void allocate(int fd, long block, long nr)
+{
+	if (fallocate(fd, 0, (off_t)block * BLOCK, (off_t)nr * BLOCK))
+		die("fallocate");
+}
+
+/*
+ * Single-block extents with nothing between them: two files take turns at
+ * allocating one block, so that neither gets two neighbours. fallocate() of
+ * what fits one extent is not rounded up, which write() would be.
+ */
+static void make_data(int fd, int extents)
+{
+	int other = create("other");
+
+	if (extents == 1)
+		allocate(fd, 0, 256);
+	for (int i = 0; i < extents && extents > 1; i++) {
+		allocate(fd, i, 1);
+		allocate(other, i, 1);
+	}
+	for (int i = 0; i < (extents == 1 ? 256 : extents); i++)
+		write_block(fd, i);
+	close(other);
+	unlink("other");
+}
+
+/* A block of data and a hole as large as the largest read, so many times. */
+static void make_holes(int fd, int extents)
+{
+	const long stride = 1 + HOLE_BLOCKS;
+
+	for (int i = 0; i < extents; i++)
+		write_block(fd, i * stride);
+	if (ftruncate(fd, extents * stride * BLOCK))
+		die("ftruncate");
+}
+
+static int count_extents(int fd)
+{
+	struct fiemap map = { .fm_length = FIEMAP_MAX_OFFSET, .fm_flags = FIEMAP_FLAG_SYNC };
+
+	if (ioctl(fd, FS_IOC_FIEMAP, &map))
+		die("FIEMAP");
+	return map.fm_mapped_extents;
+}
+
+static unsigned int next_random(void)
+{
+	static uint64_t state = 42;
+
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return state >> 33;
+}
+
+/* Places from which the largest read stays within the data, or the hole. */
+static void choose_places(struct layout *l)
+{
+	long blocks = l->extents == 1 ? 256 : l->extents;
+
+	for (int i = 0; i < PLACES; i++) {
+		long block;
+
+		if (l->hole)
+			block = 1 + next_random() % l->extents * (1 + HOLE_BLOCKS);
+		else
+			block = next_random() % (blocks - HOLE_BLOCKS + 1);
+		l->places[i] = (off_t)block * BLOCK;
+	}
+}
+
+/* Fill ext4's extent status cache: reads of a warm file are measured. */
+static void warm_up(struct layout *l)
+{
+	for (int i = 0; i < PLACES; i++)
+		for (int j = 0; j < HOLE_BLOCKS; j++)
+			if (pread(l->fd, buf, 1, l->places[i] + (off_t)j * BLOCK) != 1)
+				die("warming up");
+}
+
+static void make_layout(struct layout *l)
+{
+	char name[32];
+	int extents;
+
+	snprintf(name, sizeof(name), "%s-%d", l->hole ? "holes" : "data", l->extents);
+	l->fd = create(name);
+	if (l->hole)
+		make_holes(l->fd, l->extents);
+	else
+		make_data(l->fd, l->extents);
+	if (fsync(l->fd))
+		die("fsync");
+	errno = 0;
+	extents = count_extents(l->fd);
+	if (extents != l->extents)
+		die("%s has %d extents, not %d", name, extents, l->extents);
+	choose_places(l);
+	warm_up(l);
+	l->fd_noread = open(name, O_RDONLY | O_CLOEXEC);
+	if (l->fd_noread < 0)
+		die("%s", name);
+}
+
+/* Whether there was a ->read to take away. */
+static bool take_read_away(int fd)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", fd);
+	errno = 0;
+	if (access(NOREAD, W_OK))
+		die("the module noread is not loaded");
+	return write_text(NOREAD, text);
+}
+
+/* -- one measurement ------------------------------------------------------ */
+
+static int cell_fd(const struct cell *c)
+{
+	return c->variant->noread ? c->layout->fd_noread : c->layout->fd;
+}
+
+static int reads_per_round(const struct cell *c)
+{
+	return c->size > 4096 ? 8 : c->size == 4096 ? 32 : 64;
+}
+
+/* So many operations; what they took, the loop included. */
+static __attribute__((noinline)) uint64_t
+operate(const struct cell *c, int first, int nr)
+{
+	const off_t *place = c->layout->places + first % (PLACES - nr);
+	struct iovec iov = { buf, c->size };
+	size_t size = c->size;
+	int fd = cell_fd(c);
+	uint64_t start = insns();
+
+	switch (c->call) {
+	case GETPPID:
+		for (int i = 0; i < nr; i++)
+			getppid();
+		break;
+	case PREAD:
+		for (int i = 0; i < nr; i++)
+			if (pread(fd, buf, size, place[i]) != (ssize_t)size)
+				die("pread");
+		break;
+	case PREADV:
+		for (int i = 0; i < nr; i++)
+			if (preadv(fd, &iov, 1, place[i]) != (ssize_t)size)
+				die("preadv");
+		break;
+	}
+	return insns() - start;
+}
+
+static void check_bytes(const struct cell *c)
+{
+	static char want[MAX_SIZE];
+
+	memset(buf, 0x5a, MAX_SIZE);
+	operate(c, 7, 1);
+	memset(want, 0, sizeof(want));
+	if (!c->layout->hole)
+		fill(want, c->layout->places[7], c->size);
+	errno = 0;
+	if (c->call != GETPPID && memcmp(buf, want, c->size))
+		die("%s read wrong bytes: %zu of %s-%d", c->variant->name,
+		    c->size, c->layout->hole ? "holes" : "data", c->layout->extents);
+}
+
+static double one_reader(const struct cell *c)
+{
+	int nr = reads_per_round(c);
+	double rounds[ROUNDS];
+
+	operate(c, 0, nr);
+	for (int i = 0; i < ROUNDS; i++)
+		rounds[i] = (double)operate(c, i * nr, nr) / nr;
+	return median(rounds, ROUNDS);
+}
+
+/*
+ * Several readers of one file on the one processor that an instruction
+ * counting guest has: the sum of all they do, task switches included.
+ */
+static double many_readers(const struct cell *c)
+{
+	const int laps = 40, nr = reads_per_round(c);
+	int go[2], done[2];
+	uint64_t t;
+	char byte = 0;
+
+	if (pipe(go) || pipe(done))
+		die("pipe");
+	fflush(stdout);
+	for (int i = 0; i < c->threads; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			die("fork");
+		if (pid)
+			continue;
+		operate(c, 0, nr);	/* break copy-on-write before the count */
+		if (write(done[1], &byte, 1) != 1 || read(go[0], &byte, 1) != 1)
+			_exit(1);
+		for (int lap = 0; lap < laps; lap++)
+			operate(c, lap * nr, nr);
+		_exit(write(done[1], &byte, 1) != 1);
+	}
+	for (int i = 0; i < c->threads; i++)
+		if (read(done[0], &byte, 1) != 1)
+			die("a reader did not start");
+	t = insns();
+	for (int i = 0; i < c->threads; i++)
+		if (write(go[1], &byte, 1) != 1)
+			die("pipe");
+	for (int i = 0; i < c->threads; i++)
+		if (read(done[0], &byte, 1) != 1)
+			die("a reader did not end");
+	t = insns() - t;
+	while (wait(NULL) > 0)
+		;
+	close(go[0]);
+	close(go[1]);
+	close(done[0]);
+	close(done[1]);
+	return (double)t / (laps * nr * c->threads);
+}
+
+static void measure(const struct cell *c, int run)
+{
+	double value = c->threads > 1 ? many_readers(c) : one_reader(c);
+
+	printf("cell %s %s syscall=%s size=%zu extents=%d hole=%s threads=%d run=%d insn=%.2f\n",
+	       c->bench, c->variant->name, calls[c->call], c->size,
+	       c->layout->extents, c->layout->hole ? "true" : "false",
+	       c->threads, run, value);
+	fflush(stdout);
+}
+
+/* -- which cells ---------------------------------------------------------- */
+
+static void add(const char *bench, enum call call, const struct variant *v,
+		struct layout *l, size_t size, int threads)
+{
+	if (nr_cells == (int)ARRAY_SIZE(cells))
+		die("too many cells");
+	cells[nr_cells++] = (struct cell){ bench, call, v, l, size, threads };
+}
+
+/* A read in every variant that this kernel has. */
+static void add_read(struct layout *l, size_t size, int threads)
+{
+	add("dax-read", PREAD, &generic, l, size, threads);
+	if (has_parameter)
+		add("dax-read", PREAD, &read_iter, l, size, threads);
+	if (has_parameter && has_read)
+		add("dax-read", PREAD, &read_op, l, size, threads);
+}
+
+/* What a plain user has beside these, where it differs most. */
+static void add_more(struct layout *l, size_t size)
+{
+	if (has_parameter && has_read)
+		add("dax-read", PREAD, &off, l, size, 1);
+	add("dax-read", PREADV, &generic, l, size, 1);
+	if (has_parameter)
+		add("dax-read", PREADV, &read_iter, l, size, 1);
+}
+
+static void add_floor(void)
+{
+	static const struct variant floor = { "floor", false, true };
+
+	add("syscall", GETPPID, &floor, &layouts[0], 0, 1);
+	add("syscall", PREAD, &floor, &layouts[0], 0, 1);
+}
+
+static void add_few(void)
+{
+	add_floor();
+	add_read(&layouts[0], 8, 1);
+	add_read(&layouts[0], 4096, 1);
+	add_read(&layouts[3], 4096, 1);
+}
+
+static void add_all(void)
+{
+	static const size_t sizes[] = { 8, 64, 512, 4096, 16384, 65536 };
+
+	add_floor();
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(sizes); j++)
+			add_read(&layouts[i], sizes[j], 1);
+	for (size_t j = 0; j < ARRAY_SIZE(sizes); j++)
+		add_more(&layouts[0], sizes[j]);
+	add_read(&layouts[0], 8, 2);
+	add_read(&layouts[0], 4096, 2);
+}
+
+static void measure_all(int runs)
+{
+	for (int i = 0; i < nr_cells; i++) {
+		set_fast(cells[i].variant->fast);
+		check_bytes(&cells[i]);
+	}
+	for (int run = 0; run < runs; run++) {
+		for (int fast = 0; fast < 2; fast++) {
+			set_fast(fast);
+			for (int i = 0; i < nr_cells; i++)
+				if (cells[i].variant->fast == fast)
+					measure(&cells[i], run);
+		}
+	}
+	printf("complete %d cells %d runs\n", nr_cells, runs);
+}
+
+/* -- the other uses ------------------------------------------------------- */
+
+/* The variants that this kernel has. */
+static int variants(const struct variant *v[3])
+{
+	int nr = 0;
+
+	v[nr++] = &generic;
+	if (has_parameter)
+		v[nr++] = &read_iter;
+	if (has_parameter && has_read)
+		v[nr++] = &read_op;
+	return nr;
+}
+
+/* Rounds of one cell between the marks that the profiling plugin waits for. */
+static void profile(const struct variant *v, size_t size)
+{
+	struct cell c = { "dax-read", PREAD, v, &layouts[0], size, 1 };
+	int nr = reads_per_round(&c);
+
+	set_fast(v->fast);
+	check_bytes(&c);
+	operate(&c, 0, nr);
+	for (int i = 0; i < PROFILE_ROUNDS; i++) {
+		profile_start();
+		operate(&c, i * nr, nr);
+		profile_stop();
+	}
+	printf("profiled %s %zu %d %d\n", v->name, size, nr, PROFILE_ROUNDS);
+}
+
+static void profile_all(void)
+{
+	const struct variant *v[3];
+	int nr = variants(v);
+
+	for (int i = 0; i < nr; i++) {
+		profile(v[i], 8);
+		profile(v[i], 4096);
+	}
+	printf("complete profile\n");
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static void wall_reader(const struct cell *c, int cpu, int laps)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die("sched_setaffinity");
+	for (int i = 0; i < laps; i++)
+		operate(c, 0, 64);
+}
+
+static double wall_once(const struct cell *c, int readers)
+{
+	const int laps = 100;
+	double t = now();
+
+	for (int i = 0; i < readers; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			die("fork");
+		if (!pid) {
+			wall_reader(c, i, laps);
+			_exit(0);
+		}
+	}
+	for (int i = 0, status; i < readers; i++)
+		if (wait(&status) < 0 || status)
+			die("a reader failed");
+	return (now() - t) / (laps * 64);
+}
+
+/*
+ * 4 KB reads of one file by one and by two processes, on the clock: what a
+ * user of this guest would see, which is no promise for any other machine.
+ */
+static void wall(void)
+{
+	const struct variant *v[3];
+	int nr = variants(v);
+
+	for (int round = 0; round < WALL_ROUNDS; round++)
+		for (int i = 0; i < nr; i++)
+			for (int readers = 1; readers <= 2; readers++) {
+				struct cell c = { "wall", PREAD, v[i], &layouts[0], 4096, 1 };
+
+				set_fast(v[i]->fast);
+				printf("wall %s %d %d %.1f\n", v[i]->name, readers,
+				       round, wall_once(&c, readers));
+				fflush(stdout);
+			}
+	printf("complete wall\n");
+}
+
+static void prepare(const char *dir, size_t nr_layouts)
+{
+	struct layout *l = layouts;
+
+	if (chdir(dir))
+		die("%s", dir);
+	buf = mmap(NULL, MAX_SIZE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (buf == MAP_FAILED || mlockall(MCL_CURRENT))
+		die("locking memory");
+	has_parameter = !access(PARAMETER, W_OK);
+	for (size_t i = 0; i < nr_layouts; i++) {
+		make_layout(l + i);
+		if (has_parameter)
+			has_read = take_read_away(l[i].fd_noread);
+	}
+	printf("kernel parameter=%s read=%s\n", has_parameter ? "yes" : "no",
+	       has_read ? "yes" : "no");
+}
+
+static int number(const char *text)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	errno = 0;
+	if (*end || end == text || n < 1 || n > MAX_SIZE)
+		die("%s is not a number from 1 to %d", text, MAX_SIZE);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 2 ? argv[2] : "";
+
+	errno = 0;
+	if (strcmp(what, "wall") && !counter_is_exact())
+		die("the instruction counter is not exact: is this an icount guest?");
+	if (!strcmp(what, "all") && argc == 4) {
+		prepare(argv[1], ARRAY_SIZE(layouts));
+		add_all();
+		measure_all(number(argv[3]));
+	} else if (!strcmp(what, "few") && argc == 4) {
+		prepare(argv[1], 4);
+		add_few();
+		measure_all(number(argv[3]));
+	} else if (!strcmp(what, "profile") && argc == 3) {
+		prepare(argv[1], 1);
+		profile_all();
+	} else if (!strcmp(what, "wall") && argc == 3) {
+		prepare(argv[1], 1);
+		wall();
+	} else {
+		printf("usage: dax-read DIR all|few RUNS | profile | wall\n");
+		return 2;
+	}
+	return 0;
+}

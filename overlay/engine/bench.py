@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make bench`: instructions per operation, counted in guests.
+
+The guests run under QEMU's -icount with one processor, where guest time is
+instructions. All variants of an operation are measured in one boot. Results
+go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+from dataclasses import dataclass
+
+from engine import build, figures, guest, host, ktap, source
+from engine.host import Plain
+from engine.ktap import Case
+
+PROGRAMS = host.ROOT / "overlay" / "bench"
+BASELINE = PROGRAMS / "baseline.json"
+RUNS = 9
+FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
+COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
+# No cell may cost more than this beside the generic path.
+SLOWER = 1.02
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a variant may cost at most, and ought to, beside the base."""
+
+    variant: str
+    params: dict
+    most: float
+    aim: float
+
+
+BARS = (
+    Bar("read", {"syscall": "pread", "size": 8, "extents": 1, "hole": False,
+                 "threads": 1}, 0.55, 0.45),
+    Bar("read_iter", {"syscall": "pread", "size": 8, "extents": 1,
+                      "hole": False, "threads": 1}, 0.62, 0.52),
+)
+
+ABOUT = """\
+Instructions per operation, counted in a QEMU guest ({counted}); all variants
+of a row come from the same boot, and the file is warm. **Instructions are not
+cycles**: cache misses and contended atomic operations do not show, and
+`rep movsb` counts one instruction per byte it copies, in every variant alike.
+
+- *generic*: today's iomap path. `ext4.dax_fast_read` is off, and a measuring
+  module (`overlay/bench/noread.c`) took `->read` away from the open file.
+- *read_iter*: the same with the parameter on: the same `pread()` arrives at
+  `->read_iter`, which has the fast path.
+- *read*: the parameter on; `pread()` arrives at `->read`.
+- *off*: the parameter off; what `->read` costs those who switch it off.
+
+Data with more than one extent has extents of a single block; a hole is read
+within a file of as many data extents. With one extent the offsets vary too."""
+
+
+# -- programs ----------------------------------------------------------------
+
+def _compile(out, name, *flags):
+    """A measuring program, compiled into OUT."""
+    host.need("gcc", "libc6-dev")
+    source_file = PROGRAMS / f"{name}.c"
+    target = out / (f"{name}.so" if "-shared" in flags else name)
+    host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
+             log=out / "compile.log", what=f"compiling {source_file.name}")
+    return target
+
+
+def _module(mode, out):
+    """The measuring module, built for a mode's kernel."""
+    folder = out / "module"
+    folder.mkdir()
+    host.write(folder / "noread.c", (PROGRAMS / "noread.c").read_bytes())
+    host.write(folder / "Kbuild", "obj-m := noread.o\n")
+    build.make(mode, f"M={folder}", "modules", log=out / "compile.log",
+               what="building the measuring module noread")
+    (folder / "noread.ko").rename(out / "noread.ko")
+
+
+def qemu_version():
+    """QEMU's version as a pair of numbers, and as text."""
+    said = host.output(["qemu-system-x86_64", "--version"]) or ""
+    match = re.search(r"version (\d+)\.(\d+)(\.\d+)*", said)
+    if not match:
+        raise Plain("qemu-system-x86_64 does not tell its version")
+    return (int(match[1]), int(match[2])), match[0].split()[1]
+
+
+def plugin_api(version):
+    """The version of the plugin interface that a QEMU wants to see."""
+    if version < (9, 0):
+        return 1
+    return 2 if version < (9, 1) else 3
+
+
+def _programs(mode, out):
+    """A folder with everything that the guests of a mode need."""
+    folder = out / f"programs-{mode}"
+    folder.mkdir(parents=True, exist_ok=True)
+    _compile(folder, "dax-read")
+    _module(mode, folder)
+    return folder
+
+
+# -- guests ------------------------------------------------------------------
+
+def _boot(mode, programs, out, name, command, **how):
+    """Boot, run a measurement, and return what it printed."""
+    guest.tools_there("mkfs.ext4", "insmod")
+    script = (f"exec sh '{PROGRAMS}/dax-read.sh' '{programs}' "
+              f"{' '.join(map(str, command))}\n")
+    ran = guest.boot(mode, script, name=name, out=out,
+                     append=("memmap=512M!1G", "nokaslr"), **how)
+    bad = [case for case in ran.cases() if case.status == ktap.FAIL]
+    if bad:
+        raise Plain(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")
+    figures.check_complete(ran.ktap)
+    return ran.ktap
+
+
+def _measure(mode, programs, out, which, runs):
+    """The cells of one boot, as results."""
+    with host.step(f"counting instructions on the {mode} kernel"):
+        said = _boot(mode, programs, out, f"{which}-{mode}", (which, runs),
+                     icount=True)
+    return figures.results(figures.parse(said), mode)
+
+
+def _wall(mode, programs, out):
+    """Nanoseconds per 4 KB read: (variant, readers) -> median."""
+    with host.step("reading on the clock, by one and by two processes"):
+        said = _boot(mode, programs, out, f"wall-{mode}", ("wall",), cpus=2)
+    found = {}
+    for variant, readers, ns in re.findall(
+            r"^wall (\w+) (\d) \d+ ([\d.]+)$", said, re.MULTILINE):
+        found.setdefault((variant, int(readers)), []).append(float(ns))
+    return {key: statistics.median(values) for key, values in found.items()}
+
+
+def _profile(mode, programs, out):
+    """Profiles by function: (variant, size) -> function -> instructions."""
+    version, _ = qemu_version()
+    plugin = _compile(programs, "insnprof", "-shared", "-fPIC",
+                      f"-DPLUGIN_API={plugin_api(version)}")
+    raw = out / "profile.raw"
+    host.remove(raw)
+    with host.step("counting instructions by function"):
+        said = _boot(mode, programs, out, f"profile-{mode}", ("profile",),
+                     icount=True, qemu=(f"-plugin {plugin},out={raw}",))
+    system_map = build.folder(mode) / "System.map"
+    found = figures.profiles(said, raw.read_text("ascii"),
+                             system_map.read_text("ascii"))
+    _write_profiles(found, out)
+    return found
+
+
+def _write_profiles(found, out):
+    for (variant, size), functions in found.items():
+        host.write(out / f"profile-{size}-{variant}.txt", figures.profile_text(
+            functions, f"pread of {size} bytes of an ext4 DAX file, {variant}"))
+    for size in sorted({size for _, size in found}):
+        beside = {variant: functions for (variant, one), functions
+                  in found.items() if one == size}
+        host.write(out / f"profile-{size}.txt", figures.profile_table(
+            beside, f"pread of {size} bytes of an ext4 DAX file"))
+
+
+# -- judging -----------------------------------------------------------------
+
+def _bar(rows, bar):
+    """Whether a variant clears its bar."""
+    name = f"{bar.variant} takes at most {bar.most:.2f} of generic at 8 bytes"
+    params = {**bar.params, "config": "lean"}
+    base = figures.find(rows, "dax-read", "generic", **params)
+    here = figures.find(rows, "dax-read", bar.variant, **params)
+    if not base or not here:
+        return Case(name, ktap.FAIL, "NOT RUN: the kernel that was measured "
+                    f"has no {bar.variant}")
+    said = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {bar.aim:.2f}"
+    if here / base > bar.most:
+        return Case(name, ktap.FAIL,
+                    f"{said}; by function: out/bench/profile-8.txt")
+    return Case(f"{name} ({said})", ktap.PASS)
+
+
+def _none_slower(rows):
+    name = "no cell is slower than generic by more than 2 %"
+    every = list(figures.ratios(rows, "dax-read", "generic"))
+    slow = [f"{figures.cell_name(row)}: {ratio:.3f}"
+            for row, _, ratio in every if ratio > SLOWER]
+    if not every:
+        return Case(name, ktap.FAIL, "NOT RUN: there is only one variant")
+    return Case(name, ktap.FAIL if slow else ktap.PASS, "\n".join(slow))
+
+
+def _steady(rows):
+    """Several tasks on one CPU switch where they like; one must repeat."""
+    name = f"runs of a cell are within {figures.SPREAD:g} % of each other"
+    wild = [f"{figures.cell_name(row)}: {row['spread_pct']} %" for row in rows
+            if row["spread_pct"] > figures.SPREAD
+            and row["params"].get("threads", 1) == 1]
+    return Case(name, ktap.FAIL if wild else ktap.PASS, "\n".join(wild))
+
+
+def judge(rows):
+    """The cases that the figures prove or not."""
+    return [*(_bar(rows, bar) for bar in BARS), _none_slower(rows),
+            _steady(rows)]
+
+
+# -- the report --------------------------------------------------------------
+
+def _baseline_part(rows):
+    baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
+    lines, flagged = [], False
+    for entry, now, moved in figures.moves(rows, baseline):
+        flag = abs(moved) > figures.MOVED
+        flagged |= flag
+        lines.append([entry["what"], f"{entry['first']:.0f}",
+                      f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
+                      f"{moved:+.1f} %{' (!)' if flag else ''}"])
+    part = ["## Baselines", "", baseline["about"], "",
+            figures.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
+    if flagged:
+        part += ["", "(!) moved by more than "
+                 f"{figures.MOVED:g} %: {baseline['explained']}"]
+    return "\n".join(part)
+
+
+def _kind(params):
+    where = "a hole" if params["hole"] else "data"
+    extents = params["extents"]
+    return f"{params['size']} B of {where}, {extents} extent" + \
+        ("" if extents == 1 else "s")
+
+
+def _section(title, rows, note=""):
+    if not rows:
+        return ""
+    text = figures.table(rows, "generic", ("read", _kind))
+    return "\n".join([f"## {title}", "", *([note, ""] if note else []), text])
+
+
+def _wall_part(wall):
+    lines = []
+    for readers in (1, 2):
+        base = wall.get(("generic", readers))
+        for (variant, count), ns in wall.items():
+            if count == readers and base:
+                lines.append([variant, count, f"{ns:.0f}", f"{ns / base:.2f}"])
+    note = ("4 KB reads of one warm file, each reader on a CPU of its own, "
+            "under plain TCG: for information. An emulator's clock is no "
+            "promise for any machine.")
+    return "\n".join(["## On the clock", "", note, "", figures.markdown(
+        ["variant", "readers", "ns per read", "/ generic"], lines)])
+
+
+def report(data, wall, cases):
+    """out/bench.md."""
+    rows = data["results"]
+
+    def chosen(bench="dax-read", **params):
+        return [row for row in rows if row["bench"] == bench
+                and figures.matches(row, params)]
+
+    parts = [
+        "# Instructions per operation", ABOUT.format(counted=COUNTED),
+        f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
+        _baseline_part(rows),
+        _section("DAX reads by pread()", [
+            row for row in chosen(config="lean", syscall="pread", threads=1)
+            if row["variant"] != "off"]),
+        _section("Switched off", [
+            row for row in chosen(config="lean", syscall="pread", threads=1,
+                                  extents=1, hole=False)
+            if row["variant"] in ("generic", "off")]),
+        _section("The same by preadv() of one segment", chosen(
+            config="lean", syscall="preadv", threads=1),
+            "preadv() costs more before it reaches the file; what is saved "
+            "behind ->read_iter is the same."),
+        _section("Two readers of one file", chosen(config="lean", threads=2),
+                 "Two tasks on one CPU, task switches and ticks included. "
+                 "Locks are never contended here."),
+        _section("On a distribution-like config", chosen(
+            config="distro", threads=1),
+            "Mitigations, cgroups, LSM, hardened usercopy: "
+            "overlay/configs/distro.config."),
+        _wall_part(wall) if wall else "",
+        "## Judged\n\n" + "\n".join(
+            f"- {case.status}: {case.name}" +
+            "".join(f"\n  - {line}" for line in case.detail.splitlines())
+            for case in cases),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _commit():
+    """The commit of this tree, and whether it was changed since."""
+    def git(*args):
+        done = subprocess.run(["git", "-C", str(host.ROOT), *args],
+                              capture_output=True, text=True, check=False,
+                              env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
+        return None if done.returncode else done.stdout.strip()
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain")
+    except FileNotFoundError:
+        return "unknown"
+    return (head or "none") + ("-dirty" if changed else "")
+
+
+def _tool():
+    _, qemu = qemu_version()
+    gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
+    return f"QEMU {qemu} {COUNTED}; {gcc}"
+
+
+def _data(rows):
+    return {"kernel": source.kernel().version, "commit": _commit(),
+            "tool": _tool(), "results": rows}
+
+
+# -- commands ----------------------------------------------------------------
+
+def quick(out):
+    """A few rows in one short boot: 8 bytes and 4 KB of data."""
+    build.build("lean")
+    rows = _measure("lean", _programs("lean", out), out, "few", 3)
+    return [row for row in rows if row["bench"] == "dax-read"
+            and not row["params"]["hole"]]
+
+
+def _information(title, work, *args):
+    """Without it the other figures stand; that it is missing is said."""
+    try:
+        return work(*args), Case(title, ktap.PASS)
+    except Plain as error:
+        return None, Case(title, ktap.FAIL, f"NOT RUN: {error}")
+
+
+def _modes(args):
+    for mode in args:
+        if mode not in ("lean", "distro"):
+            raise Plain(f"bench measures the lean and the distro kernel, "
+                        f"not {mode}")
+    return args or ["lean", "distro"]
+
+
+def main(args):
+    """Measure: `bench [lean|distro]...`, both kernels unless named."""
+    modes = _modes(args)
+    out = host.fresh("bench")
+    programs = {}
+    for mode in modes:
+        build.build(mode)
+        programs[mode] = _programs(mode, out)
+    rows, cases, wall = [], [], None
+    for mode in modes:
+        rows += _measure(mode, programs[mode], out,
+                         "all" if mode == "lean" else "few", RUNS)
+    if "lean" in modes:
+        cases = judge(rows)
+        wall, case = _information("wall clock", _wall, "lean",
+                                  programs["lean"], out)
+        cases.append(case)
+        _, case = _information("profile by function", _profile, "lean",
+                               programs["lean"], out)
+        cases.append(case)
+    return _finish(_data(rows), wall, cases or [Case("measured", ktap.PASS)])
+
+
+def _finish(data, wall, cases):
+    text = report(data, wall, cases)
+    host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
+    host.write(host.OUT / "bench.md", text)
+    host.say(text)
+    host.say("written: out/bench.json, out/bench.md, "
+             "out/bench/profile-*.txt")
+    return cases

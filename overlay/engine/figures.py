@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Figures: what a measuring guest printed, made into results and tables.
+
+Nothing here runs anything; bench.py does. A measuring program prints a line
+for each run of each cell,
+
+    cell BENCH VARIANT name=value... run=N insn=X
+
+and at its end "complete"; without that line there are no results.
+"""
+
+import bisect
+import json
+import re
+import statistics
+from collections import Counter
+
+from engine.host import Plain
+
+# More than this between the runs of one cell is not the same measurement.
+SPREAD = 3.0
+# A baseline that moves by more than this is flagged until it is explained.
+MOVED = 3.0
+
+
+# -- results -----------------------------------------------------------------
+
+def _value(word):
+    if word in ("true", "false"):
+        return word == "true"
+    return int(word) if re.fullmatch(r"-?\d+", word) else word
+
+
+def _cell(line):
+    """One line: (bench, variant, params), value."""
+    try:
+        _, bench, variant, *words = line.split()
+        params = dict(word.split("=", 1) for word in words)
+        del params["run"]
+        insn = float(params.pop("insn"))
+    except (ValueError, KeyError):
+        raise Plain("the measuring guest printed a line that cannot be read: "
+                    f"{line.strip()[:80]!r}") from None
+    return (bench, variant,
+            tuple((name, _value(word)) for name, word in params.items())), insn
+
+
+def check_complete(text):
+    """Plain error when the measuring program said so or broke off."""
+    for line in text.splitlines():
+        if line.startswith("error "):
+            raise Plain(f"the measurement failed: {line[6:].strip()}")
+    if not re.search(r"^complete\b", text, re.MULTILINE):
+        raise Plain("the measurement broke off before its end")
+
+
+def parse(text):
+    """The runs of each cell: (bench, variant, params) -> [instructions]."""
+    check_complete(text)
+    runs = {}
+    for line in text.splitlines():
+        if line.startswith("cell "):
+            key, insn = _cell(line)
+            runs.setdefault(key, []).append(insn)
+    if not runs:
+        raise Plain("the measurement ended without a single figure")
+    if len({len(values) for values in runs.values()}) != 1:
+        raise Plain("some cells were measured more often than others")
+    return runs
+
+
+def spread(values):
+    """How far apart the runs are: from the 10th to the 90th percentile, %."""
+    if len(values) < 2:
+        return 0.0
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    middle = statistics.median(values)
+    return 100 * (deciles[8] - deciles[0]) / middle if middle else 0.0
+
+
+def results(runs, config):
+    """Results in the form of out/bench.json."""
+    return [{"bench": bench, "variant": variant,
+             "params": {**dict(params), "config": config},
+             "insn_per_op": round(statistics.median(values), 2),
+             "runs": len(values), "spread_pct": round(spread(values), 2)}
+            for (bench, variant, params), values in runs.items()]
+
+
+def matches(result, wanted):
+    """Whether a result has these parameters."""
+    return all(result["params"].get(name) == value
+               for name, value in wanted.items())
+
+
+def find(rows, bench, variant, **params):
+    """The figure of one cell, or None."""
+    for row in rows:
+        if row["bench"] == bench and row["variant"] == variant \
+                and matches(row, params):
+            return row["insn_per_op"]
+    return None
+
+
+def ratios(rows, bench, base):
+    """Every variant over the base one: (row, base figure, ratio)."""
+    for row in rows:
+        if row["bench"] != bench or row["variant"] == base:
+            continue
+        first = find(rows, bench, base, **row["params"])
+        if first:
+            yield row, first, row["insn_per_op"] / first
+
+
+def cell_name(row):
+    """A result's cell in words."""
+    params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
+                      for name, value in row["params"].items())
+    return f"{row['bench']} {row['variant']} {params}"
+
+
+def moves(rows, baseline):
+    """Baselines beside what is measured now: (entry, now, moved in %)."""
+    for entry in baseline["rows"]:
+        now = find(rows, entry["bench"], entry["variant"], **entry["params"])
+        if now is not None:
+            yield entry, now, 100 * (now / entry["insn_per_op"] - 1)
+
+
+# -- tables ------------------------------------------------------------------
+
+def markdown(heads, lines):
+    """A table that can be read as it stands and as Markdown."""
+    grid = [heads, *[[str(cell) for cell in line] for line in lines]]
+    widths = [max(len(line[i]) for line in grid) for i in range(len(heads))]
+
+    def row(cells):
+        return "| " + " | ".join(
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width)
+            in enumerate(zip(cells, widths, strict=True))) + " |"
+
+    rule = "|" + "|".join("-" * (width + 1) + ("-" if number == 0 else ":")
+                          for number, width in enumerate(widths)) + "|"
+    return "\n".join([row(grid[0]), rule, *map(row, grid[1:])])
+
+
+def _variants(rows):
+    return list(dict.fromkeys(row["variant"] for row in rows))
+
+
+def _groups(rows, without=()):
+    """Rows by their parameters, in the order they came."""
+    found = {}
+    for row in rows:
+        key = tuple((name, value) for name, value in row["params"].items()
+                    if name not in without)
+        found.setdefault(key, []).append(row)
+    return found
+
+
+def table(rows, base, label):
+    """Rows by parameters, variants beside each other with their ratios."""
+    names = _variants(rows)
+    heads = [label[0]]
+    for name in names:
+        heads += [name] if name == base else [name, f"/ {base}"]
+    lines = []
+    for params, group in _groups(rows).items():
+        line = [label[1](dict(params))]
+        figures = {row["variant"]: row["insn_per_op"] for row in group}
+        for name in names:
+            figure = figures.get(name)
+            line.append("-" if figure is None else f"{figure:.0f}")
+            if name != base:
+                line.append(_ratio(figure, figures.get(base)))
+        lines.append(line)
+    return markdown(heads, lines)
+
+
+def _ratio(figure, first):
+    return f"{figure / first:.3f}" if figure and first else "-"
+
+
+# -- profiles ----------------------------------------------------------------
+
+def symbols(text):
+    """System.map as sorted addresses and the functions that start there."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] in "tTwW":
+            found.setdefault(int(words[0], 16), words[2])
+    if not found:
+        raise Plain("System.map names no functions")
+    addresses = sorted(found)
+    return addresses, [found[address] for address in addresses]
+
+
+def counts(raw):
+    """The rounds of the profiling plugin: address -> how often, each."""
+    rounds = []
+    for line in raw.splitlines():
+        if line == "round":
+            rounds.append(Counter())
+        else:
+            address, count = line.split()
+            rounds[-1][int(address, 16)] += int(count)
+    return rounds
+
+
+def by_function(count, table_of_symbols, operations):
+    """Instructions per operation by function, the most expensive first."""
+    addresses, names = table_of_symbols
+    found = Counter()
+    for address, times in count.items():
+        # Half of the address space is the program's: not told apart.
+        if address < 1 << 63:
+            found["[user space]"] += times
+        else:
+            at = bisect.bisect_right(addresses, address) - 1
+            found[names[at] if at >= 0 else hex(address)] += times
+    return {name: times / operations for name, times in found.most_common()}
+
+
+def profiles(said, raw, system_map):
+    """(variant, size) -> function -> instructions per read.
+
+    Of the rounds of each, the one with the fewest instructions counts: the
+    timer did not tick in it.
+    """
+    check_complete(said)
+    rounds = counts(raw)
+    table_of_symbols = symbols(system_map)
+    found = {}
+    for line in said.splitlines():
+        match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)", line)
+        if not match:
+            continue
+        size, reads, taken = map(int, match.groups()[1:])
+        mine, rounds = rounds[:taken], rounds[taken:]
+        if len(mine) != taken:
+            raise Plain("the profile has fewer rounds than were marked")
+        quiet = min(mine, key=Counter.total)
+        found[match[1], size] = by_function(quiet, table_of_symbols, reads)
+    if rounds or not found:
+        raise Plain("the profile's rounds are not those that were marked")
+    return found
+
+
+def profile_text(functions, title):
+    """One profile in the form of perf's report."""
+    total = sum(functions.values())
+    lines = [f"# {title}", f"# {total:.0f} instructions per read", "#",
+             "# Overhead  Instructions  Symbol", "# ........  ............  "
+             "........................................", "#"]
+    for name, value in functions.items():
+        if value >= 0.5:
+            mark = "[.]" if name.startswith("[") else "[k]"
+            lines.append(f"  {100 * value / total:7.2f}%  {value:12.0f}  "
+                         f"{mark} {name}")
+    return "\n".join(lines) + "\n"
+
+
+def profile_table(beside, title):
+    """Profiles beside each other, so that one sees which functions went."""
+    names = list(beside)
+    order = sorted({name for functions in beside.values()
+                    for name, value in functions.items() if value >= 0.5},
+                   key=lambda name: [-beside[one].get(name, 0)
+                                     for one in names])
+    lines = [f"# {title}", "# Instructions per read, by function; "
+             "'-' is a function that is not reached.", "#",
+             "".join(f"{name:>12}" for name in names) + "   function"]
+    for name in order:
+        lines.append("".join(_count(beside[one].get(name)) for one in names)
+                     + f"   {name}")
+    lines.append("".join(f"{sum(beside[one].values()):12.0f}"
+                         for one in names) + "   all")
+    return "\n".join(lines) + "\n"
+
+
+def _count(value):
+    return f"{value:12.0f}" if value and value >= 0.5 else f"{'-':>12}"

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measuring: figures are read right, and what is wrong or missing is said."""
+
+import io
+import json
+import tempfile
+import unittest
+from contextlib import redirect_stdout
+from pathlib import Path
+from unittest import mock
+
+from engine import bench, figures, ktap
+from engine.host import Plain
+
+MAP = """\
+ffffffff81000000 T _text
+ffffffff81000100 T vfs_read
+ffffffff81000200 t ext4_map_blocks
+ffffffff81000300 D some_data
+"""
+
+
+def line(variant, run, insn, **params):
+    """One line of a measuring program."""
+    params = {"syscall": "pread", "size": 8, "extents": 1, "hole": "false",
+              "threads": 1, **params}
+    words = " ".join(f"{name}={value}" for name, value in params.items())
+    return f"cell dax-read {variant} {words} run={run} insn={insn}\n"
+
+
+def said(generic=1000, read_iter=600, read=500, **params):
+    """A complete output of three variants in three runs."""
+    figure = {"generic": generic, "read_iter": read_iter, "read": read}
+    return "kernel parameter=yes read=yes\n" + "".join(
+        line(variant, run, insn, **params) for run in range(3)
+        for variant, insn in figure.items() if insn) + "complete\n"
+
+
+def rows(text=None, config="lean"):
+    """Results of an output."""
+    return figures.results(figures.parse(text or said()), config)
+
+
+def status(cases, start):
+    """How the case ended whose name starts so."""
+    return next(case for case in cases if case.name.startswith(start))
+
+
+class Parse(unittest.TestCase):
+    def test_types_and_medians(self):
+        text = (line("generic", 0, 10) + line("generic", 1, 30)
+                + line("generic", 2, 20) + "complete 1 cells\n")
+        result, = rows(text)
+        self.assertEqual(result["insn_per_op"], 20)
+        self.assertEqual(result["runs"], 3)
+        self.assertEqual(result["params"], {
+            "syscall": "pread", "size": 8, "extents": 1, "hole": False,
+            "threads": 1, "config": "lean"})
+
+    def test_broken_off(self):
+        with self.assertRaisesRegex(Plain, "broke off"):
+            figures.parse(said().replace("complete", ""))
+
+    def test_error_of_the_program(self):
+        with self.assertRaisesRegex(Plain, "wrong bytes"):
+            figures.parse("error read read wrong bytes: 8\ncomplete\n")
+
+    def test_no_figures(self):
+        with self.assertRaisesRegex(Plain, "without a single figure"):
+            figures.parse("complete 0 cells\n")
+
+    def test_a_lost_run(self):
+        text = said() + line("generic", 3, 1000)
+        with self.assertRaisesRegex(Plain, "more often"):
+            figures.parse(text)
+
+    def test_unreadable_line(self):
+        with self.assertRaisesRegex(Plain, "cannot be read"):
+            figures.parse("cell dax-read generic size=8\ncomplete\n")
+
+    def test_spread(self):
+        self.assertEqual(figures.spread([100] * 9), 0)
+        self.assertEqual(figures.spread([100]), 0)
+        self.assertGreater(figures.spread([100, 100, 100, 200, 200]), 50)
+
+
+class Judge(unittest.TestCase):
+    def test_bars_met(self):
+        cases = bench.judge(rows())
+        self.assertEqual([case.status for case in cases],
+                         [ktap.PASS] * len(cases))
+
+    def test_bar_missed(self):
+        case = status(bench.judge(rows(said(read=551))), "read takes")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("0.551", case.detail)
+
+    def test_bars_apply_to_the_lean_kernel(self):
+        cases = bench.judge(rows(config="distro"))
+        self.assertEqual(status(cases, "read takes").status, ktap.FAIL)
+
+    def test_missing_variant_is_not_run(self):
+        cases = bench.judge(rows(said(read=None)))
+        case = status(cases, "read takes")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_unpatched_kernel_is_red(self):
+        cases = bench.judge(rows(said(read=None, read_iter=None)))
+        self.assertEqual(status(cases, "no cell").status, ktap.FAIL)
+
+    def test_a_slower_cell(self):
+        text = said() + said(read=1021, size=65536)
+        case = status(bench.judge(rows(text)), "no cell")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("size=65536", case.detail)
+        self.assertNotIn("size=8 ", case.detail)
+
+    def test_each_system_call_has_its_own_base(self):
+        text = said() + said(generic=2000, read_iter=1500, read=None,
+                             syscall="preadv")
+        cases = bench.judge(rows(text))
+        self.assertEqual(status(cases, "no cell").status, ktap.PASS)
+
+    def test_runs_that_differ(self):
+        text = "".join(line("generic", run, insn) for run, insn
+                       in enumerate([100, 100, 150])) + "complete\n"
+        case = status(bench.judge(rows(text)), "runs of a cell")
+        self.assertEqual(case.status, ktap.FAIL)
+
+    def test_two_tasks_may_differ(self):
+        text = "".join(line("generic", run, insn, threads=2) for run, insn
+                       in enumerate([100, 100, 150])) + "complete\n"
+        case = status(bench.judge(rows(text)), "runs of a cell")
+        self.assertEqual(case.status, ktap.PASS)
+
+
+class Baseline(unittest.TestCase):
+    def test_the_file_is_whole(self):
+        baseline = json.loads(bench.BASELINE.read_text(encoding="utf-8"))
+        for entry in baseline["rows"]:
+            self.assertEqual(entry["params"]["config"], "lean")
+            self.assertGreater(entry["insn_per_op"], 0)
+        self.assertTrue(baseline["about"] and baseline["explained"])
+
+    def test_move_is_flagged(self):
+        baseline = json.loads(bench.BASELINE.read_text(encoding="utf-8"))
+        entry = next(entry for entry in baseline["rows"]
+                     if entry["params"].get("size") == 8)
+        for factor, flagged in ((1.02, False), (1.04, True), (0.96, True)):
+            insn = factor * entry["insn_per_op"]
+            part = bench._baseline_part(rows(said(generic=insn)))
+            self.assertEqual("(!)" in part, flagged, factor)
+
+
+class Report(unittest.TestCase):
+    def test_table(self):
+        data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                "results": rows()}
+        text = bench.report(data, {("generic", 1): 200.0, ("read", 1): 100.0},
+                            bench.judge(rows()))
+        self.assertRegex(text, r"8 B of data, 1 extent \| +1000 \| +600 \| "
+                               r"+0\.600 \| +500 \| +0\.500")
+        self.assertRegex(text, r"read +\| +1 \| +100 \| +0\.50")
+
+    def test_written_files(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(bench.host, "OUT", Path(folder)), \
+                redirect_stdout(io.StringIO()):
+            data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                    "results": rows()}
+            bench._finish(data, None, [])
+            read = json.loads((Path(folder) / "bench.json").read_text())
+            self.assertEqual(set(read), {"kernel", "commit", "tool",
+                                         "results"})
+            self.assertEqual(set(read["results"][0]), {
+                "bench", "variant", "params", "insn_per_op", "runs",
+                "spread_pct"})
+
+
+class Profile(unittest.TestCase):
+    SAID = "profiled generic 8 2 2\ncomplete profile\n"
+    # The second round has a timer tick in it.
+    RAW = ("round\nffffffff81000104 4\nffffffff81000210 6\n401000 2\n"
+           "round\nffffffff81000104 900\n")
+
+    def test_by_function(self):
+        found = figures.profiles(self.SAID, self.RAW, MAP)
+        self.assertEqual(found, {("generic", 8): {
+            "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
+
+    def test_missing_round(self):
+        with self.assertRaisesRegex(Plain, "fewer rounds"):
+            figures.profiles(self.SAID, "round\n", MAP)
+
+    def test_a_round_too_many(self):
+        with self.assertRaisesRegex(Plain, "not those"):
+            figures.profiles(self.SAID, self.RAW + "round\n", MAP)
+
+    def test_empty_map(self):
+        with self.assertRaisesRegex(Plain, "System.map"):
+            figures.profiles(self.SAID, self.RAW, "")
+
+    def test_texts(self):
+        functions = {"vfs_read": 30.0, "[user space]": 10.0}
+        text = figures.profile_text(functions, "a read")
+        self.assertIn("75.00%            30  [k] vfs_read", text)
+        table = figures.profile_table(
+            {"generic": functions, "read": {"[user space]": 10.0}}, "a read")
+        self.assertRegex(table, r"30 +- +vfs_read")
+        self.assertRegex(table, r"40 +10 +all")
+
+
+class Tools(unittest.TestCase):
+    def test_plugin_interface(self):
+        self.assertEqual(bench.plugin_api((7, 2)), 1)
+        self.assertEqual(bench.plugin_api((9, 0)), 2)
+        self.assertEqual(bench.plugin_api((10, 1)), 3)
+
+    def test_unknown_kernel(self):
+        with self.assertRaisesRegex(Plain, "not debug"):
+            bench._modes(["debug"])
+
+
+if __name__ == "__main__":
+    unittest.main()
