@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The start and end of every test: ext4 on a DAX device, mounted where nobody
+ * else sees it, and ext4.dax_fast_read as the variant wants it.
+ */
+#ifndef _DAX_FIXTURE_H
+#define _DAX_FIXTURE_H
+
+#include <fcntl.h>
+
+#include "dax_util.h"
+#include "kselftest_harness.h"
+
+/* Which of the two read paths a variant takes. */
+enum dax_path_kind {
+	DAX_GENERIC,
+	DAX_FAST,
+};
+
+struct dax_test {
+	struct dax_fs fs;
+	int was_fast;
+};
+
+struct dax_setup {
+	const char *mkfs;
+	const char *mount;
+	unsigned long blocks;
+};
+
+/* An empty journal of usual size would be most of what a small test writes. */
+#define DAX_MKFS "-J size=8"
+
+static inline void dax_use_path(struct __test_metadata *_metadata,
+				struct dax_test *test, enum dax_path_kind kind)
+{
+	test->was_fast = -1;
+	if (!dax_fast_exists()) {
+		if (kind == DAX_FAST)
+			SKIP(return, "no ext4.dax_fast_read: generic path only");
+		return;
+	}
+	test->was_fast = dax_fast_get();
+	ASSERT_EQ(0, dax_fast_set(kind == DAX_FAST));
+}
+
+/* SKIP() in here ends the test: the harness looks after each setup. */
+static inline void dax_begin(struct __test_metadata *_metadata,
+			     struct dax_test *test, enum dax_path_kind kind,
+			     const struct dax_setup *setup)
+{
+	char why[DAX_WHY_LEN];
+	int fd;
+
+	test->was_fast = -1;
+	if (dax_find_dev(0, test->fs.dev, sizeof(test->fs.dev), why))
+		SKIP(return, "%s", why);
+	dax_use_path(_metadata, test, kind);
+	if (_metadata->exit_code)
+		return;
+	ASSERT_EQ(0, dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS,
+			      setup->blocks));
+	ASSERT_EQ(0, dax_mount(&test->fs, setup->mount));
+
+	/* A test of the page cache would pass and prove nothing. */
+	fd = dax_open(&test->fs, "probe", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	if (!setup->mount)
+		ASSERT_EQ(1, dax_is_dax(fd));
+	close(fd);
+}
+
+static inline void dax_end(struct __test_metadata *_metadata,
+			   struct dax_test *test)
+{
+	if (test->was_fast >= 0)
+		EXPECT_EQ(0, dax_fast_set(test->was_fast));
+	if (test->fs.dir[0])
+		EXPECT_EQ(0, dax_umount(&test->fs));
+}
+
+/* Memory that is there, @len bytes, page-aligned. */
+static inline void *dax_alloc(struct __test_metadata *_metadata, size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, p);
+	return p;
+}
+
+/* Without a device nothing can be tested: exits with 4, and says why. */
+static inline int dax_main(int argc, char **argv)
+{
+	char dev[128], why[DAX_WHY_LEN];
+
+	if (dax_find_dev(0, dev, sizeof(dev), why)) {
+		ksft_print_header();
+		ksft_exit_skip("%s\n", why);
+	}
+	return test_harness_run(argc, argv);
+}
+
+#endif /* _DAX_FIXTURE_H */

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device that may be overwritten, and ext4 on it.
+ *
+ * "make kselftest" is run on real machines, so the question whether a device
+ * may be overwritten is answered with no unless there is proof of the
+ * contrary. See dax_util.h for the rules.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "dax_util.h"
+
+#define MIB 1048576UL
+
+/* A file of one line in sysfs; empty when it cannot be read. */
+static void read_line(const char *path, char *buf, size_t len)
+{
+	FILE *f = fopen(path, "re");
+
+	buf[0] = 0;
+	if (!f)
+		return;
+	if (!fgets(buf, len, f))
+		buf[0] = 0;
+	buf[strcspn(buf, "\n")] = 0;
+	fclose(f);
+}
+
+static bool dev_has_dax(const struct stat *st)
+{
+	char path[128], line[8];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/queue/dax",
+		 major(st->st_rdev), minor(st->st_rdev));
+	read_line(path, line, sizeof(line));
+	return !strcmp(line, "1");
+}
+
+/* Memory that memmap= set aside: its bus has no firmware behind it. */
+static bool dev_is_memmap(const struct stat *st)
+{
+	char path[160], line[16];
+
+	/* device is the namespace; above it are the region and the bus. */
+	snprintf(path, sizeof(path),
+		 "/sys/dev/block/%u:%u/device/../../provider",
+		 major(st->st_rdev), minor(st->st_rdev));
+	read_line(path, line, sizeof(line));
+	return !strcmp(line, "e820");
+}
+
+/* The superblock is at byte 1024: magic at 0x38, volume name at 0x78. */
+static bool dev_has_label(int fd)
+{
+	unsigned char sb[1024];
+
+	if (pread(fd, sb, sizeof(sb), 1024) != sizeof(sb))
+		return false;
+	return sb[0x38] == 0x53 && sb[0x39] == 0xef &&
+	       !strncmp((char *)sb + 0x78, DAX_LABEL, 16);
+}
+
+static bool range_is_zero(int fd, char *buf, __u64 pos, size_t len)
+{
+	if (pread(fd, buf, len, pos) != (ssize_t)len)
+		return false;
+	return !buf[0] && !memcmp(buf, buf + 1, len - 1);
+}
+
+/*
+ * Signatures of partition tables, filesystems, RAID and swap lie in the first
+ * or the last MiB; a sample of each MiB between catches data without any.
+ */
+static bool dev_is_blank(int fd)
+{
+	char *buf = malloc(MIB);
+	__u64 size, pos;
+	bool blank;
+
+	if (!buf || ioctl(fd, BLKGETSIZE64, &size) || size < 16 * MIB) {
+		free(buf);
+		return false;
+	}
+	blank = range_is_zero(fd, buf, 0, MIB) &&
+		range_is_zero(fd, buf, size - MIB, MIB);
+	for (pos = MIB; blank && pos < size - MIB; pos += MIB)
+		blank = range_is_zero(fd, buf, pos, 4096);
+	free(buf);
+	return blank;
+}
+
+/*
+ * The last holder may be a filesystem of a test that was killed, which lives
+ * until its mount namespace is cleaned up: ask again for a while.
+ */
+static int open_exclusive(const char *dev)
+{
+	int fd, tries;
+
+	for (tries = 0; tries < 200; tries++) {
+		fd = open(dev, O_RDWR | O_EXCL | O_CLOEXEC);
+		if (fd >= 0 || errno != EBUSY)
+			break;
+		usleep(10000);
+	}
+	return fd;
+}
+
+static int claim(const char *dev, bool named, char *why)
+{
+	struct stat st;
+	bool ours;
+	int fd;
+
+	if (geteuid()) {
+		snprintf(why, DAX_WHY_LEN, "needs root");
+		return -1;
+	}
+	if (stat(dev, &st) || !S_ISBLK(st.st_mode)) {
+		snprintf(why, DAX_WHY_LEN,
+			 "no block device %.64s (boot with memmap=512M!1G or set DAX_TEST_DEV)",
+			 dev);
+		return -1;
+	}
+	if (!dev_has_dax(&st)) {
+		snprintf(why, DAX_WHY_LEN, "%.64s cannot do DAX", dev);
+		return -1;
+	}
+	if (!named && !dev_is_memmap(&st)) {
+		snprintf(why, DAX_WHY_LEN,
+			 "%.64s was not made by memmap=: name it in DAX_TEST_DEV to have it overwritten",
+			 dev);
+		return -1;
+	}
+	fd = open_exclusive(dev);
+	if (fd < 0) {
+		snprintf(why, DAX_WHY_LEN, "%.64s is in use: %s", dev,
+			 strerror(errno));
+		return -1;
+	}
+	ours = dev_has_label(fd) || dev_is_blank(fd);
+	close(fd);
+	if (!ours)
+		snprintf(why, DAX_WHY_LEN,
+			 "%.64s holds data (mkfs.ext4 -L " DAX_LABEL " gives it to these tests)",
+			 dev);
+	return ours ? 0 : -1;
+}
+
+int dax_claim_dev(const char *dev, char *why)
+{
+	return claim(dev, true, why);
+}
+
+int dax_find_dev(unsigned int nr, char *dev, size_t len, char *why)
+{
+	const char *named = getenv(nr ? "DAX_TEST_DEV2" : "DAX_TEST_DEV");
+
+	if (named && *named)
+		snprintf(dev, len, "%s", named);
+	else
+		snprintf(dev, len, "/dev/pmem%u", nr);
+	return claim(dev, named && *named, why);
+}
+
+int dax_mkfs(const char *dev, const char *opts, unsigned long size)
+{
+	const char *argv[32] = {
+		"mkfs.ext4", "-q", "-F", "-L", DAX_LABEL, "-N", "1024",
+		"-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=1",
+	};
+	char words[256], bs[16], blocks[24], *word;
+	unsigned int n = 9;
+
+	snprintf(bs, sizeof(bs), "%zu", dax_bs());
+	argv[n++] = "-b";
+	argv[n++] = bs;
+	snprintf(words, sizeof(words), "%s", opts ?: "");
+	for (word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+		if (n >= ARRAY_LEN(argv) - 3)
+			return -E2BIG;
+		argv[n++] = word;
+	}
+	argv[n++] = dev;
+	if (size) {
+		snprintf(blocks, sizeof(blocks), "%lu", size);
+		argv[n++] = blocks;
+	}
+	return dax_run(argv);
+}
+
+int dax_mount(struct dax_fs *fs, const char *opts)
+{
+	const char *tmp = getenv("TMPDIR") ?: "/tmp";
+
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return -errno;
+	if ((size_t)snprintf(fs->dir, sizeof(fs->dir), "%s/dax.XXXXXX", tmp) >=
+	    sizeof(fs->dir))
+		return -ENAMETOOLONG;
+	if (!mkdtemp(fs->dir))
+		return -errno;
+	if (mount(fs->dev, fs->dir, "ext4", 0, opts ?: "dax=always")) {
+		int err = -errno;
+
+		rmdir(fs->dir);
+		return err;
+	}
+	return 0;
+}
+
+int dax_umount(struct dax_fs *fs)
+{
+	/* A test that failed may have left files open: let go all the same. */
+	if (umount2(fs->dir, 0) && umount2(fs->dir, MNT_DETACH))
+		return -errno;
+	rmdir(fs->dir);
+	return 0;
+}
+
+int dax_remount_flags(struct dax_fs *fs, unsigned long flags)
+{
+	/* With MS_BIND only the flags of the mount change, not the options. */
+	if (mount(NULL, fs->dir, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
+		return -errno;
+	return 0;
+}
+
+void dax_path(const struct dax_fs *fs, const char *name, char *path,
+	      size_t len)
+{
+	snprintf(path, len, "%s/%s", fs->dir, name);
+}
+
+int dax_open(const struct dax_fs *fs, const char *name, int flags)
+{
+	char path[256];
+	int fd;
+
+	dax_path(fs, name, path, sizeof(path));
+	fd = open(path, flags | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+int dax_is_dax(int fd)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx))
+		return -errno;
+	return !!(stx.stx_attributes & STATX_ATTR_DAX);
+}
+
+int dax_drop_caches(void)
+{
+	int fd, ret = 0;
+
+	sync();
+	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, "3", 1) != 1)
+		ret = -errno;
+	close(fd);
+	return ret;
+}

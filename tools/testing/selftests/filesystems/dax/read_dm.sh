@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The differential tests on device-mapper devices over DAX devices. An address
+# that such a device gives is good to the end of a target or of a stripe, so a
+# read has to ask again and again.
+
+# The commands of "check" are called by name.
+# shellcheck disable=SC2317
+
+# shellcheck source=lib.sh
+. ./lib.sh
+
+need_dev 1
+second=$dev
+need_dev 0
+need_tool dmsetup mkfs.ext4 blockdev
+begin
+
+# With and without udev: the nodes are there when dmsetup returns.
+NO_UDEV="--noudevrules --noudevsync"
+
+# Sectors at the start of each device that stay as they are: the label that
+# says whose the device is lies there.
+LABEL=2048
+
+# Both devices belong to these tests from here on.
+make_fs "$dev" || exit 1
+make_fs "$second" || exit 1
+
+# shellcheck disable=SC2086
+remove_dm() { # NAME
+	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove $NO_UDEV "$1"
+}
+
+undo() {
+	for name in linear targets stripe8 stripe128; do
+		remove_dm "dax_test_$name"
+	done
+}
+
+# shellcheck disable=SC2086
+create_dm() { # NAME TABLE
+	echo "$2" | dmsetup create $NO_UDEV "$1" || return
+	# So that the tests below know it for theirs.
+	make_fs "/dev/mapper/$1"
+}
+
+# The tests that read all kinds of layouts, by all paths that there are.
+run_tests() { # NAME
+	for variant in $(paths); do
+		DAX_TEST_DEV=/dev/mapper/$1 ./read_diff -r \
+			"read_diff.${variant}_extents.random_layout" || return
+		DAX_TEST_DEV=/dev/mapper/$1 ./read_diff -r \
+			"read_extents.${variant}_100.scattered" || return
+	done
+}
+
+test_dm() { # WHAT NAME TABLE
+	if create_dm "$2" "$3"; then
+		check "$1" run_tests "$2"
+		remove_dm "$2"
+	else
+		fail "$1: dmsetup create"
+	fi
+}
+
+sectors=$(($(blockdev --getsz "$second") - 2 * LABEL))
+# A size that all chunk sizes below divide.
+sectors=$((sectors / 4096 * 4096))
+
+# Targets of nine blocks from the one and the other device in turn.
+many_targets() {
+	at=0
+	n=0
+	while [ $n -lt 800 ]; do
+		echo "$at 72 linear $dev $((LABEL + at))"
+		echo "$((at + 72)) 72 linear $second $((LABEL + at))"
+		at=$((at + 144))
+		n=$((n + 1))
+	done
+}
+
+plan 4
+test_dm "one linear target" dax_test_linear \
+	"0 $sectors linear $dev $LABEL"
+test_dm "linear targets of nine blocks" dax_test_targets "$(many_targets)"
+test_dm "stripes of one block" dax_test_stripe8 \
+	"0 $((2 * sectors)) striped 2 8 $dev $LABEL $second $LABEL"
+test_dm "stripes of 16 blocks" dax_test_stripe128 \
+	"0 $((2 * sectors)) striped 2 128 $dev $LABEL $second $LABEL"
+finish

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reads that cannot succeed: bad blocks, a filesystem that was shut down, a
+ * reader that is killed.
+ */
+
+#include <linux/fs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include "dax_fixture.h"
+
+#define EXT4_IOC_SHUTDOWN _IOR('X', 125, __u32)
+#define EXT4_GOING_FLAGS_NOLOGFLUSH 2
+
+struct errors {
+	struct dax_test test;
+	size_t bs;
+	char *want;
+	char *buf;
+	size_t len;
+	int fd;
+};
+
+FIXTURE(read_errors)
+{
+	struct errors t;
+};
+
+FIXTURE_VARIANT(read_errors)
+{
+	enum dax_path_kind kind;
+	struct dax_setup setup;
+};
+
+FIXTURE_VARIANT_ADD(read_errors, generic)
+{
+	.kind = DAX_GENERIC,
+};
+
+FIXTURE_VARIANT_ADD(read_errors, fast)
+{
+	.kind = DAX_FAST,
+};
+
+#define FILE_BLOCKS 16
+
+FIXTURE_SETUP(read_errors)
+{
+	struct errors *t = &self->t;
+	struct dax_rnd rnd = { 1 };
+
+	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
+	if (_metadata->exit_code)
+		return;
+	t->bs = dax_bs();
+	t->len = FILE_BLOCKS * t->bs;
+	t->want = dax_alloc(_metadata, t->len);
+	t->buf = dax_alloc(_metadata, t->len);
+	dax_rnd_fill(&rnd, t->want, t->len);
+	t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
+	ASSERT_GE(t->fd, 0);
+	ASSERT_EQ(0, dax_write_all(t->fd, t->want, t->len, 0));
+}
+
+FIXTURE_TEARDOWN(read_errors)
+{
+	struct errors *t = &self->t;
+
+	close(t->fd);
+	dax_end(_metadata, &t->test);
+}
+
+static void open_reader(struct __test_metadata *_metadata,
+			struct errors *t, const char *name,
+			struct dax_reader *rd)
+{
+	char path[256];
+
+	dax_path(&t->test.fs, name, path, sizeof(path));
+	ASSERT_EQ(0, dax_reader_open(rd, path,
+				     dax_alloc(_metadata, t->len),
+				     t->len));
+}
+
+/* -- bad blocks */
+
+/* -1 when the device has no list of bad blocks that can be added to. */
+static int badblocks_open(const char *dev, int flags)
+{
+	char path[128];
+	struct stat st;
+
+	if (stat(dev, &st))
+		return -1;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/badblocks",
+		 major(st.st_rdev), minor(st.st_rdev));
+	return open(path, flags | O_CLOEXEC);
+}
+
+static void mark_bad(struct __test_metadata *_metadata,
+		     struct errors *t, int file, size_t block)
+{
+	__s64 addr = dax_physical(file, block * t->bs);
+	char line[64];
+	int fd, len;
+
+	ASSERT_GT(addr, 0);
+	fd = badblocks_open(t->test.fs.dev, O_WRONLY);
+	ASSERT_GE(fd, 0);
+	len = snprintf(line, sizeof(line), "%lld %zu\n",
+		       (long long)addr / 512, t->bs / 512);
+	ASSERT_EQ(len, write(fd, line, len));
+	close(fd);
+}
+
+/* A write to a bad block makes it good. */
+static void repair(struct __test_metadata *_metadata,
+		   struct errors *t, int file, size_t block)
+{
+	char left[64];
+	int fd;
+
+	ASSERT_EQ(0, dax_write_all(file, t->want + block * t->bs,
+				   t->bs, block * t->bs));
+	fd = badblocks_open(t->test.fs.dev, O_RDONLY);
+	ASSERT_GE(fd, 0);
+	EXPECT_EQ(0, read(fd, left, sizeof(left)));
+	close(fd);
+}
+
+static bool has_badblocks(const struct errors *t)
+{
+	int fd = badblocks_open(t->test.fs.dev, O_WRONLY);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* A file whose blocks are extents of their own: holes lie between them. */
+static int scattered_file(struct __test_metadata *_metadata,
+			  struct errors *t)
+{
+	size_t i, bs = t->bs;
+	int fd;
+
+	fd = dax_open(&t->test.fs, "scattered", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	for (i = 0; i < FILE_BLOCKS; i += 2) {
+		ASSERT_EQ(0, dax_write_all(fd, t->want + i * bs, bs,
+					   i * bs));
+		memset(t->want + (i + 1) * bs, 0, bs);
+	}
+	ASSERT_EQ(0, ftruncate(fd, t->len));
+	return fd;
+}
+
+/* Bytes that a read of @len at @pos may give when block @bad is bad. */
+static ssize_t bad_count(size_t pos, size_t len, size_t bad, size_t bs)
+{
+	if (pos + len <= bad * bs || pos >= (bad + 1) * bs)
+		return len;
+	return pos >= bad * bs ? -EIO : (ssize_t)(bad * bs - pos);
+}
+
+#define BAD 6
+
+/* By one method, all around the bad block. */
+static void check_bad(struct __test_metadata *_metadata, struct errors *t,
+		      struct dax_reader *rd, const struct dax_method *method,
+		      size_t pos)
+{
+	ssize_t want, ret;
+	size_t len;
+
+	for (len = 1; len <= 4 * t->bs; len += t->bs / 6) {
+		want = bad_count(pos, len, BAD, t->bs);
+		memset(t->buf, 0x5a, len);
+		ret = method->read(rd, t->buf, len, pos);
+		if (ret == DAX_NO_METHOD)
+			return;
+		EXPECT_EQ(want, ret)
+			TH_LOG("%s of %zu at %zu", method->name, len, pos);
+		if (want > 0)
+			EXPECT_EQ(0, memcmp(t->buf, t->want + pos, want));
+	}
+}
+
+/*
+ * Each block is an extent, so a read gives what comes before the bad one, and
+ * -EIO when nothing does.
+ */
+TEST_F(read_errors, bad_block_partial_count)
+{
+	struct errors *t = &self->t;
+	size_t bs = t->bs, pos;
+	struct dax_reader rd;
+	unsigned int i;
+	int fd;
+
+	if (!has_badblocks(t))
+		SKIP(return, "the device keeps no list of bad blocks");
+	fd = scattered_file(_metadata, t);
+	open_reader(_metadata, t, "scattered", &rd);
+	mark_bad(_metadata, t, fd, BAD);
+
+	for (i = 0; i < dax_nr_methods; i++)
+		for (pos = (BAD - 3) * bs; pos < (BAD + 2) * bs; pos += bs / 2)
+			if (dax_methods[i].direct)
+				check_bad(_metadata, t, &rd, &dax_methods[i],
+					  pos);
+
+	repair(_metadata, t, fd, BAD);
+	EXPECT_EQ((ssize_t)t->len, pread(fd, t->buf, t->len, 0));
+	EXPECT_EQ(0, memcmp(t->buf, t->want, t->len));
+	dax_reader_close(&rd);
+	close(fd);
+}
+
+static void read_all_ranges(struct errors *t,
+			    ssize_t ret[FILE_BLOCKS][FILE_BLOCKS])
+{
+	size_t bs = t->bs, first, n;
+
+	for (first = 0; first < FILE_BLOCKS; first++)
+		for (n = 1; n <= FILE_BLOCKS - first; n++)
+			ret[first][n - 1] = pread(t->fd, t->buf,
+						  n * bs - 11, first * bs + 5);
+}
+
+/*
+ * What a mapping that is bad in one place gives elsewhere is not written down:
+ * it has to be the same on both paths.
+ */
+TEST_F(read_errors, bad_block_in_extent)
+{
+	struct errors *t = &self->t;
+	ssize_t ret[FILE_BLOCKS][FILE_BLOCKS], generic[FILE_BLOCKS][FILE_BLOCKS];
+	size_t bs = t->bs, first, n;
+
+	if (!has_badblocks(t))
+		SKIP(return, "the device keeps no list of bad blocks");
+	mark_bad(_metadata, t, t->fd, BAD);
+	EXPECT_EQ(-1, pread(t->fd, t->buf, 8, BAD * bs));
+	EXPECT_EQ(EIO, errno);
+	read_all_ranges(t, ret);
+	if (dax_fast_exists())
+		ASSERT_EQ(0, dax_fast_set(false));
+	read_all_ranges(t, generic);
+	for (first = 0; first < FILE_BLOCKS; first++)
+		for (n = 1; n <= FILE_BLOCKS - first; n++)
+			EXPECT_EQ(generic[first][n - 1], ret[first][n - 1])
+				TH_LOG("%zu blocks at %zu", n, first);
+
+	/* Without the bad block in it, it is a read like any other. */
+	EXPECT_EQ((ssize_t)(BAD * bs), pread(t->fd, t->buf, BAD * bs, 0));
+	EXPECT_EQ(0, memcmp(t->buf, t->want, BAD * bs));
+	repair(_metadata, t, t->fd, BAD);
+	EXPECT_EQ((ssize_t)t->len, pread(t->fd, t->buf, t->len, 0));
+	EXPECT_EQ(0, memcmp(t->buf, t->want, t->len));
+}
+
+/* -- shutdown */
+
+/* Every way to read says so. */
+TEST_F(read_errors, shutdown)
+{
+	struct errors *t = &self->t;
+	__u32 flags = EXT4_GOING_FLAGS_NOLOGFLUSH;
+	struct dax_reader rd;
+	unsigned int i;
+	ssize_t ret;
+
+	open_reader(_metadata, t, "file", &rd);
+	ASSERT_EQ(100, pread(t->fd, t->buf, 100, 0));
+	ASSERT_EQ(0, ioctl(t->fd, EXT4_IOC_SHUTDOWN, &flags));
+
+	for (i = 0; i < dax_nr_methods; i++) {
+		/* A mapping of what is in memory goes on working. */
+		if (!strcmp(dax_methods[i].name, "mmap"))
+			continue;
+		ret = dax_methods[i].read(&rd, t->buf, 100, 50);
+		if (ret == DAX_NO_METHOD)
+			continue;
+		EXPECT_EQ(-EIO, ret)
+			TH_LOG("%s", dax_methods[i].name);
+		if (!dax_methods[i].direct)
+			continue;
+		EXPECT_EQ(-EIO, dax_methods[i].read(&rd, t->buf, 100,
+						    2 * t->len))
+			TH_LOG("%s beyond the end", dax_methods[i].name);
+	}
+	/* Also when there is nothing to read. */
+	EXPECT_EQ(-1, pread(t->fd, t->buf, 0, 0));
+	EXPECT_EQ(EIO, errno);
+	dax_reader_close(&rd);
+}
+
+/* -- signals */
+
+#define BIG_CHUNKS 24
+#define BIG_CHUNK (1024 * 1024UL)
+
+/*
+ * BIG_CHUNKS extents that say which they are, each followed by a hole: after
+ * each of them a reader gets a chance to notice that it is being killed.
+ */
+static int big_file(struct __test_metadata *_metadata,
+		    struct errors *t)
+{
+	char *chunk = dax_alloc(_metadata, BIG_CHUNK);
+	unsigned int i;
+	int fd;
+
+	fd = dax_open(&t->test.fs, "big", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	for (i = 0; i < BIG_CHUNKS; i++) {
+		memset(chunk, i + 1, BIG_CHUNK);
+		ASSERT_EQ(0, dax_write_all(fd, chunk, BIG_CHUNK,
+					   2 * i * BIG_CHUNK));
+	}
+	munmap(chunk, BIG_CHUNK);
+	return fd;
+}
+
+#define BIG_LEN ((2 * BIG_CHUNKS - 1) * BIG_CHUNK)
+
+/* Memory that a child fills and its parent looks at. */
+static char *shared_buffer(struct __test_metadata *_metadata)
+{
+	char *p = mmap(NULL, BIG_LEN, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, p);
+	return p;
+}
+
+/* Bytes that task @pid has read so far, as /proc counts them. */
+static long long rchar_of(pid_t pid)
+{
+	long long n = -1;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	if (fscanf(f, "rchar: %lld", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+/* Waits for task @pid to be killed, and says what its last read gave. */
+static long long wait_killed(struct __test_metadata *_metadata, pid_t pid)
+{
+	long long rchar;
+	siginfo_t info;
+
+	ASSERT_EQ(0, waitid(P_PID, pid, &info, WEXITED | WNOWAIT));
+	EXPECT_EQ(CLD_KILLED, info.si_code);
+	EXPECT_EQ(SIGKILL, info.si_status);
+	/* Its accounts are there until somebody has waited for it. */
+	rchar = rchar_of(pid);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	return rchar;
+}
+
+static char task_state(pid_t pid)
+{
+	char path[64], line[256] = "", *p;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (!fgets(line, sizeof(line), f))
+		line[0] = 0;
+	fclose(f);
+	p = strrchr(line, ')');
+	return p && p[1] ? p[2] : 0;
+}
+
+/*
+ * The reader waits for the inode lock, which somebody else holds, and is
+ * killed meanwhile. It gets the lock with the signal pending, and must not
+ * read all of what it was asked for.
+ */
+TEST_F(read_errors, killed_before_huge_read)
+{
+	struct errors *t = &self->t;
+	struct dax_holder holder;
+	long long before, rchar;
+	char *buf;
+	pid_t pid;
+	int fd;
+
+	fd = big_file(_metadata, t);
+	buf = shared_buffer(_metadata);
+	ASSERT_EQ(0, dax_hold(&holder, fd, 1));
+	before = rchar_of(getpid());
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		pread(fd, buf, BIG_LEN, 0);
+		_exit(0);
+	}
+	while (task_state(pid) != 'D')
+		sched_yield();
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(1, dax_unhold(&holder));
+
+	rchar = wait_killed(_metadata, pid);
+	ASSERT_GE(before, 0);
+	/* The accounts of a child start at nothing. */
+	EXPECT_LT(rchar, (long long)BIG_LEN);
+	EXPECT_EQ(0, buf[BIG_LEN - 1]);
+	TH_LOG("read %lld of %lu bytes", rchar, BIG_LEN);
+	munmap(buf, BIG_LEN);
+	close(fd);
+}
+
+#define TRAP_AT (8 * BIG_CHUNK)
+
+/*
+ * The reader is killed half-way, where its buffer lets it go no further. The
+ * count is what it has been given, to the byte.
+ */
+TEST_F(read_errors, killed_in_huge_read)
+{
+	struct errors *t = &self->t;
+	struct dax_trap trap;
+	long long rchar;
+	char *buf, *p;
+	int fd, uffd;
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	fd = big_file(_metadata, t);
+	buf = shared_buffer(_metadata);
+	ASSERT_EQ(0, pipe(ready));
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		/* A page of its own in the shared buffer, with a trap. */
+		p = mmap(buf + TRAP_AT, t->bs, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		if (p == MAP_FAILED || dax_trap_arm(&trap, p))
+			_exit(1);
+		if (write(ready[1], &trap.uffd, sizeof(uffd)) != sizeof(uffd))
+			_exit(2);
+		pread(fd, buf, BIG_LEN, 0);
+		_exit(0);
+	}
+	close(ready[1]);
+	ASSERT_EQ((ssize_t)sizeof(uffd), read(ready[0], &uffd, sizeof(uffd)));
+	close(ready[0]);
+
+	trap.uffd = syscall(SYS_pidfd_getfd, syscall(SYS_pidfd_open, pid, 0),
+			    uffd, 0);
+	ASSERT_GE(trap.uffd, 0);
+	ASSERT_EQ(0, dax_trap_wait(&trap));
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	rchar = wait_killed(_metadata, pid);
+	close(trap.uffd);
+
+	EXPECT_EQ((long long)TRAP_AT, rchar);
+	EXPECT_EQ(1, buf[0]);
+	c = 1 + (TRAP_AT / BIG_CHUNK - 2) / 2;
+	EXPECT_EQ(c, buf[TRAP_AT - BIG_CHUNK - 1]);
+	/* Nothing behind the trap. */
+	EXPECT_EQ(0, buf[TRAP_AT + t->bs]);
+	EXPECT_EQ(0, buf[BIG_LEN - 1]);
+	munmap(buf, BIG_LEN);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}

@@ -1,0 +1,193 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kernel's own reads of files on a DAX mount: programs, scripts, modules,
+# firmware, build ids, and filesystems that lie on top.
+#
+# A file with both ->read and ->read_iter is refused by __kernel_read(), so an
+# ext4 with a ->read of its own needs care, or none of this works.
+
+# The commands of "check" are called by name.
+# shellcheck disable=SC2317
+
+# shellcheck source=lib.sh
+. ./lib.sh
+
+need_dev 0
+need_tool mkfs.ext4 mount umount cmp
+begin
+
+FW_PATH=/sys/module/firmware_class/parameters/path
+FW_TRIGGER=/sys/devices/virtual/misc/test_firmware/trigger_request
+
+fw_loaded=
+fw_was=
+
+undo() {
+	[ -z "$fw_loaded" ] || rmmod test_firmware
+	# No empty string can be written: a line end is taken off again.
+	[ ! -e "$FW_PATH" ] || echo "$fw_was" > "$FW_PATH"
+}
+
+make_fs "$dev" || exit 1
+mount_fs "$dev" || exit 1
+
+find_module() { # NAME
+	if [ -n "$DAX_TEST_MODULES" ]; then
+		find "$DAX_TEST_MODULES" -name "$1.ko" | head -n 1
+	else
+		find "/lib/modules/$(uname -r)/" -name "$1.ko" | head -n 1
+	fi
+}
+
+# -- what is run; each prints what went wrong and fails
+
+run_binary() {
+	[ "$("$dir/dax_exec" ran)" = ran ]
+}
+
+run_script() {
+	[ "$("$dir/script")" = "script ran" ]
+}
+
+# A script whose interpreter is on the mount as well.
+run_script_by_binary() {
+	[ "$("$dir/script2")" = "$dir/script2" ]
+}
+
+load_module() {
+	insmod "$dir/test_module.ko" && grep -q "^test_module " /proc/modules &&
+		rmmod test_module
+}
+
+load_firmware() { # DIRECTORY
+	printf %s "$1" > "$FW_PATH"
+	printf %s dax-selftest.bin > "$FW_TRIGGER" || return
+	cmp "$1/dax-selftest.bin" /dev/test_firmware
+}
+
+# The same bytes in a file of the mount and in one that is not.
+compare_copies() {
+	cmp "$tmp/blob" "$1"
+}
+
+run_on_overlay() {
+	[ "$("$tmp/ov/script")" = "script ran" ] &&
+		[ "$("$tmp/ov/dax_exec" ran)" = ran ]
+}
+
+compare_loop() {
+	loop=$(losetup -f --show -r "$dir/blob") || return
+	cmp "$tmp/blob" "$loop"
+	ret=$?
+	losetup -d "$loop"
+	return "$ret"
+}
+
+# -- preparing
+
+fill_mount() {
+	cp dax_exec "$dir" || exit 1
+	printf '#!/bin/sh\necho script ran\n' > "$dir/script"
+	printf '#!%s\n' "$dir/dax_exec" > "$dir/script2"
+	chmod 755 "$dir/script" "$dir/script2"
+	dd if=/dev/urandom of="$tmp/blob" bs=1000 count=513 2> /dev/null
+	# Whole sectors, or the loop device would be shorter.
+	truncate -s 512k "$tmp/blob"
+	cp "$tmp/blob" "$dir/blob"
+	cp "$tmp/blob" "$dir/dax-selftest.bin"
+}
+
+# The kernel looks for firmware where its first process looks for files.
+init_sees() { # PATH
+	cmp -s "$1" "/proc/1/root$1"
+}
+
+test_firmware() { # PATH-NAME
+	name="$1: firmware is loaded"
+	if [ ! -e "$FW_TRIGGER" ]; then
+		skip "$name" "no test_firmware module"
+	elif ! init_sees "$dir/dax-selftest.bin"; then
+		skip "$name" "process 1 does not see the mount"
+	else
+		check "$name" load_firmware "$dir"
+	fi
+}
+
+test_module() { # PATH-NAME
+	name="$1: a module is loaded"
+	if [ -z "$module" ]; then
+		skip "$name" "no test_module.ko"
+	elif grep -q "^test_module " /proc/modules; then
+		skip "$name" "test_module is loaded already"
+	else
+		check "$name" load_module
+	fi
+}
+
+test_overlay() { # PATH-NAME
+	name="$1: programs run from an overlay"
+	mkdir -p "$tmp/ov"
+	if mount -t overlay none -o "lowerdir=$dir:$tmp" "$tmp/ov"; then
+		check "$name" run_on_overlay
+		umount "$tmp/ov"
+	else
+		skip "$name" "no overlayfs"
+	fi
+}
+
+test_loop() { # PATH-NAME
+	name="$1: a loop device has the same bytes"
+	if [ -e /dev/loop-control ] && command -v losetup > /dev/null; then
+		check "$name" compare_loop
+	else
+		skip "$name" "no loop device"
+	fi
+}
+
+test_build_id() { # PATH-NAME
+	name="$1: a mapped program has a build id"
+	id=$("$dir/dax_exec" --build-id)
+	case $? in
+	0) check "$name" [ "$id" = "$build_id" ] ;;
+	4) skip "$name" "$id" ;;
+	*) fail "$name: $id" ;;
+	esac
+}
+
+test_path() { # PATH-NAME
+	use_path "$1"
+	# Nothing of it shall be in the page cache of an earlier turn.
+	sync
+	echo 3 > /proc/sys/vm/drop_caches
+	check "$1: a program runs" run_binary
+	check "$1: a script runs" run_script
+	check "$1: a script runs by a program from here" \
+		run_script_by_binary
+	test_module "$1"
+	test_firmware "$1"
+	test_build_id "$1"
+	check "$1: cmp reads the same bytes" compare_copies "$dir/blob"
+	test_overlay "$1"
+	test_loop "$1"
+}
+
+fill_mount
+# What a file that is not on the mount says.
+build_id=$(./dax_exec --build-id)
+module=$(find_module test_module)
+[ -z "$module" ] || cp "$module" "$dir/test_module.ko"
+firmware=$(find_module test_firmware)
+[ ! -e "$FW_PATH" ] || fw_was=$(cat "$FW_PATH")
+if [ -n "$firmware" ] && [ ! -e "$FW_TRIGGER" ]; then
+	insmod "$firmware" && fw_loaded=1
+fi
+
+all=$(paths)
+# shellcheck disable=SC2086
+set -- $all
+plan $(($# * 9))
+for path; do
+	test_path "$path"
+done
+finish

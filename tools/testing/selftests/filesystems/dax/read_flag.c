@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Files that are accessed through DAX beside files that are not.
+ *
+ * With -o dax=inode it is the file's own flag that decides, and a change of it
+ * counts once the inode has been evicted. A file that is not a DAX file has
+ * its newest bytes in the page cache and perhaps no blocks yet, so whoever
+ * reads such a file as if it were one gets old bytes, zeroes or an error.
+ */
+
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
+#include "dax_fixture.h"
+
+#define FILE_BLOCKS 8
+
+struct flag {
+	struct dax_test test;
+	struct dax_rnd rnd;
+	size_t len;
+	char *want;
+	char *buf;
+	char *fixed;
+};
+
+FIXTURE(read_flag)
+{
+	struct flag t;
+};
+
+FIXTURE_VARIANT(read_flag)
+{
+	enum dax_path_kind kind;
+	struct dax_setup setup;
+};
+
+FIXTURE_VARIANT_ADD(read_flag, generic)
+{
+	.kind = DAX_GENERIC, .setup.mount = "dax=inode",
+};
+
+FIXTURE_VARIANT_ADD(read_flag, fast)
+{
+	.kind = DAX_FAST, .setup.mount = "dax=inode",
+};
+
+FIXTURE_SETUP(read_flag)
+{
+	struct flag *t = &self->t;
+
+	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
+	if (_metadata->exit_code)
+		return;
+	dax_seed(&t->rnd, _metadata->name);
+	t->len = FILE_BLOCKS * dax_bs();
+	t->want = dax_alloc(_metadata, t->len);
+	t->buf = dax_alloc(_metadata, t->len);
+	t->fixed = dax_alloc(_metadata, t->len);
+}
+
+FIXTURE_TEARDOWN(read_flag)
+{
+	struct flag *t = &self->t;
+
+	dax_end(_metadata, &t->test);
+}
+
+static int set_flag(int fd, bool on)
+{
+	struct fsxattr attr;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr))
+		return -errno;
+	if (on)
+		attr.fsx_xflags |= FS_XFLAG_DAX;
+	else
+		attr.fsx_xflags &= ~FS_XFLAG_DAX;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
+}
+
+/* Opens the file anew, and makes sure that it is what its flag says. */
+static int open_as(struct __test_metadata *_metadata,
+		   struct flag *t, const char *name, bool dax)
+{
+	int fd;
+
+	fd = dax_open(&t->test.fs, name, O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	if (dax_is_dax(fd) != dax) {
+		ASSERT_EQ(0, set_flag(fd, dax));
+		close(fd);
+		ASSERT_EQ(0, dax_drop_caches());
+		fd = dax_open(&t->test.fs, name, O_RDWR);
+		ASSERT_GE(fd, 0);
+	}
+	ASSERT_EQ(dax, dax_is_dax(fd));
+	return fd;
+}
+
+/* By every way to read, on descriptors of its own. */
+static void check_content(struct __test_metadata *_metadata,
+			  struct flag *t, const char *name)
+{
+	struct dax_reader rd;
+	char path[256];
+	unsigned int i;
+	ssize_t ret;
+
+	dax_path(&t->test.fs, name, path, sizeof(path));
+	ASSERT_EQ(0, dax_reader_open(&rd, path, t->fixed, t->len));
+	for (i = 0; i < dax_nr_methods; i++) {
+		/* Reads what is on the medium: that is what it is for. */
+		if (!strcmp(dax_methods[i].name, "pread O_DIRECT"))
+			continue;
+		memset(t->buf, 0x5a, t->len);
+		ret = dax_methods[i].read(&rd, t->buf, t->len, 0);
+		if (ret == DAX_NO_METHOD)
+			continue;
+		EXPECT_EQ((ssize_t)t->len, ret)
+			TH_LOG("%s of %s", dax_methods[i].name, name);
+		EXPECT_EQ(0, memcmp(t->buf, t->want, t->len))
+			TH_LOG("%s of %s has other bytes",
+			       dax_methods[i].name, name);
+	}
+	dax_reader_close(&rd);
+}
+
+static void fill(struct __test_metadata *_metadata,
+		 struct flag *t, int fd)
+{
+	dax_rnd_fill(&t->rnd, t->want, t->len);
+	ASSERT_EQ(0, dax_write_all(fd, t->want, t->len, 0));
+}
+
+/* Bytes that were never written back: they have no blocks. */
+TEST_F(read_flag, page_cache_not_allocated)
+{
+	struct flag *t = &self->t;
+	int fd = open_as(_metadata, t, "cached", false);
+
+	fill(_metadata, t, fd);
+	check_content(_metadata, t, "cached");
+	close(fd);
+}
+
+/* Blocks that hold older bytes than the page cache. */
+TEST_F(read_flag, page_cache_newer)
+{
+	struct flag *t = &self->t;
+	int fd = open_as(_metadata, t, "cached", false);
+
+	fill(_metadata, t, fd);
+	ASSERT_EQ(0, fsync(fd));
+	fill(_metadata, t, fd);
+	check_content(_metadata, t, "cached");
+	close(fd);
+}
+
+static void store(struct __test_metadata *_metadata,
+		  struct flag *t, int fd)
+{
+	char *p = mmap(NULL, t->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		       0);
+
+	ASSERT_NE(MAP_FAILED, p);
+	dax_rnd_fill(&t->rnd, t->want, t->len);
+	memcpy(p, t->want, t->len);
+	munmap(p, t->len);
+}
+
+/* Both kinds written through a mapping. */
+TEST_F(read_flag, stored)
+{
+	struct flag *t = &self->t;
+	int fd;
+
+	fd = open_as(_metadata, t, "cached", false);
+	fill(_metadata, t, fd);
+	store(_metadata, t, fd);
+	check_content(_metadata, t, "cached");
+	close(fd);
+
+	fd = open_as(_metadata, t, "dax", true);
+	fill(_metadata, t, fd);
+	store(_metadata, t, fd);
+	check_content(_metadata, t, "dax");
+	close(fd);
+}
+
+/* There and back, with new bytes each time and old ones to be mistaken for. */
+TEST_F(read_flag, flag_changes)
+{
+	struct flag *t = &self->t;
+	unsigned int round;
+	int fd;
+
+	for (round = 0; round < 6; round++) {
+		fd = open_as(_metadata, t, "file", round % 2);
+		if (round)
+			check_content(_metadata, t, "file");
+		fill(_metadata, t, fd);
+		check_content(_metadata, t, "file");
+		close(fd);
+	}
+}
+
+/* As long as somebody has the file open it stays what it is. */
+TEST_F(read_flag, flag_changes_while_open)
+{
+	struct flag *t = &self->t;
+	bool dax;
+	int fd;
+
+	for (dax = false;; dax = true) {
+		fd = open_as(_metadata, t, "file", dax);
+		fill(_metadata, t, fd);
+		ASSERT_EQ(0, set_flag(fd, !dax));
+		EXPECT_EQ(dax, dax_is_dax(fd));
+		check_content(_metadata, t, "file");
+		fill(_metadata, t, fd);
+		check_content(_metadata, t, "file");
+		close(fd);
+
+		fd = open_as(_metadata, t, "file", !dax);
+		check_content(_metadata, t, "file");
+		close(fd);
+		if (dax)
+			break;
+	}
+}
+
+/* One of each, in turn: nothing about one sticks to the other. */
+TEST_F(read_flag, side_by_side)
+{
+	struct flag *t = &self->t;
+	char *want = dax_alloc(_metadata, t->len);
+	char *keep = t->want;
+	int i, cached, dax;
+
+	cached = open_as(_metadata, t, "cached", false);
+	dax = open_as(_metadata, t, "dax", true);
+	for (i = 0; i < 3; i++) {
+		t->want = keep;
+		fill(_metadata, t, cached);
+		t->want = want;
+		fill(_metadata, t, dax);
+		t->want = keep;
+		check_content(_metadata, t, "cached");
+		t->want = want;
+		check_content(_metadata, t, "dax");
+	}
+	close(cached);
+	close(dax);
+}
+
+/* However a file comes into being, it can be read, then and after eviction. */
+FIXTURE(read_new)
+{
+	struct dax_test test;
+};
+
+FIXTURE_VARIANT(read_new)
+{
+	enum dax_path_kind kind;
+	struct dax_setup setup;
+};
+
+FIXTURE_VARIANT_ADD(read_new, generic)
+{
+	.kind = DAX_GENERIC,
+};
+
+FIXTURE_VARIANT_ADD(read_new, fast)
+{
+	.kind = DAX_FAST,
+};
+
+FIXTURE_SETUP(read_new)
+{
+	dax_begin(_metadata, &self->test, variant->kind, &variant->setup);
+}
+
+FIXTURE_TEARDOWN(read_new)
+{
+	dax_end(_metadata, &self->test);
+}
+
+static void check_new(struct __test_metadata *_metadata, int fd, bool written)
+{
+	char buf[32] = "";
+
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(1, dax_is_dax(fd));
+	if (!written)
+		ASSERT_EQ(0, dax_write_all(fd, "hello", 5, 0));
+	ASSERT_EQ(5, pread(fd, buf, sizeof(buf), 0));
+	EXPECT_STREQ("hello", buf);
+	ASSERT_EQ(0, lseek(fd, 0, SEEK_SET));
+	memset(buf, 0, sizeof(buf));
+	ASSERT_EQ(5, read(fd, buf, sizeof(buf)));
+	EXPECT_STREQ("hello", buf);
+	close(fd);
+}
+
+TEST_F(read_new, created)
+{
+	check_new(_metadata, dax_open(&self->test.fs, "new",
+				      O_RDWR | O_CREAT | O_EXCL), false);
+	check_new(_metadata, dax_open(&self->test.fs, "new", O_RDWR), true);
+	ASSERT_EQ(0, dax_drop_caches());
+	check_new(_metadata, dax_open(&self->test.fs, "new", O_RDONLY), true);
+}
+
+TEST_F(read_new, without_a_name)
+{
+	char proc[64], path[256];
+	int fd, same;
+
+	fd = dax_open(&self->test.fs, ".", O_RDWR | O_TMPFILE);
+	ASSERT_GE(fd, 0);
+	same = dup(fd);
+	check_new(_metadata, fd, false);
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", same);
+	dax_path(&self->test.fs, "linked", path, sizeof(path));
+	ASSERT_EQ(0, linkat(AT_FDCWD, proc, AT_FDCWD, path,
+			    AT_SYMLINK_FOLLOW));
+	close(same);
+	ASSERT_EQ(0, dax_drop_caches());
+	check_new(_metadata, dax_open(&self->test.fs, "linked", O_RDWR), true);
+}
+
+/* A file whose last name is gone. */
+TEST_F(read_new, unlinked)
+{
+	char path[256];
+	int fd;
+
+	fd = dax_open(&self->test.fs, "gone", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	dax_path(&self->test.fs, "gone", path, sizeof(path));
+	ASSERT_EQ(0, unlink(path));
+	check_new(_metadata, fd, false);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}
