@@ -18,7 +18,7 @@ need_tool dmsetup mkfs.ext4 blockdev
 begin
 
 # With and without udev: the nodes are there when dmsetup returns.
-NO_UDEV="--noudevrules --noudevsync"
+export DM_DISABLE_UDEV=1
 
 # Sectors at the start of each device that stay as they are: the label that
 # says whose the device is lies there.
@@ -28,9 +28,8 @@ LABEL=2048
 make_fs "$dev" || exit 1
 make_fs "$second" || exit 1
 
-# shellcheck disable=SC2086
 remove_dm() { # NAME
-	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove $NO_UDEV "$1"
+	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove "$1"
 }
 
 undo() {
@@ -39,9 +38,8 @@ undo() {
 	done
 }
 
-# shellcheck disable=SC2086
 create_dm() { # NAME TABLE
-	echo "$2" | dmsetup create $NO_UDEV "$1" || return
+	echo "$2" | dmsetup create "$1" || return
 	# So that the tests below know it for theirs.
 	make_fs "/dev/mapper/$1"
 }

@@ -336,7 +336,7 @@ FIXTURE_TEARDOWN(read_race)
 }
 
 /* A write is seen whole or not at all: both sides hold the inode lock. */
-TEST_F_TIMEOUT(read_race, write, 300)
+TEST_F(read_race, write)
 {
 	struct race *t = &self->t;
 	const struct rules rules = { .one_gen = true };
@@ -352,7 +352,7 @@ TEST_F_TIMEOUT(read_race, write, 300)
 /*
  * What truncate frees goes to another file at once, while readers are at it.
  */
-TEST_F_TIMEOUT(read_race, truncate_and_reuse, 300)
+TEST_F(read_race, truncate_and_reuse)
 {
 	struct race *t = &self->t;
 	unsigned int gen, rounds = 60 * dax_scale();
@@ -385,7 +385,7 @@ TEST_F_TIMEOUT(read_race, truncate_and_reuse, 300)
 }
 
 /* The same for blocks in the middle, by punching. */
-TEST_F_TIMEOUT(read_race, punch_and_reuse, 300)
+TEST_F(read_race, punch_and_reuse)
 {
 	struct race *t = &self->t;
 	unsigned int gen, rounds = 60 * dax_scale();
@@ -413,7 +413,7 @@ TEST_F_TIMEOUT(read_race, punch_and_reuse, 300)
 }
 
 /* A range is there, or is zeroes; never some of each. */
-TEST_F_TIMEOUT(read_race, punch_all, 300)
+TEST_F(read_race, punch_all)
 {
 	struct race *t = &self->t;
 	const struct rules rules = { .zeroes = true, .all_or_none = true,
@@ -431,7 +431,7 @@ TEST_F_TIMEOUT(read_race, punch_all, 300)
 	stop_readers(_metadata, t);
 }
 
-TEST_F_TIMEOUT(read_race, zero_range, 300)
+TEST_F(read_race, zero_range)
 {
 	struct race *t = &self->t;
 	const struct rules rules = { .zeroes = true };
@@ -454,7 +454,7 @@ TEST_F_TIMEOUT(read_race, zero_range, 300)
  * which one half of a read may see them before and the other after, and the
  * hole that insert makes is filled by a write that is seen whole.
  */
-TEST_F_TIMEOUT(read_race, collapse_and_insert, 300)
+TEST_F(read_race, collapse_and_insert)
 {
 	struct race *t = &self->t;
 	enum { FROM = 4, N = 3 };
@@ -571,14 +571,14 @@ static void race_with_stores(struct __test_metadata *_metadata,
 	stop_readers(_metadata, t);
 }
 
-TEST_F_TIMEOUT(read_race, store_to_hole, 300)
+TEST_F(read_race, store_to_hole)
 {
 	struct race *t = &self->t;
 
 	race_with_stores(_metadata, t, -1);
 }
 
-TEST_F_TIMEOUT(read_race, store_to_unwritten, 300)
+TEST_F(read_race, store_to_unwritten)
 {
 	struct race *t = &self->t;
 
@@ -586,7 +586,7 @@ TEST_F_TIMEOUT(read_race, store_to_unwritten, 300)
 }
 
 /* All of it at once, with the kernel forgetting extents in between. */
-TEST_F_TIMEOUT(read_race, mixed, 300)
+TEST_F(read_race, mixed)
 {
 	struct race *t = &self->t;
 	unsigned int gen, rounds = 100 * dax_scale();
