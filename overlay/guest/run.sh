@@ -11,6 +11,11 @@ script=$2
 export PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 export LC_ALL=C.UTF-8 HOME=/root
 
+# virtme-ng makes these the console; kselftest opens them by name, and its
+# results would miss the file.
+ln -sf /proc/self/fd/1 /dev/stdout
+ln -sf /proc/self/fd/2 /dev/stderr
+
 # Everything the kernel says counts, so that splats are seen.
 echo 8 >/proc/sys/kernel/printk
 
