@@ -42,7 +42,7 @@ OUT = _folder("OVERLAY_OUT", ROOT / "out")
 WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
 
 # Files with these names come from editors, patch or Python and are never ours.
-JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#")
+JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpatch-")
 
 
 # -- what is said ------------------------------------------------------------
