@@ -6,6 +6,7 @@ is not trusted: it ran to its end when the end mark stands in its output, and
 what it proved is judged from its KTAP and its boot log.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -29,6 +30,11 @@ NVME = ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
 # On a busy machine TCG's timer comes too late for the check that the kernel
 # makes of it at boot, and for the usual patience with a quiet processor.
 PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
+# Before 8.1 QEMU may keep a breakpoint of the kernel's own code patching that
+# one processor put down while another was being translated, and the kernel
+# then dies of an int3 that memory no longer holds. One thread cannot race.
+RACES = (8, 1)
+ONE_THREAD = "-accel tcg,thread=single"
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
 
 
@@ -61,6 +67,23 @@ def accelerated():
     return wanted == "kvm"
 
 
+@functools.cache
+def qemu_version():
+    """The version of the QEMU that boots our guests, as numbers."""
+    said = host.output(["qemu-system-x86_64", "--version"]) or ""
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else (0, 0)
+
+
+def _accelerator(icount):
+    """QEMU's options for how the guest's processors run."""
+    if icount:
+        return ICOUNT
+    if accelerated() or qemu_version() >= RACES:
+        return ()
+    return (ONE_THREAD,)
+
+
 def _script(script, out, name):
     """The script as a file that the guest can read."""
     if isinstance(script, Path):
@@ -78,11 +101,9 @@ def _command(folder, script, result, **how):
            "--memory", how["memory"], "--cpus", how["cpus"]]
     if how["icount"] or not accelerated():
         cmd.append("--disable-kvm")
-    if how["icount"]:
-        how["qemu"] = (*how["qemu"], *ICOUNT)
     for text in ("oops=panic", *PATIENT, *how["append"]):
         cmd += ["--append", text]
-    for text in how["qemu"]:
+    for text in (*how["qemu"], *_accelerator(how["icount"])):
         cmd.append(f"--qemu-opts={text}")
     for path in how["rwdirs"]:
         cmd.append(f"--rwdir={path}")

@@ -211,6 +211,35 @@ class Profile(unittest.TestCase):
         self.assertRegex(table, r"40 +10 +all")
 
 
+class Main(unittest.TestCase):
+    def run_main(self, distro):
+        """main() without guests; returns its cases and what it wrote."""
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(bench.host, "OUT", Path(folder)), \
+                mock.patch.object(bench, "_lean", return_value=(
+                    rows(), None, bench.judge(rows()))), \
+                mock.patch.object(bench, "_distro", **distro), \
+                mock.patch.object(bench, "_data", side_effect=lambda found: {
+                    "kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                    "results": found}), \
+                redirect_stdout(io.StringIO()):
+            cases = bench.main([])
+            return cases, json.loads((Path(folder) / "bench.json").read_text())
+
+    def test_both_kernels(self):
+        cases, data = self.run_main({"return_value": rows(config="distro")})
+        self.assertEqual({row["params"]["config"] for row in data["results"]},
+                         {"lean", "distro"})
+        self.assertEqual({case.status for case in cases}, {ktap.PASS})
+
+    def test_a_lost_kernel_is_red_and_loses_nothing_else(self):
+        cases, data = self.run_main({"side_effect": Plain("it did not boot")})
+        case = status(cases, "distribution-like")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("NOT RUN: it did not boot", case.detail)
+        self.assertEqual(len(data["results"]), 3)
+
+
 class Tools(unittest.TestCase):
     def test_plugin_interface(self):
         self.assertEqual(bench.plugin_api((7, 2)), 1)

@@ -109,6 +109,15 @@ class Boot(Folder):
         with self.assertRaisesRegex(Plain, "tcg or kvm"):
             self.command()
 
+    def test_a_qemu_that_races_gets_one_thread(self):
+        option = f"--qemu-opts={guest.ONE_THREAD}"
+        for version, wanted in (((7, 2), True), ((8, 0), True),
+                                ((8, 1), False), ((10, 0), False)):
+            with mock.patch.object(guest, "qemu_version",
+                                   return_value=version):
+                self.assertEqual(option in self.command(), wanted)
+                self.assertNotIn(option, self.command(icount=True))
+
     def test_pmem_regions_do_not_touch(self):
         spans = []
         for text in guest.PMEM:

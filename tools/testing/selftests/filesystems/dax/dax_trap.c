@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -118,4 +119,32 @@ ssize_t dax_unhold(struct dax_holder *holder)
 	pthread_join(holder->thread, NULL);
 	munmap(holder->trap.page, dax_bs());
 	return ret ?: holder->ret;
+}
+
+static char task_state(pid_t pid)
+{
+	char path[64], line[256] = "", *p;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (!fgets(line, sizeof(line), f))
+		line[0] = 0;
+	fclose(f);
+	p = strrchr(line, ')');
+	return p && p[1] ? p[2] : 0;
+}
+
+bool dax_wait_blocked(pid_t pid)
+{
+	char state;
+
+	do {
+		sched_yield();
+		state = task_state(pid);
+	} while (state != 'D' && state != 'Z' && state);
+
+	return state == 'D';
 }

@@ -169,6 +169,11 @@ int dax_hold(struct dax_holder *holder, int fd, int fill);
 /* Lets the write finish; its result. */
 ssize_t dax_unhold(struct dax_holder *holder);
 
+/*
+ * Returns when process @pid waits for a lock: true; or has ended without: false.
+ */
+bool dax_wait_blocked(pid_t pid);
+
 /* -- blocks */
 
 /* Byte address of byte @pos of a file on its device, or a negative errno. */

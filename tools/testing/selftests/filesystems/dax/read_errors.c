@@ -372,22 +372,6 @@ static long long wait_killed(struct __test_metadata *_metadata, pid_t pid)
 	return rchar;
 }
 
-static char task_state(pid_t pid)
-{
-	char path[64], line[256] = "", *p;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	if (!fgets(line, sizeof(line), f))
-		line[0] = 0;
-	fclose(f);
-	p = strrchr(line, ')');
-	return p && p[1] ? p[2] : 0;
-}
-
 /*
  * The reader waits for the inode lock, which somebody else holds, and is
  * killed meanwhile. It gets the lock with the signal pending, and must not
@@ -412,8 +396,7 @@ TEST_F(read_errors, killed_before_huge_read)
 		pread(fd, buf, BIG_LEN, 0);
 		_exit(0);
 	}
-	while (task_state(pid) != 'D')
-		sched_yield();
+	EXPECT_TRUE(dax_wait_blocked(pid));
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(1, dax_unhold(&holder));
 

@@ -13,7 +13,6 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "dax_fixture.h"
 
@@ -102,28 +101,23 @@ TEST_F(read_vfs, nowait)
 }
 
 /* Who may wait does, and then sees what was written. */
-static void *waiting_reader(void *arg)
-{
-	struct vfs *t = arg;
-
-	return (void *)(long)pread(t->fd, t->buf, 100, 0);
-}
-
 TEST_F(read_vfs, waits_for_writer)
 {
 	struct vfs *t = &self->t;
 	struct dax_holder holder;
-	pthread_t thread;
-	void *ret;
+	int status;
+	pid_t pid;
 
 	ASSERT_EQ(0, dax_hold(&holder, t->fd, 'z'));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, waiting_reader, t));
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(pread(t->fd, t->buf, 100, 0) == 100 ? t->buf[0] : 0);
+	EXPECT_TRUE(dax_wait_blocked(pid));
 	ASSERT_EQ(1, dax_unhold(&holder));
-	ASSERT_EQ(0, pthread_join(thread, &ret));
-	EXPECT_EQ(100, (long)ret);
-	EXPECT_TRUE(t->buf[0] == 'z' || t->buf[0] == 'x');
-	EXPECT_EQ(1, pread(t->fd, t->buf, 1, 0));
-	EXPECT_EQ('z', t->buf[0]);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ('z', WEXITSTATUS(status));
 }
 
 /* -- the file position */
