@@ -6,6 +6,7 @@ through this file, so that errors are plain, logs are kept and nothing the
 engine started outlives it.
 """
 
+import concurrent.futures
 import contextlib
 import errno
 import fcntl
@@ -43,6 +44,10 @@ WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
 
 # Files with these names come from editors, patch or Python and are never ours.
 JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpatch-")
+
+
+# The programs that run now.
+RUNNING = set()
 
 
 # -- what is said ------------------------------------------------------------
@@ -265,6 +270,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
         proc = _start(cmd, cwd, env)
+        RUNNING.add(proc)
         timer = threading.Timer(timeout or 0, _expire, (proc, late))
         timer.daemon = True
         if timeout:
@@ -284,6 +290,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
         finally:
             timer.cancel()
             proc.stdout.close()
+            RUNNING.discard(proc)
     Status.clear()
     done = subprocess.CompletedProcess(cmd, proc.returncode, "".join(lines))
     if late.is_set() and check:
@@ -292,6 +299,30 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     if check and done.returncode:
         raise _failure(what, done, log)
     return done
+
+
+def at_once(work, jobs, workers):
+    """Do several jobs at a time; the results in the jobs' order.
+
+    Who is interrupted ends the programs of all of them.
+    """
+    with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
+        futures = [pool.submit(work, *job) for job in jobs]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for proc in list(RUNNING):
+                _stop(proc)
+            raise
+
+
+def memory_available():
+    """Bytes that programs can have without swapping."""
+    for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _expire(proc, late):

@@ -5,9 +5,12 @@ The lean kernel runs all of them, the debug kernel those that
 overlay/kselftest.debug names; `make soak` runs all of them there too.
 """
 
+import os
 import re
 import shlex
-from pathlib import PurePosixPath
+import time
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from engine import build, guest, host, ktap, lay
 from engine.host import Plain
@@ -21,6 +24,9 @@ PACKAGES = ("gcc", "make", "perl", "libaio-dev", "liburing-dev", "libcap-dev",
 # Seconds for one test, and for the guest. The tests' own `settings` are for
 # processors; TCG is slower, and with the debug kernel several times slower.
 PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600)}
+# Into how many guests the tests of a kernel go, and what one takes of memory.
+GUESTS = {"lean": 2, "debug": 2}
+GUEST_TAKES = 4 << 30
 # How many times the usual rounds the tests do in `make soak`.
 SOAK = 4
 
@@ -85,8 +91,19 @@ def _not_listed(listed, chosen, out):
             for test in chosen if test not in listed]
 
 
-def run(mode, out, chosen=None, scale=1):
-    """Run tests (all, or the chosen ones) on one kernel; returns cases."""
+@dataclass(frozen=True)
+class Share:
+    """What one guest has to do."""
+
+    mode: str
+    name: str
+    into: Path
+    tests: tuple
+    scale: int = 1
+
+
+def prepare(mode, out, chosen=None):
+    """Build a kernel and the tests: the folder, the tests, failing cases."""
     build.build(mode)
     into, listed = install(mode, out / f"{mode}.build.log")
     cases = [case for target in targets()
@@ -99,23 +116,55 @@ def run(mode, out, chosen=None, scale=1):
         cases += _not_listed(listed, chosen, out)
         tests = [test for test in chosen if test in listed]
     if not tests:
-        return [*cases, Case(mode, ktap.FAIL, "NOT RUN: there is no test")]
-    return cases + _boot(mode, out, into, tests, scale)
+        cases.append(Case(mode, ktap.FAIL, "NOT RUN: there is no test"))
+    return into, tests, cases
 
 
-def _boot(mode, out, into, tests, scale):
-    """One guest that runs the tests, judged."""
-    each, together = PATIENCE[mode]
-    options = [part for test in tests for part in ("-t", test)]
-    script = (f"export DAX_TEST_SCALE={scale} UQ_TEST_SCALE={scale}\n"
-              f"exec sh {guest.SCRIPTS}/kselftest.sh {into} "
-              f"{shlex.join([*options, '-o', str(each * scale)])}\n")
-    with host.step(f"{len(tests)} kselftests on the {mode} kernel "
-                   f"({host.short(out / mode)}.boot.log)"):
-        ran = guest.boot(mode, script, name=mode, out=out, append=guest.PMEM,
-                         qemu=guest.NVME, timeout=together * scale)
-        cases = _rename(mode, ktap.parse(ran.ktap)) + ran.cases()
-        host.say(f"    {ktap.total(cases)}")
+def shares(mode, into, tests, guests, scale=1):
+    """The tests, dealt out to so many guests."""
+    hands = [tuple(tests[first::guests]) for first in range(guests)]
+    return [Share(mode, mode if guests == 1 else f"{mode}-{number}", into,
+                  hand, scale) for number, hand in enumerate(hands, 1) if hand]
+
+
+def guests_at_once():
+    """As many as there are processors, and memory for."""
+    return max(1, min(os.cpu_count() or 1,
+                      host.memory_available() // GUEST_TAKES))
+
+
+def run(todo, out):
+    """Run the guests, several at a time; returns all cases."""
+    if not todo:
+        return []
+    host.need(*guest.PACKAGES)
+    host.pytool("vng")
+    workers = min(guests_at_once(), len(todo))
+    count = sum(len(share.tests) for share in todo)
+    with host.step(f"{count} runs of kselftests in {len(todo)} guests, "
+                   f"{workers} at a time ({host.short(out)}/*.boot.log)"):
+        # The longest first, so that none is left to run alone at the end.
+        order = sorted(todo, key=lambda share: share.mode != "debug")
+        done = host.at_once(_boot, [(share, out) for share in order], workers)
+    return [case for cases in done for case in cases]
+
+
+def _boot(share, out):
+    """One guest that runs its share, judged."""
+    each, together = PATIENCE[share.mode]
+    options = [part for test in share.tests for part in ("-t", test)]
+    script = (f"export DAX_TEST_SCALE={share.scale} "
+              f"UQ_TEST_SCALE={share.scale}\n"
+              f"exec sh {guest.SCRIPTS}/kselftest.sh {share.into} "
+              f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
+    start = time.monotonic()
+    ran = guest.boot(share.mode, script, name=share.name, out=out,
+                     append=guest.PMEM, qemu=guest.NVME,
+                     folder=build.folder(share.mode),
+                     timeout=together * share.scale)
+    cases = _rename(share.mode, ktap.parse(ran.ktap)) + ran.cases()
+    took = host.elapsed(time.monotonic() - start)
+    host.say(f"    {share.name}: {ktap.total(cases)} in {took}")
     return cases
 
 
@@ -125,22 +174,27 @@ def _rename(mode, cases):
                  case.status, case.detail) for case in cases]
 
 
+def _modes(args):
+    for mode in args:
+        if mode not in ("lean", "debug"):
+            raise Plain(f"kselftests run on lean or debug, not on {mode}")
+    return args or ["lean", "debug"]
+
+
 def main(args):
     """`kselftest`, or `soak` for everything on the debug kernel."""
     soak = args[:1] == ["soak"]
+    modes = ["debug"] if soak else _modes(args)
     out = host.fresh("soak" if soak else "kselftest")
     if not targets():
         return [Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")]
-    if soak:
-        return run("debug", out, scale=SOAK)
-    named = args or ["lean", "debug"]
-    cases = []
-    for mode in named:
-        if mode not in ("lean", "debug"):
-            raise Plain(f"kselftests run on lean or debug, not on {mode}")
-        chosen = subset() if mode == "debug" else None
+    todo, cases = [], []
+    for mode in modes:
+        chosen = subset() if mode == "debug" and not soak else None
         if chosen == []:
             host.say("    overlay/kselftest.debug names no test")
             continue
-        cases += run(mode, out, chosen)
-    return cases
+        into, tests, bad = prepare(mode, out, chosen)
+        todo += shares(mode, into, tests, GUESTS[mode], SOAK if soak else 1)
+        cases += bad
+    return cases + run(todo, out)
