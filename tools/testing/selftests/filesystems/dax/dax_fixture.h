@@ -12,13 +12,6 @@
 #include "kselftest_harness.h"
 
 /*
- * For a test that hangs, not for one that is slow: under emulation, with a
- * debug kernel, a second here may take minutes.
- */
-#undef TEST_TIMEOUT_DEFAULT
-#define TEST_TIMEOUT_DEFAULT	1800
-
-/*
  * A bound for what hangs. Emulated machines with a debugging kernel are slow,
  * and DAX_TEST_SCALE multiplies; the runner has a limit of its own (settings).
  */

@@ -60,15 +60,21 @@ static bool dev_is_memmap(const struct stat *st)
 	return !strcmp(line, "e820");
 }
 
-/* The superblock is at byte 1024: magic at 0x38, volume name at 0x78. */
+/*
+ * ext4 has its superblock at byte 1024, with the magic at 0x38 and the volume
+ * name at 0x78; XFS at byte 0, with the magic there and the name at 0x6c.
+ */
 static bool dev_has_label(int fd)
 {
-	unsigned char sb[1024];
+	const size_t len = strlen(DAX_LABEL);
+	char sb[2048];
 
-	if (pread(fd, sb, sizeof(sb), 1024) != sizeof(sb))
+	if (pread(fd, sb, sizeof(sb), 0) != sizeof(sb))
 		return false;
-	return sb[0x38] == 0x53 && sb[0x39] == 0xef &&
-	       !strncmp((char *)sb + 0x78, DAX_LABEL, 16);
+	if (!memcmp(sb, "XFSB", 4))
+		return !memcmp(sb + 0x6c, DAX_LABEL, len);
+	return !memcmp(sb + 1024 + 0x38, "\x53\xef", 2) &&
+	       !memcmp(sb + 1024 + 0x78, DAX_LABEL "\0", len + 1);
 }
 
 static bool range_is_zero(int fd, char *buf, __u64 pos, size_t len)
