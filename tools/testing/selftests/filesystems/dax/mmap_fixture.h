@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of DAX mappings share: ext4 or XFS on a DAX device, mappings
+ * in and out of step with huge pages, and ways to see what is mapped.
+ */
+#ifndef _MMAP_FIXTURE_H
+#define _MMAP_FIXTURE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dax_fixture.h"
+
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x080000
+#endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 0x03
+#endif
+
+#define MMAP_HUGE (2UL << 20)
+#define MMAP_KNOB "/sys/kernel/debug/fault_around_bytes"
+#define MMAP_SMALL_FS 16384	/* blocks of ext4; XFS takes the whole device */
+
+enum mmap_fs {
+	MMAP_EXT4,
+	MMAP_XFS,
+	MMAP_XFS_REFLINK,
+};
+
+struct mmap_test {
+	struct dax_fs fs;
+	enum mmap_fs kind;
+	size_t bs;
+	long window_was;
+	long warnings;
+};
+
+/* -- fault_around_bytes */
+
+static inline long mmap_window_get(void)
+{
+	char text[32] = "";
+	int fd = open(MMAP_KNOB, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return n > 0 ? atol(text) : -EIO;
+}
+
+static inline int mmap_window_set(long bytes)
+{
+	char text[32];
+	int len = snprintf(text, sizeof(text), "%ld", bytes);
+	int fd = open(MMAP_KNOB, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, len);
+	close(fd);
+	return n == len ? 0 : -EIO;
+}
+
+/* -- warnings of the kernel */
+
+/* How many there were, 0 where it does not tell. */
+static inline long mmap_warnings(void)
+{
+	char text[32] = "";
+	int fd = open("/sys/kernel/warn_count", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return 0;
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(fd);
+	return strtol(text, NULL, 16);
+}
+
+/* What warns once shall do so in each test. */
+static inline void mmap_warn_again(void)
+{
+	int fd = open("/sys/kernel/debug/clear_warn_once",
+		      O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1", 1) != 1)
+		perror("clear_warn_once");
+	close(fd);
+}
+
+/* -- the filesystem */
+
+static inline int mmap_mkfs(const struct mmap_test *t)
+{
+	char bs[32];
+	const char *const xfs[] = {
+		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m",
+		t->kind == MMAP_XFS ? "reflink=0" : "reflink=1,rmapbt=1",
+		"-b", bs, "-d", "agcount=2,su=2m,sw=1", "-l", "size=64m,su=4k",
+		t->fs.dev, NULL
+	};
+
+	snprintf(bs, sizeof(bs), "size=%zu", t->bs);
+	/* A stripe of 2 MiB is where both put extents that can be huge pages. */
+	return t->kind == MMAP_EXT4 ?
+		dax_mkfs(t->fs.dev,
+			 "-J size=8 -E stride=512,stripe_width=512",
+			 MMAP_SMALL_FS) :
+		dax_run(xfs);
+}
+
+static inline int mmap_mount(struct mmap_test *t)
+{
+	const char *tmp = getenv("TMPDIR") ?: "/tmp";
+
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return -errno;
+	/* Already mounted is as good. */
+	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	snprintf(t->fs.dir, sizeof(t->fs.dir), "%.40s/dax.XXXXXX", tmp);
+	if (!mkdtemp(t->fs.dir))
+		return -errno;
+	if (mount(t->fs.dev, t->fs.dir, t->kind == MMAP_EXT4 ? "ext4" : "xfs",
+		  0, "dax=always")) {
+		int err = -errno;
+
+		rmdir(t->fs.dir);
+		t->fs.dir[0] = 0;
+		return err;
+	}
+	return 0;
+}
+
+static inline bool mmap_has_xfs(void)
+{
+	return !system("command -v mkfs.xfs >/dev/null") &&
+		!system("grep -qw xfs /proc/filesystems || modprobe -q xfs");
+}
+
+/* SKIP() in here ends the test: the harness looks after each setup. */
+static inline void mmap_begin(struct __test_metadata *_metadata,
+			      struct mmap_test *t, enum mmap_fs kind)
+{
+	char why[DAX_WHY_LEN];
+	int fd;
+
+	t->kind = kind;
+	t->bs = dax_bs();
+	t->window_was = -1;
+	if (dax_find_dev(0, t->fs.dev, sizeof(t->fs.dev), why))
+		SKIP(return, "%s", why);
+	if (kind != MMAP_EXT4 && !mmap_has_xfs())
+		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
+	ASSERT_EQ(0, mmap_mkfs(t));
+	ASSERT_EQ(0, mmap_mount(t));
+	fd = dax_open(&t->fs, "probe", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	/* A test of the page cache would pass and prove nothing. */
+	ASSERT_EQ(1, dax_is_dax(fd));
+	close(fd);
+	t->window_was = mmap_window_get();
+	mmap_warn_again();
+	t->warnings = mmap_warnings();
+}
+
+static inline void mmap_end(struct __test_metadata *_metadata,
+			    struct mmap_test *t)
+{
+	if (t->window_was > 0)
+		EXPECT_EQ(0, mmap_window_set(t->window_was));
+	if (!t->fs.dir[0])
+		return;
+	EXPECT_EQ(0, dax_umount(&t->fs));
+	EXPECT_EQ(t->warnings, mmap_warnings())
+		TH_LOG("the kernel warned, see dmesg");
+}
+
+static inline int mmap_file(struct mmap_test *t, const char *name,
+			    unsigned long pages)
+{
+	int fd = dax_open(&t->fs, name, O_RDWR | O_CREAT | O_TRUNC);
+
+	if (fd >= 0 && ftruncate(fd, pages * t->bs)) {
+		close(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+/* Fills pages with a byte each: @first, @first + 1, ... */
+static inline int mmap_fill(const struct mmap_test *t, int fd,
+			    unsigned long from, unsigned long pages,
+			    unsigned char first)
+{
+	char *page = malloc(t->bs);
+	int ret = page ? 0 : -ENOMEM;
+
+	for (unsigned long i = 0; i < pages && !ret; i++) {
+		memset(page, (unsigned char)(first + i), t->bs);
+		ret = dax_write_all(fd, page, t->bs, (from + i) * t->bs);
+	}
+	free(page);
+	return ret;
+}
+
+/* -- mappings */
+
+struct mmap_map {
+	char *at;
+	char *area;
+	size_t area_len;
+};
+
+/*
+ * Maps @pages pages from @pgoff on, at an address that is @shift pages out of
+ * step with the file. Out of step no huge page fits. Without MAP_FIXED the
+ * kernel chooses addresses in step for large mappings, and then nothing that
+ * is said here of single pages would be tested.
+ */
+static inline int mmap_at(const struct mmap_test *t, struct mmap_map *m, int fd,
+			  unsigned long pgoff, unsigned long pages, int prot,
+			  int flags, unsigned long shift)
+{
+	char *at;
+
+	m->area_len = pages * t->bs + 3 * MMAP_HUGE;
+	m->area = mmap(NULL, m->area_len, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m->area == MAP_FAILED)
+		return -errno;
+	at = (char *)(((uintptr_t)m->area + MMAP_HUGE - 1) & ~(MMAP_HUGE - 1));
+	at += (pgoff + shift) * t->bs % MMAP_HUGE;
+	m->at = mmap(at, pages * t->bs, prot, flags | MAP_FIXED, fd,
+		     pgoff * t->bs);
+	if (m->at == MAP_FAILED) {
+		int err = -errno;
+
+		munmap(m->area, m->area_len);
+		return err;
+	}
+	return 0;
+}
+
+static inline void mmap_gone(const struct mmap_map *m)
+{
+	munmap(m->area, m->area_len);
+}
+
+/* -- what is mapped */
+
+/* Whether the page table has something for @addr. 1, 0 or a negative errno. */
+static inline int mmap_present(const void *addr)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = pread(fd, &entry, sizeof(entry),
+		  (uintptr_t)addr / dax_bs() * sizeof(entry));
+	close(fd);
+	return n == sizeof(entry) ? !!(entry >> 63) : -EIO;
+}
+
+/* How many of @pages pages from @addr on are mapped. */
+static inline long mmap_count_present(const char *addr, unsigned long pages)
+{
+	long n = 0;
+
+	for (unsigned long i = 0; i < pages; i++)
+		n += mmap_present(addr + i * dax_bs()) == 1;
+	return n;
+}
+
+/* The faults this thread has taken. */
+static inline long mmap_faults(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_THREAD, &ru);
+	return ru.ru_minflt + ru.ru_majflt;
+}
+
+static sigjmp_buf mmap_jump;
+
+static inline void mmap_on_signal(int sig)
+{
+	siglongjmp(mmap_jump, sig);
+}
+
+/* Reads a byte: its value, or -SIGBUS if there is nothing to read. */
+static inline int mmap_peek(const char *p)
+{
+	struct sigaction act = { .sa_handler = mmap_on_signal }, old;
+	int ret;
+
+	sigaction(SIGBUS, &act, &old);
+	ret = sigsetjmp(mmap_jump, 1);
+	if (ret)
+		ret = -ret;
+	else
+		ret = (unsigned char)__atomic_load_n(p, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return ret;
+}
+
+/* Writes a byte, now. */
+static inline void mmap_poke(char *p, char c)
+{
+	__atomic_store_n(p, c, __ATOMIC_RELAXED);
+}
+
+/* Touches the first byte of each page, in order; their exclusive or. */
+static inline unsigned char mmap_touch(const char *p, unsigned long pages,
+				       size_t bs)
+{
+	unsigned char x = 0;
+
+	for (unsigned long i = 0; i < pages; i++)
+		x ^= __atomic_load_n(p + i * bs, __ATOMIC_RELAXED);
+	return x;
+}
+
+#endif /* _MMAP_FIXTURE_H */
