@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Readers of DAX mappings against all that changes the file.
+ *
+ * One thread changes pages, others fault them in and look. Each page goes
+ * through numbered steps: an odd step writes its number to the page, an even
+ * one takes the page away, so that it reads as zeroes. What a step is called
+ * is published before it begins and after it is done. A reader that knew step
+ * d to be done before it looked, and step b to have begun after, may find what
+ * steps d to b made and nothing else: never what was there before d.
+ */
+
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "mmap_fixture.h"
+
+#define PAGES 48UL
+#define NR_READERS 2
+#define ROUNDS 20
+
+enum race_write {
+	BY_WRITE,	/* write(2) */
+	BY_STORE,	/* a store through another mapping */
+};
+
+enum race_take {
+	BY_PUNCH,	/* page by page */
+	BY_ZERO_RANGE,
+	BY_TRUNCATE,	/* all at once */
+};
+
+struct race {
+	struct mmap_map map[NR_READERS];
+	atomic_uint begun[PAGES];
+	atomic_uint done[PAGES];
+	atomic_bool stop;
+	atomic_ulong looks;
+	atomic_uint wrong;
+	uint32_t seen, was_done, had_begun, at_page;
+	size_t bs;
+	int fd;
+};
+
+struct reader {
+	struct race *race;
+	unsigned int nr;
+	unsigned long start;	/* outlives a jump */
+};
+
+FIXTURE(mmap_race)
+{
+	struct mmap_test t;
+	struct race race;
+};
+
+FIXTURE_VARIANT(mmap_race)
+{
+	enum mmap_fs kind;
+	enum race_write write;
+	enum race_take take;
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, ext4_write_punch) {
+	.kind = MMAP_EXT4, .write = BY_WRITE, .take = BY_PUNCH
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, ext4_store_punch) {
+	.kind = MMAP_EXT4, .write = BY_STORE, .take = BY_PUNCH
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, ext4_write_zero) {
+	.kind = MMAP_EXT4, .write = BY_WRITE, .take = BY_ZERO_RANGE
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, ext4_store_truncate) {
+	.kind = MMAP_EXT4, .write = BY_STORE, .take = BY_TRUNCATE
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, xfs_write_punch) {
+	.kind = MMAP_XFS, .write = BY_WRITE, .take = BY_PUNCH
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, xfs_store_punch) {
+	.kind = MMAP_XFS_REFLINK, .write = BY_STORE, .take = BY_PUNCH
+};
+
+FIXTURE_VARIANT_ADD(mmap_race, xfs_store_truncate) {
+	.kind = MMAP_XFS, .write = BY_STORE, .take = BY_TRUNCATE
+};
+
+FIXTURE_SETUP(mmap_race)
+{
+	struct race *race = &self->race;
+
+	mmap_begin(_metadata, &self->t, variant->kind);
+	if (_metadata->exit_code)
+		return;
+	race->bs = self->t.bs;
+	race->fd = mmap_file(&self->t, "file", PAGES);
+	ASSERT_GE(race->fd, 0);
+	for (unsigned int i = 0; i < NR_READERS; i++)
+		ASSERT_EQ(0, mmap_at(&self->t, &race->map[i], race->fd, 0,
+				     PAGES, PROT_READ | PROT_WRITE, MAP_SHARED,
+				     i));
+}
+
+FIXTURE_TEARDOWN(mmap_race)
+{
+	/* What is still mapped or open would keep the filesystem mounted. */
+	for (unsigned int i = 0; i < NR_READERS; i++)
+		if (self->race.map[i].area_len)
+			mmap_gone(&self->race.map[i]);
+	if (self->race.fd > 0)
+		close(self->race.fd);
+	mmap_end(_metadata, &self->t);
+}
+
+/* -- readers */
+
+static bool allowed(uint32_t value, uint32_t done, uint32_t begun)
+{
+	if (value)
+		return value % 2 && value >= done && value <= begun;
+	/* Zeroes are what an even step makes, and what comes before step 1. */
+	return done % 2 == 0 || begun > done;
+}
+
+static void look(struct race *race, const char *at, unsigned long page)
+{
+	uint32_t done = atomic_load(&race->done[page]);
+	uint32_t value = __atomic_load_n((uint32_t *)(at + page * race->bs),
+					 __ATOMIC_RELAXED);
+	uint32_t begun = atomic_load(&race->begun[page]);
+
+	if (allowed(value, done, begun) ||
+	    atomic_fetch_add(&race->wrong, 1))
+		return;
+	race->seen = value;
+	race->was_done = done;
+	race->had_begun = begun;
+	race->at_page = page;
+}
+
+static sigjmp_buf *reader_jump(void)
+{
+	static __thread sigjmp_buf jump;
+
+	return &jump;
+}
+
+static void past_the_end(int sig)
+{
+	siglongjmp(*reader_jump(), sig);
+}
+
+/*
+ * In order, as that is what maps pages around; each mapping is forgotten now
+ * and then, so that there is something to fault. Past the end of a file that
+ * is short for a moment there is SIGBUS, which is right.
+ */
+static void *read_on(void *arg)
+{
+	struct reader *reader = arg;
+	struct race *race = reader->race;
+	const char *at = race->map[reader->nr].at;
+
+	reader->start = reader->nr;
+	while (!atomic_load(&race->stop)) {
+		reader->start = (reader->start + 5) % PAGES;
+		madvise((void *)at, PAGES * race->bs, MADV_DONTNEED);
+		if (sigsetjmp(*reader_jump(), 1))
+			continue;
+		for (unsigned long i = reader->start; i < PAGES; i++)
+			look(race, at, i);
+		atomic_fetch_add(&race->looks, PAGES - reader->start);
+	}
+	return NULL;
+}
+
+/* -- the one who changes things */
+
+static int begin_step(struct race *race, unsigned long page)
+{
+	return atomic_fetch_add(&race->begun[page], 1) + 1;
+}
+
+static void end_step(struct race *race, unsigned long page)
+{
+	atomic_store(&race->done[page], atomic_load(&race->begun[page]));
+}
+
+static int write_page(struct race *race, const struct mmap_map *own,
+		      enum race_write how, unsigned long page)
+{
+	uint32_t step = begin_step(race, page);
+	int ret = 0;
+
+	if (how == BY_STORE)
+		__atomic_store_n((uint32_t *)(own->at + page * race->bs), step,
+				 __ATOMIC_RELAXED);
+	else
+		ret = dax_write_all(race->fd, &step, sizeof(step),
+				    page * race->bs);
+	end_step(race, page);
+	return ret;
+}
+
+static int take_page(struct race *race, enum race_take how, unsigned long page)
+{
+	int ret;
+
+	begin_step(race, page);
+	ret = fallocate(race->fd, how == BY_PUNCH ?
+			FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE :
+			FALLOC_FL_ZERO_RANGE, page * race->bs, race->bs);
+	end_step(race, page);
+	return ret ? -errno : 0;
+}
+
+static int take_all(struct race *race)
+{
+	unsigned long page;
+	int ret;
+
+	for (page = 0; page < PAGES; page++)
+		begin_step(race, page);
+	ret = ftruncate(race->fd, 0);
+	if (!ret)
+		ret = ftruncate(race->fd, PAGES * race->bs);
+	for (page = 0; page < PAGES; page++)
+		end_step(race, page);
+	return ret ? -errno : 0;
+}
+
+static int change(struct race *race, const struct mmap_map *own,
+		  enum race_write write, enum race_take take,
+		  struct dax_rnd *rnd)
+{
+	unsigned long order = dax_rnd_below(rnd, PAGES), page;
+	int ret = 0;
+
+	/* 7 has no factor in common with 48: all pages, none in sequence. */
+	for (unsigned long i = 0; i < PAGES && !ret; i++) {
+		page = (order + 7 * i) % PAGES;
+		ret = write_page(race, own, write, page);
+	}
+	if (take == BY_TRUNCATE)
+		return ret ?: take_all(race);
+	for (unsigned long i = 0; i < PAGES && !ret; i++) {
+		page = (order + 11 * i) % PAGES;
+		ret = take_page(race, take, page);
+	}
+	return ret;
+}
+
+static void run_race(struct __test_metadata *_metadata, struct mmap_test *t,
+		     struct race *race, enum race_write write,
+		     enum race_take take)
+{
+	struct sigaction act = { .sa_handler = past_the_end };
+	unsigned int rounds = ROUNDS * dax_scale();
+	struct reader reader[NR_READERS];
+	pthread_t thread[NR_READERS];
+	struct mmap_map own;
+	struct dax_rnd rnd;
+	int ret = 0;
+
+	dax_seed(&rnd, "mmap_race");
+	ASSERT_EQ(0, mmap_at(t, &own, race->fd, 0, PAGES,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 9));
+	sigaction(SIGBUS, &act, NULL);
+	for (unsigned int i = 0; i < NR_READERS; i++) {
+		reader[i] = (struct reader){ .race = race, .nr = i };
+		ASSERT_EQ(0, pthread_create(&thread[i], NULL, read_on,
+					    &reader[i]));
+	}
+	while (rounds-- && !ret && !atomic_load(&race->wrong)) {
+		unsigned long looks = atomic_load(&race->looks);
+
+		ret = change(race, &own, write, take, &rnd);
+		/* On one CPU, readers have to be let in. */
+		while (atomic_load(&race->looks) == looks &&
+		       !atomic_load(&race->wrong))
+			sched_yield();
+	}
+	atomic_store(&race->stop, true);
+	for (unsigned int i = 0; i < NR_READERS; i++)
+		pthread_join(thread[i], NULL);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(0U, atomic_load(&race->wrong))
+		TH_LOG("page %u read as %u (done %u, begun %u), %u times",
+		       race->at_page, race->seen, race->was_done,
+		       race->had_begun, atomic_load(&race->wrong));
+	EXPECT_LT(0UL, atomic_load(&race->looks));
+	mmap_gone(&own);
+}
+
+TEST_F(mmap_race, readers_see_the_last_step)
+{
+	run_race(_metadata, &self->t, &self->race, variant->write,
+		 variant->take);
+}
+
+/* Without fault-around, to tell whose fault it is when the above fails. */
+TEST_F(mmap_race, readers_of_single_pages)
+{
+	if (self->t.window_was < 0)
+		SKIP(return, "needs " MMAP_KNOB " (CONFIG_DEBUG_FS)");
+	ASSERT_EQ(0, mmap_window_set(self->t.bs));
+	run_race(_metadata, &self->t, &self->race, variant->write,
+		 variant->take);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}
