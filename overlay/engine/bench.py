@@ -12,14 +12,15 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from engine import build, figures, guest, host, ktap, source
+from engine import bench_mmap, build, figures, guest, host, ktap, measure, source
 from engine.host import Plain
 from engine.ktap import Case
+from engine.measure import PROGRAMS
 
-PROGRAMS = host.ROOT / "overlay" / "bench"
 BASELINE = PROGRAMS / "baseline.json"
 RUNS = 9
-FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
+# Measurements with a module of their own: rows(), few(), judge(), section().
+MORE = (bench_mmap,)
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 # No cell may cost more than this beside the generic path.
 SLOWER = 1.02
@@ -62,16 +63,6 @@ within a file of as many data extents. With one extent the offsets vary too."""
 
 # -- programs ----------------------------------------------------------------
 
-def _compile(out, name, *flags):
-    """A measuring program, compiled into OUT."""
-    host.need("gcc", "libc6-dev")
-    source_file = PROGRAMS / f"{name}.c"
-    target = out / (f"{name}.so" if "-shared" in flags else name)
-    host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
-             log=out / "compile.log", what=f"compiling {source_file.name}")
-    return target
-
-
 def _module(mode, out):
     """The measuring module, built for a mode's kernel."""
     folder = out / "module"
@@ -103,7 +94,7 @@ def _programs(mode, out):
     """A folder with everything that the guests of a mode need."""
     folder = out / f"programs-{mode}"
     folder.mkdir(parents=True, exist_ok=True)
-    _compile(folder, "dax-read")
+    measure.compiled(folder, "dax-read")
     _module(mode, folder)
     return folder
 
@@ -111,17 +102,10 @@ def _programs(mode, out):
 # -- guests ------------------------------------------------------------------
 
 def _boot(mode, programs, out, name, command, **how):
-    """Boot, run a measurement, and return what it printed."""
+    """Boot, run a measurement of reads, and return what it printed."""
     guest.tools_there("mkfs.ext4", "insmod")
-    script = (f"exec sh '{PROGRAMS}/dax-read.sh' '{programs}' "
-              f"{' '.join(map(str, command))}\n")
-    ran = guest.boot(mode, script, name=name, out=out,
-                     append=("memmap=512M!1G", "nokaslr"), **how)
-    bad = [case for case in ran.cases() if case.status == ktap.FAIL]
-    if bad:
-        raise Plain(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")
-    figures.check_complete(ran.ktap)
-    return ran.ktap
+    return measure.boot(mode, out, name, "dax-read.sh", (programs, *command),
+                        **how)
 
 
 def _measure(mode, programs, out, which, runs):
@@ -146,8 +130,8 @@ def _wall(mode, programs, out):
 def _profile(mode, programs, out):
     """Profiles by function: (variant, size) -> function -> instructions."""
     version, _ = qemu_version()
-    plugin = _compile(programs, "insnprof", "-shared", "-fPIC",
-                      f"-DPLUGIN_API={plugin_api(version)}")
+    plugin = measure.compiled(programs, "insnprof", "-shared", "-fPIC",
+                              f"-DPLUGIN_API={plugin_api(version)}")
     raw = out / "profile.raw"
     host.remove(raw)
     with host.step("counting instructions by function"):
@@ -199,7 +183,7 @@ def _none_slower(rows):
     return Case(name, ktap.FAIL if slow else ktap.PASS, "\n".join(slow))
 
 
-def _steady(rows):
+def steady(rows):
     """Several tasks on one CPU switch where they like; one must repeat."""
     name = f"runs of a cell are within {figures.SPREAD:g} % of each other"
     wild = [f"{figures.cell_name(row)}: {row['spread_pct']} %" for row in rows
@@ -210,8 +194,7 @@ def _steady(rows):
 
 def judge(rows):
     """The cases that the figures prove or not."""
-    return [*(_bar(rows, bar) for bar in BARS), _none_slower(rows),
-            _steady(rows)]
+    return [*(_bar(rows, bar) for bar in BARS), _none_slower(rows)]
 
 
 # -- the report --------------------------------------------------------------
@@ -291,6 +274,7 @@ def report(data, wall, cases):
             config="distro", threads=1),
             "Mitigations, cgroups, LSM, hardened usercopy: "
             "overlay/configs/distro.config."),
+        *(more.section(rows) for more in MORE),
         _wall_part(wall) if wall else "",
         "## Judged\n\n" + "\n".join(
             f"- {case.status}: {case.name}" +
@@ -352,7 +336,12 @@ def _lean(out):
     wall, clock = _information("wall clock", _wall, "lean", programs, out)
     _, profile = _information("profile by function", _profile, "lean",
                               programs, out)
-    return rows, wall, [*judge(rows), clock, profile]
+    cases = judge(rows)
+    for more in MORE:
+        found = more.rows("lean", out, RUNS)
+        cases += more.judge(found)
+        rows += found
+    return rows, wall, [*cases, steady(rows), clock, profile]
 
 
 def _distro(out):

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reads through DAX mappings: what a page costs, with and without fault-around.
+
+`dax` is fault_around_bytes of one page, where a fault maps its own page only,
+as in kernels without the series. Everything is measured in one boot.
+"""
+
+from engine import figures, host, ktap, measure
+from engine.ktap import Case
+
+BENCH = "dax-mmap"
+BASE = "dax"
+AROUND = "dax-fault-around"
+WINDOW = 65536
+# What fault-around may cost at most beside a fault per page, and ought to.
+BARS = (("sequential", "hole", 0.15, 0.12), ("sequential", "data", 0.15, 0.12),
+        ("random", "hole", 1.15, 1.00), ("random", "data", 1.15, 1.00))
+# dax_load_hole() beside the zeroed page cache page it replaced, in 2017.
+SEED = 0.8 / 3.4
+
+ABOUT = """\
+Pages of a file of 16 MiB that are read through a mapping, one byte each.
+*dax* maps a page per fault (`fault_around_bytes` of one page), as without the
+series; *dax-fault-around* has the window. *pte*: the mapping is out of step
+with the file, so that no huge page fits. *first*: nobody has mapped the file
+before, but with *pagecache* it is cached; *remap*: all of it was read through
+a mapping that is gone. *random* reads one page in 32, none twice."""
+
+COLD = """\
+The page cache reads a hole by allocating and clearing a page, DAX by mapping
+the zero page. Each page is a fault here (`MADV_RANDOM`), and nothing is cached:
+{dax:.0f} / {cache:.0f} = {ratio:.2f} for the whole fault. The commit that brought
+the zero page to DAX gave 0.8 us / 3.4 us = {seed:.2f} for `dax_load_hole()`
+alone, on the clock."""
+
+
+def programs(out):
+    """A folder with the measuring program."""
+    folder = out / "programs-mmap"
+    folder.mkdir(parents=True, exist_ok=True)
+    measure.compiled(folder, "dax-mmap")
+    return folder
+
+
+def _count(mode, out, name, kind, which, runs):
+    said = measure.boot(mode, out, f"{name}-{which.split()[0]}-{mode}",
+                        "dax-mmap.sh",
+                        (programs(out), name, kind, which, runs), icount=True,
+                        timeout=3600)
+    return figures.results(figures.parse(said), mode)
+
+
+def rows(mode, out, runs):
+    """All cells on ext4, and a few on XFS."""
+    with host.step(f"counting instructions of mapped reads ({mode})"):
+        found = _count(mode, out, BENCH, "ext4", "all", runs)
+    with host.step(f"counting instructions of mapped reads on XFS ({mode})"):
+        return found + _count(mode, out, f"{BENCH}-xfs", "xfs", "few", runs)
+
+
+def few(out, runs=3):
+    """What `make demo` shows: first touch in order."""
+    return _count("lean", out, BENCH, "ext4", "few", runs)
+
+
+def _bar(found, access, kind, most, aim):
+    name = f"{AROUND}, {access} {kind}, takes at most {most:.2f} of {BASE}"
+    cell = {"access": access, "kind": kind, "mapping": "pte",
+            "touch": "first", "window": WINDOW, "config": "lean"}
+    base = figures.find(found, BENCH, BASE, **cell)
+    here = figures.find(found, BENCH, AROUND, **cell)
+    if not base or not here:
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    said = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
+    if here / base > most:
+        return Case(name, ktap.FAIL, said)
+    return Case(f"{name} ({said})", ktap.PASS)
+
+
+def judge(found):
+    """The cases that the figures prove or not."""
+    return [_bar(found, *bar) for bar in BARS]
+
+
+def _kind(params):
+    text = (f"{params['kind']}, {params['access']}, {params['mapping']}, "
+            f"{params['touch']}")
+    return text + ("" if params["window"] == WINDOW
+                   else f", window {params['window']}")
+
+
+def _cold(found):
+    cell = {"touch": "cold", "config": "lean"}
+    dax = figures.find(found, BENCH, BASE, **cell)
+    cache = figures.find(found, BENCH, "pagecache", **cell)
+    if not dax or not cache:
+        return ""
+    return COLD.format(dax=dax, cache=cache, ratio=dax / cache, seed=SEED)
+
+
+def section(found):
+    """The part of out/bench.md."""
+    parts = []
+    for bench, title in ((BENCH, "DAX reads through a mapping"),
+                         (f"{BENCH}-xfs", "The same on XFS")):
+        mine = [row for row in found if row["bench"] == bench
+                and row["params"]["touch"] != "cold"]
+        if mine:
+            parts += [f"## {title}", *([ABOUT] if bench == BENCH else []),
+                      figures.table(mine, BASE, ("read", _kind))]
+    return "\n\n".join(part for part in [*parts, _cold(found)] if part)
+
+
+def lines(found):
+    """The few cells that `make demo` shows, as lines."""
+    text = figures.table(found, BASE, ("instructions per page", _kind))
+    return text.splitlines()

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What all measurements share: compiled programs, and guests that count."""
+
+from engine import figures, guest, host, ktap
+from engine.host import Plain
+
+PROGRAMS = host.ROOT / "overlay" / "bench"
+FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
+PMEM = ("memmap=512M!1G", "nokaslr")
+
+
+def compiled(out, name, *flags):
+    """A measuring program, compiled into OUT."""
+    host.need("gcc", "libc6-dev")
+    source_file = PROGRAMS / f"{name}.c"
+    target = out / (f"{name}.so" if "-shared" in flags else name)
+    host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
+             log=out / "compile.log", what=f"compiling {source_file.name}")
+    return target
+
+
+def boot(mode, out, name, script, command, append=PMEM, **how):
+    """Boot, run a measuring script of PROGRAMS, return what it printed."""
+    words = " ".join(f"'{word}'" for word in command)
+    ran = guest.boot(mode, f"exec sh '{PROGRAMS}/{script}' {words}\n",
+                     name=name, out=out, append=append, **how)
+    bad = [case for case in ran.cases() if case.status == ktap.FAIL]
+    if bad:
+        raise Plain(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")
+    figures.check_complete(ran.ktap)
+    return ran.ktap
