@@ -6,6 +6,8 @@ set -u
 
 switch=/sys/module/ext4/parameters/dax_fast_read
 work=/run/demo
+# What reads a file through a mapping, see overlay/bench/dax-show.c.
+show=$1
 number=0
 failed=0
 
@@ -27,7 +29,7 @@ result()
 }
 
 echo "TAP version 13"
-echo "1..5"
+echo "1..7"
 say "Linux $(uname -r) on $(grep -c ^processor /proc/cpuinfo) processors"
 
 mkdir -p "$work"
@@ -54,6 +56,30 @@ generic=$(dd if="$work/file" bs=1021 2>/dev/null | cksum)
 [ -w "$switch" ] && echo Y >"$switch"
 test "$fast" = "$generic"
 result $? "the generic path reads the same bytes"
+
+# 64 MiB of a hole through a mapping that huge pages do not fit.
+knob=/sys/kernel/debug/fault_around_bytes
+mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+truncate -s 64M "$work/hole"
+default=$(cat "$knob")
+echo 4096 >"$knob"
+"$show" "$work/hole" >"$work/alone"
+echo "$default" >"$knob"
+"$show" "$work/hole" >"$work/around"
+umount "$work"
+mount -o dax=never /dev/pmem0 "$work"
+"$show" "$work/hole" >"$work/cached"
+read -r rss_alone faults_alone <"$work/alone"
+read -r rss_around faults_around <"$work/around"
+read -r rss_cached faults_cached <"$work/cached"
+say "64 MiB of a hole, read through a mapping without huge pages:"
+say "  page cache, 16 pages a fault    Rss $rss_cached kB, $faults_cached faults"
+say "  DAX, a page a fault             Rss $rss_alone kB, $faults_alone faults"
+say "  DAX, $((default / 4096)) pages a fault           Rss $rss_around kB, $faults_around faults"
+test "$rss_alone/$rss_around/$rss_cached" = 0/0/65536
+result $? "a hole read through a DAX mapping takes no memory"
+test "$((faults_around * 15))" -lt "$faults_alone"
+result $? "fault-around takes less than a fifteenth of the faults"
 umount "$work"
 
 exit "$failed"
