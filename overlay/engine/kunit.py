@@ -39,9 +39,10 @@ def uml_configs():
                   if (tree / folder / ".kunitconfig").exists())
 
 
-def _command(name, kunitconfig, extra):
+def _command(name, kunitconfigs, extra):
     tool = build.tree() / "tools/testing/kunit/kunit.py"
-    return [sys.executable, tool, "run", f"--kunitconfig={kunitconfig}",
+    return [sys.executable, tool, "run",
+            *[f"--kunitconfig={path}" for path in kunitconfigs],
             f"--build_dir={build.top() / 'build' / name}",
             f"--jobs={host.jobs()}", "--timeout=900", "--raw_output=all",
             "--make_options=CC=ccache gcc",
@@ -62,14 +63,14 @@ def _steps(line):
                                     line) else None
 
 
-def run(name, kunitconfig, out, extra=()):
+def run(name, kunitconfigs, out, extra=()):
     """One kernel's KUnit run; returns its cases and the suites it ran."""
     folder = build.top() / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     log = out / f"{name}.log"
     host.remove(folder / "test.log")
     with host.step(f"KUnit: {name} ({host.short(log)})"):
-        done = host.run(_command(name, kunitconfig, extra), log=log,
+        done = host.run(_command(name, kunitconfigs, extra), log=log,
                         env=_environment(), check=False, timeout=3600,
                         progress=_steps, what=f"KUnit {name}")
         said = ""
@@ -108,11 +109,10 @@ def main(args):
     build.lay_tree()
     cases = []
     if "x86" not in args:
-        for path in uml_configs():
-            name = f"um-{path.parent.name}"
-            cases += run(name, path, out)
+        # One kernel for all: most of it would be the same.
+        cases += run("um", uml_configs(), out)
     if "um" not in args:
         patient = [f"--kernel_args={text}" for text in guest.PATIENT]
-        cases += run("x86_64", CONFIG, out, ("--arch=x86_64", *patient))
+        cases += run("x86_64", [CONFIG], out, ("--arch=x86_64", *patient))
         cases += _absent(cases)
     return cases
