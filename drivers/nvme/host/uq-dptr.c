@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: PRPs, SGLs, and how far a command reaches.
+ *
+ * Nothing here knows of PCI, of user memory or of the DMA API: ranges of bus
+ * addresses go in, what the device reads comes out.
+ */
+#include <linux/math.h>
+
+#include "uq.h"
+
+static bool nvme_uq_page_aligned(u64 addr)
+{
+	return !(addr & (NVME_CTRL_PAGE_SIZE - 1));
+}
+
+/**
+ * nvme_uq_prp_entries - count the PRPs that a transfer needs
+ * @seg:	the memory, in order
+ * @nseg:	number of @seg, at least one
+ *
+ * A PRP describes what is left of one page from the address it holds, so all
+ * segments but the first have to start, and all but the last to end, at a page.
+ *
+ * Return: the number of pages that the transfer touches, PRP1's among them; 0 if
+ * PRPs cannot describe it.
+ */
+unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
+				 unsigned int nseg)
+{
+	unsigned int i, entries = 0;
+
+	for (i = 0; i < nseg; i++) {
+		u64 start = round_down(seg[i].addr, NVME_CTRL_PAGE_SIZE);
+		u64 end = seg[i].addr + seg[i].len;
+
+		if (i && !nvme_uq_page_aligned(seg[i].addr))
+			return 0;
+		if (i < nseg - 1 && !nvme_uq_page_aligned(end))
+			return 0;
+		entries += DIV_ROUND_UP(end - start, NVME_CTRL_PAGE_SIZE);
+	}
+	return entries;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_prp_entries);
+
+/**
+ * nvme_uq_nr_lists - count the lists that hold some entries
+ * @entries:	PRPs or SGL descriptors
+ * @per_list:	how many fit in a list
+ *
+ * All lists but the last spend an entry on the address of the next.
+ *
+ * Return: the number of lists.
+ */
+unsigned int nvme_uq_nr_lists(unsigned int entries, unsigned int per_list)
+{
+	if (entries <= per_list)
+		return 1;
+	return DIV_ROUND_UP(entries - 1, per_list - 1);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
+
+/**
+ * nvme_uq_prp_build - describe a transfer by PRPs
+ * @dptr:	data pointer of the command
+ * @seg:	the memory, in order
+ * @nseg:	number of @seg, at least one
+ * @list:	lists, as many as nvme_uq_nr_lists() says for all entries but the
+ *		first; not looked at if there are no more than two
+ * @per_list:	entries per list
+ *
+ * Return: 0, or -EINVAL if PRPs cannot describe it.
+ */
+int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		      unsigned int nseg, const struct nvme_uq_list *list,
+		      unsigned int per_list)
+{
+	unsigned int left = nvme_uq_prp_entries(seg, nseg);
+	dma_addr_t addr = seg->addr, end = addr + seg->len;
+	__le64 *prp;
+	unsigned int i = 0;
+
+	if (!left)
+		return -EINVAL;
+
+	dptr->prp1 = cpu_to_le64(addr);
+	dptr->prp2 = 0;
+	if (--left == 0)
+		return 0;
+
+	prp = left == 1 ? &dptr->prp2 : list->virt;
+	if (left > 1)
+		dptr->prp2 = cpu_to_le64(list->dma);
+
+	for (; left; left--) {
+		addr = round_down(addr, NVME_CTRL_PAGE_SIZE) +
+			NVME_CTRL_PAGE_SIZE;
+		if (addr >= end) {
+			seg++;
+			addr = seg->addr;
+			end = addr + seg->len;
+		}
+		/* the last entry of a full list is the address of the next */
+		if (i == per_list - 1 && left > 1) {
+			list++;
+			prp[i] = cpu_to_le64(list->dma);
+			prp = list->virt;
+			i = 0;
+		}
+		prp[i++] = cpu_to_le64(addr);
+	}
+	return 0;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_prp_build);
+
+static void nvme_uq_sgl_set(struct nvme_sgl_desc *sge, dma_addr_t addr, u32 len,
+			    u8 type)
+{
+	sge->addr = cpu_to_le64(addr);
+	sge->length = cpu_to_le32(len);
+	memset(sge->rsvd, 0, sizeof(sge->rsvd));
+	sge->type = type << 4;
+}
+
+/* Point @sge at the list that holds the next @left descriptors. */
+static void nvme_uq_sgl_link(struct nvme_sgl_desc *sge,
+			     const struct nvme_uq_list *list,
+			     unsigned int left, unsigned int per_list)
+{
+	bool last = left <= per_list;
+
+	nvme_uq_sgl_set(sge, list->dma, min(left, per_list) * sizeof(*sge),
+			last ? NVME_SGL_FMT_LAST_SEG_DESC :
+			       NVME_SGL_FMT_SEG_DESC);
+}
+
+/**
+ * nvme_uq_sgl_build - describe a transfer by an SGL
+ * @dptr:	data pointer of the command
+ * @seg:	the memory, in order
+ * @nseg:	number of @seg, at least one
+ * @list:	lists, as many as nvme_uq_nr_lists() says for @nseg entries; not
+ *		looked at if there is one segment
+ * @per_list:	entries per list
+ */
+void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		       unsigned int nseg, const struct nvme_uq_list *list,
+		       unsigned int per_list)
+{
+	struct nvme_sgl_desc *sge;
+	unsigned int i = 0;
+
+	if (nseg == 1) {
+		nvme_uq_sgl_set(&dptr->sgl, seg->addr, seg->len,
+				NVME_SGL_FMT_DATA_DESC);
+		return;
+	}
+
+	nvme_uq_sgl_link(&dptr->sgl, list, nseg, per_list);
+	sge = list->virt;
+	for (; nseg; nseg--, seg++) {
+		if (i == per_list - 1 && nseg > 1) {
+			list++;
+			nvme_uq_sgl_link(&sge[i], list, nseg, per_list);
+			sge = list->virt;
+			i = 0;
+		}
+		nvme_uq_sgl_set(&sge[i++], seg->addr, seg->len,
+				NVME_SGL_FMT_DATA_DESC);
+	}
+}
+EXPORT_SYMBOL_GPL(nvme_uq_sgl_build);
+
+/* Logical blocks of a command that has the layout of a read. */
+static u64 nvme_uq_blocks(const struct nvme_command *c)
+{
+	return (u64)le16_to_cpu(c->rw.length) + 1;
+}
+
+/* Does the controller make and strip the metadata by itself? */
+static bool nvme_uq_pi_stripped(const struct nvme_command *c,
+				const struct nvme_uq_fmt *fmt)
+{
+	return (le16_to_cpu(c->rw.control) & NVME_RW_PRINFO_PRACT) &&
+		fmt->pi_size && fmt->ms == fmt->pi_size;
+}
+
+static u64 nvme_uq_rw_bytes(const struct nvme_command *c,
+			    const struct nvme_uq_fmt *fmt)
+{
+	u64 bytes = nvme_uq_blocks(c) << fmt->lba_shift;
+
+	if (fmt->ext && !nvme_uq_pi_stripped(c, fmt))
+		bytes += nvme_uq_blocks(c) * fmt->ms;
+	return bytes;
+}
+
+/* Bytes that a 0's based count of dwords stands for. */
+static u64 nvme_uq_dwords(__le32 numd)
+{
+	return ((u64)le32_to_cpu(numd) + 1) * 4;
+}
+
+/*
+ * The most data that a command can make the device move; U64_MAX if that is
+ * not known.
+ */
+static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
+			      const struct nvme_uq_fmt *fmt)
+{
+	u32 cdw10 = le32_to_cpu(c->common.cdw10);
+	u32 cdw13 = le32_to_cpu(c->common.cdw13);
+
+	if (fmt->csi != NVME_CSI_NVM && fmt->csi != NVME_CSI_ZNS)
+		return U64_MAX;
+
+	switch (c->common.opcode) {
+	case nvme_cmd_flush:
+	case nvme_cmd_write_uncor:
+	case nvme_cmd_write_zeroes:
+	case nvme_cmd_verify:
+		return 0;
+	case nvme_cmd_read:
+	case nvme_cmd_write:
+	case nvme_cmd_compare:
+	case nvme_cmd_zone_append:
+		return nvme_uq_rw_bytes(c, fmt);
+	case nvme_cmd_dsm:
+		return ((cdw10 & 0xff) + 1) * sizeof(struct nvme_dsm_range);
+	case nvme_cmd_resv_register:
+	case nvme_cmd_resv_acquire:
+		return 16;
+	case nvme_cmd_resv_release:
+		return 8;
+	case nvme_cmd_resv_report:
+		return nvme_uq_dwords(c->common.cdw10);
+	case nvme_cmd_io_mgmt_recv:
+		return nvme_uq_dwords(c->common.cdw11);
+	case nvme_cmd_zone_mgmt_recv:
+		return nvme_uq_dwords(c->common.cdw12);
+	case nvme_cmd_zone_mgmt_send:
+		/* only "set zone descriptor extension" carries data */
+		return (cdw13 & 0xff) == NVME_ZONE_SET_DESC_EXT ? U64_MAX : 0;
+	default:
+		return U64_MAX;
+	}
+}
+
+/**
+ * nvme_uq_xfer_fits - can the device not go beyond the data buffer?
+ * @c:		the command
+ * @fmt:	format of the namespace
+ * @data_len:	length of the data buffer, 0 for none
+ *
+ * PRPs have no length. A device that is told by the command to move more than
+ * the buffer holds goes on to whatever address the next entry happens to have,
+ * so where there are no SGLs a command is only let through when its length is
+ * known and fits.
+ *
+ * Return: true if it cannot.
+ */
+bool nvme_uq_xfer_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 data_len)
+{
+	return nvme_uq_xfer_bytes(c, fmt) <= data_len;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_xfer_fits);
+
+/**
+ * nvme_uq_meta_fits - can the device not go beyond the metadata buffer?
+ * @c:		the command
+ * @fmt:	format of the namespace
+ * @meta_len:	length of the metadata buffer, 0 for none
+ *
+ * The same for a metadata pointer that is not an SGL.
+ *
+ * Return: true if it cannot.
+ */
+bool nvme_uq_meta_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 meta_len)
+{
+	if (!fmt->ms || fmt->ext)
+		return true;
+
+	switch (c->common.opcode) {
+	case nvme_cmd_read:
+	case nvme_cmd_write:
+	case nvme_cmd_compare:
+	case nvme_cmd_zone_append:
+		return nvme_uq_pi_stripped(c, fmt) ||
+			nvme_uq_blocks(c) * fmt->ms <= meta_len;
+	default:
+		return true;
+	}
+}
+EXPORT_SYMBOL_GPL(nvme_uq_meta_fits);

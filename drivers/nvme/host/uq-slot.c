@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: the command ids of one queue.
+ *
+ * What runs for each command is inline in uq.h.
+ */
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include "uq.h"
+
+/**
+ * nvme_uq_slots_alloc - make the slots of a queue
+ * @s:		the slots
+ * @depth:	entries of the submission queue, 2 to 4096
+ * @generations: tell uses of a slot apart; false for devices that do not cope
+ *		with any but the lowest command ids
+ * @gfp:	how to allocate
+ *
+ * The bits of a command id that a queue's depth does not need hold the
+ * generation. No id is ever 0xffff, which means "none" in the error log: the
+ * highest number that the bits of an index can hold is not in use.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
+			bool generations, gfp_t gfp)
+{
+	unsigned int nr = depth - 1;
+	unsigned int bits = order_base_2(depth);
+	unsigned int i;
+
+	s->cid = kmalloc_array(nr, sizeof(*s->cid), gfp);
+	s->free = kmalloc_array(1 << bits, sizeof(*s->free), gfp);
+	if (!s->cid || !s->free) {
+		nvme_uq_slots_free(s);
+		return -ENOMEM;
+	}
+
+	s->nr = nr;
+	s->idx_mask = (1 << bits) - 1;
+	s->free_mask = (1 << bits) - 1;
+	s->gen_step = generations ? 1 << bits : 0;
+	for (i = 0; i < nr; i++) {
+		s->cid[i] = i;
+		s->free[i] = i;
+	}
+	s->head = 0;
+	s->tail = nr;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_slots_alloc);
+
+/**
+ * nvme_uq_slots_free - free what nvme_uq_slots_alloc() made
+ * @s:		the slots, none of them in flight
+ */
+void nvme_uq_slots_free(struct nvme_uq_slots *s)
+{
+	kfree(s->cid);
+	kfree(s->free);
+	memset(s, 0, sizeof(*s));
+}
+EXPORT_SYMBOL_GPL(nvme_uq_slots_free);

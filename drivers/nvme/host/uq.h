@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * NVMe user queues: hardware queues as character devices.
+ *
+ * Locks, in the order in which they nest:
+ *
+ *   nvme_uq_ctrl.lock	mutex; which queues there are and who holds them back.
+ *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of slots.
+ *			Process context only.
+ *   nvme_uq.cq_lock	completion queue, giving back of slots, @cq_live. Taken
+ *			by the interrupt handler of an interrupt queue.
+ *
+ * sq_lock and cq_lock are never held together, but for a moment when a queue is
+ * created and nobody can use it yet.
+ *
+ * A slot (struct nvme_uq_slots) goes from free to in flight under sq_lock, in
+ * the same critical section that writes the submission queue entry, and back to
+ * free under cq_lock, when its completion was seen or when the controller has
+ * been disabled. There is no third state: what needs memory, faults or sleeps
+ * happens before the slot is taken.
+ *
+ * Documentation/nvme/user-queues.rst has the whole story.
+ */
+#ifndef _NVME_UQ_H
+#define _NVME_UQ_H
+
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/interrupt.h>
+#include <linux/io_uring/cmd.h>
+#include <linux/mutex.h>
+#include <linux/sizes.h>
+#include <linux/spinlock.h>
+#include <linux/uio.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "nvme.h"
+
+/* A command id is a slot's number and a generation; with this bit: in flight. */
+#define NVME_UQ_ARMED		BIT(16)
+
+/**
+ * struct nvme_uq_slots - the command ids of one queue
+ * @nr:		number of slots, one less than the queue has entries, so that a
+ *		full set of slots can never overrun the submission queue
+ * @idx_mask:	part of a command id that is the slot's number
+ * @gen_step:	what is added to a slot's command id each time it is used
+ * @free_mask:	size of @free, less one
+ * @cid:	last command id of each slot, with NVME_UQ_ARMED when in flight
+ * @free:	ring of free slots; the one that rested longest is used first, so
+ *		that a late completion finds another generation for as long as
+ *		possible
+ * @head:	slots ever taken; written under the queue's sq_lock
+ * @tail:	slots ever given back, and @nr; written under the queue's cq_lock
+ *
+ * One side takes and the other gives back, each under a lock of its own; the
+ * ring between them needs no third one.
+ */
+struct nvme_uq_slots {
+	u16		nr;
+	u16		idx_mask;
+	u32		gen_step;
+	u16		free_mask;
+	u32		*cid;
+	u16		*free;
+	u32		head;
+	u32		tail ____cacheline_aligned_in_smp;
+};
+
+int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
+			bool generations, gfp_t gfp);
+void nvme_uq_slots_free(struct nvme_uq_slots *s);
+
+/* Commands in flight; exact when neither side is at work. */
+static inline unsigned int nvme_uq_slots_used(const struct nvme_uq_slots *s)
+{
+	u32 head = READ_ONCE(s->head);
+	u32 left = READ_ONCE(s->tail) - head;
+
+	/* more may have been given back than were taken when we looked */
+	return left < s->nr ? s->nr - left : 0;
+}
+
+/* Is there a free slot? A hint without the lock, the truth with it. */
+static inline bool nvme_uq_slots_left(const struct nvme_uq_slots *s)
+{
+	/* pairs with the release in nvme_uq_slot_put() */
+	return READ_ONCE(s->head) != smp_load_acquire(&s->tail);
+}
+
+/**
+ * nvme_uq_slot_take - take the slot that has been free for longest
+ * @s:		the slots, of which one is free: see nvme_uq_slots_left()
+ *
+ * The caller fills in what belongs to the slot, then calls nvme_uq_slot_arm().
+ *
+ * Return: the number of the slot.
+ */
+static inline unsigned int nvme_uq_slot_take(struct nvme_uq_slots *s)
+{
+	u32 head = s->head;
+	unsigned int idx = s->free[head & s->free_mask];
+
+	WRITE_ONCE(s->head, head + 1);
+	return idx;
+}
+
+/**
+ * nvme_uq_slot_arm - give a slot that was taken its next command id
+ * @s:		the slots
+ * @idx:	the number of the slot
+ *
+ * Return: the command id. A completion that carries it is accepted from now on.
+ */
+static inline u16 nvme_uq_slot_arm(struct nvme_uq_slots *s, unsigned int idx)
+{
+	u16 cid = s->cid[idx] + s->gen_step;
+
+	/* what the caller wrote to the slot comes before the id that finds it */
+	smp_store_release(&s->cid[idx], NVME_UQ_ARMED | cid);
+	return cid;
+}
+
+/**
+ * nvme_uq_slot_match - find the slot that a completion is for
+ * @s:		the slots
+ * @cid:	the command id, from the device, which is not trusted
+ *
+ * Return: the number of the slot, which is no longer in flight but not yet free;
+ * -1 for an id that is out of range, of another generation, or that has been
+ * completed before.
+ */
+static inline int nvme_uq_slot_match(struct nvme_uq_slots *s, u16 cid)
+{
+	unsigned int idx = cid & s->idx_mask;
+
+	if (unlikely(idx >= s->nr))
+		return -1;
+	/* pairs with the release in nvme_uq_slot_arm() */
+	if (unlikely(smp_load_acquire(&s->cid[idx]) != (NVME_UQ_ARMED | cid)))
+		return -1;
+	WRITE_ONCE(s->cid[idx], cid);
+	return idx;
+}
+
+/**
+ * nvme_uq_slot_put - make a slot that nvme_uq_slot_match() found free again
+ * @s:		the slots
+ * @idx:	the number of the slot
+ */
+static inline void nvme_uq_slot_put(struct nvme_uq_slots *s, unsigned int idx)
+{
+	u32 tail = s->tail;
+
+	s->free[tail & s->free_mask] = idx;
+	/* whoever takes the slot sees that we are done with it */
+	smp_store_release(&s->tail, tail + 1);
+}
+
+/**
+ * struct nvme_uq_seg - one range of memory as the device sees it
+ * @addr:	bus address
+ * @len:	length in bytes
+ */
+struct nvme_uq_seg {
+	dma_addr_t	addr;
+	u32		len;
+};
+
+/**
+ * struct nvme_uq_list - memory for one PRP list or SGL segment
+ * @virt:	where the driver writes it
+ * @dma:	where the device reads it
+ */
+struct nvme_uq_list {
+	void		*virt;
+	dma_addr_t	dma;
+};
+
+/* Every slot owns one list of this many bytes; longer ones come from a pool. */
+#define NVME_UQ_SMALL_LIST	512
+
+/* The most lists one command needs: 8 MiB in 4 KiB pieces, as an SGL. */
+#define NVME_UQ_MAX_LISTS	9
+
+unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
+				 unsigned int nseg);
+unsigned int nvme_uq_nr_lists(unsigned int entries, unsigned int per_list);
+int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		      unsigned int nseg, const struct nvme_uq_list *list,
+		      unsigned int per_list);
+void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		       unsigned int nseg, const struct nvme_uq_list *list,
+		       unsigned int per_list);
+
+/**
+ * struct nvme_uq_fmt - what the length of a transfer depends on
+ * @csi:	command set of the namespace
+ * @lba_shift:	size of a logical block, as a power of two
+ * @ms:		metadata of a logical block, in bytes
+ * @pi_size:	part of @ms that is protection information, 0 for none
+ * @ext:	metadata follows each block in the data buffer
+ */
+struct nvme_uq_fmt {
+	u8		csi;
+	u8		lba_shift;
+	u16		ms;
+	u16		pi_size;
+	bool		ext;
+};
+
+bool nvme_uq_xfer_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 data_len);
+bool nvme_uq_meta_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 meta_len);
+
+/**
+ * struct nvme_uq_plan - how many user queues of each kind
+ * @irq:	interrupt queues
+ * @poll:	polled queues
+ */
+struct nvme_uq_plan {
+	unsigned int	irq;
+	unsigned int	poll;
+};
+
+bool nvme_uq_plan_shrink(struct nvme_uq_plan *plan);
+unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
+				 unsigned int granted, unsigned int blk);
+
+/* Why a queue takes no new commands; see nvme_uq.blocked. */
+#define NVME_UQ_ABSENT		BIT(0)	/* not asked for, or not to be had */
+#define NVME_UQ_DOWN		BIT(1)	/* not created on the controller now */
+#define NVME_UQ_FROZEN		BIT(2)	/* nvme_start_freeze() */
+#define NVME_UQ_HELD		BIT(3)	/* a command that changes the format */
+
+/* bits for nvme_uq_slot.flags */
+#define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
+#define NVME_UQ_META		BIT(1)	/* there is metadata */
+#define NVME_UQ_WRITE		BIT(2)	/* memory to device */
+#define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
+#define NVME_UQ_MAP		BIT(4)	/* @map is set */
+
+/* More metadata than the largest transfer can have is nobody's honest wish. */
+#define NVME_UQ_MAX_META	SZ_1M
+
+struct nvme_uq_map;
+
+/**
+ * struct nvme_uq_slot - a command in flight
+ * @ioucmd:	whom to tell
+ * @deadline:	when it has taken too long, in jiffies
+ * @addr:	bus address of data in one piece
+ * @len:	length of data in one piece
+ * @meta_len:	length of metadata
+ * @meta_addr:	bus address of metadata
+ * @map:	data in more than one piece
+ * @opcode:	for the log
+ * @flags:	NVME_UQ_UNMAP and so on
+ */
+struct nvme_uq_slot {
+	struct io_uring_cmd	*ioucmd;
+	unsigned long		deadline;
+	dma_addr_t		addr;
+	u32			len;
+	u32			meta_len;
+	dma_addr_t		meta_addr;
+	struct nvme_uq_map	*map;
+	u8			opcode;
+	u8			flags;
+} __aligned(64);
+
+/**
+ * struct nvme_uq - a user queue
+ * @ops:	how commands get to the device
+ * @ctrl:	the controller
+ * @id:		the Z of its nodes
+ * @polled:	of which kind it is
+ * @dma_dev:	for the DMA API
+ * @qid:	its id on the controller
+ * @depth:	entries of each ring; 0 if it has no memory
+ * @vector:	its interrupt vector, if it is one for interrupts
+ * @irq:	its interrupt, or -1
+ * @slot:	what is in flight, by the number of the slot
+ * @small:	a list for each slot
+ * @meta_sgls:	an SGL descriptor for the metadata of each slot
+ * @meta_sgls_dma: where the device finds @meta_sgls
+ * @sq_cmds:	submission queue
+ * @sq_dma:	where the device finds @sq_cmds
+ * @cqes:	completion queue
+ * @cq_dma:	where the device finds @cqes
+ * @sq_db:	doorbell of the submission queue
+ * @cq_db:	doorbell of the completion queue
+ * @dbbuf_sq_db: shadow doorbell of the submission queue, or NULL
+ * @dbbuf_sq_ei: up to where the device wants no real one
+ * @dbbuf_cq_db: shadow doorbell of the completion queue, or NULL
+ * @dbbuf_cq_ei: up to where the device wants no real one
+ * @force_sgl:	data is described by SGLs, else by PRPs
+ * @meta_sgl_ok: metadata too
+ * @sq_lock:	for what follows
+ * @blocked:	why no new commands are taken, NVME_UQ_DOWN and so on
+ * @sq_tail:	where the next command goes
+ * @last_sq_tail: what the device was last told of @sq_tail
+ * @plug:	the last task's plug that a doorbell waits for
+ * @tmo_armed:	@tmo_work is going to run
+ * @tmo_next:	when, in jiffies
+ * @doorbells:	writes to @sq_db
+ * @submitted:	commands ever submitted
+ * @slots:	command ids; taken under @sq_lock, given back under @cq_lock
+ * @cq_lock:	for what follows
+ * @cq_live:	there may be completions
+ * @cq_phase:	phase of a new completion
+ * @cq_head:	where it is
+ * @reaps:	how often completions were found
+ * @completed:	commands ever ended
+ * @spurious:	completions with an id that was not in flight
+ * @timeouts:	commands that took too long
+ * @cancelled:	commands that a reset ended
+ * @wait:	for a slot, for the queue to come up, or to fall idle
+ * @tmo_work:	looks for commands that are overdue
+ * @deleted:	the controller has answered to the deletion of a queue
+ *
+ * Lives from the first reset that asks for it until the controller's last
+ * reference is gone, so that whoever holds a node holds its queue. Between
+ * resets it may be without a queue on the controller (NVME_UQ_DOWN) or be out
+ * of use (NVME_UQ_ABSENT).
+ */
+struct nvme_uq {
+	/* set once */
+	const struct nvme_uq_ops *ops;
+	struct nvme_ctrl	*ctrl;
+	unsigned int		id;
+	bool			polled;
+
+	/* change only while the queue is NVME_UQ_DOWN */
+	struct device		*dma_dev;
+	u16			qid;
+	u16			depth;
+	int			vector;
+	int			irq;
+	struct nvme_uq_slot	*slot;
+	struct nvme_uq_list	*small;
+	void			*meta_sgls;
+	dma_addr_t		meta_sgls_dma;
+	void			*sq_cmds;
+	dma_addr_t		sq_dma;
+	struct nvme_completion	*cqes;
+	dma_addr_t		cq_dma;
+	u32 __iomem		*sq_db;
+	u32 __iomem		*cq_db;
+	__le32			*dbbuf_sq_db;
+	__le32			*dbbuf_sq_ei;
+	__le32			*dbbuf_cq_db;
+	__le32			*dbbuf_cq_ei;
+	bool			force_sgl;
+	bool			meta_sgl_ok;
+
+	/* submission */
+	spinlock_t		sq_lock ____cacheline_aligned_in_smp;
+	unsigned int		blocked;
+	u16			sq_tail;
+	u16			last_sq_tail;
+	struct blk_plug		*plug;
+	bool			tmo_armed;
+	unsigned long		tmo_next;
+	u64			doorbells;
+	u64			submitted;
+	struct nvme_uq_slots	slots;
+
+	/* completion */
+	spinlock_t		cq_lock ____cacheline_aligned_in_smp;
+	bool			cq_live;
+	u8			cq_phase;
+	u16			cq_head;
+	u64			reaps;
+	u64			completed;
+	u64			spurious;
+	u64			timeouts;
+	u64			cancelled;
+
+	/* whoever waits for a slot, for the queue to come up, or to fall idle */
+	wait_queue_head_t	wait;
+	struct delayed_work	tmo_work;
+	struct completion	deleted;
+};
+
+/**
+ * struct nvme_uq_ctrl - the user queues of a controller
+ * @lock:	for all that follows
+ * @asked:	how many queues the parameters asked this reset for
+ * @plan:	how many it brings up
+ * @holds:	commands under way that keep user queues still
+ * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
+ * @small:	pool of lists that belong to slots
+ * @large:	pool of lists of one page
+ * @max:	room in @q
+ * @nr:		queues in @q; only ever grows
+ * @q:		the queues
+ */
+struct nvme_uq_ctrl {
+	struct mutex		lock;	/* holds, frozen, growing of q */
+	struct nvme_uq_plan	asked;
+	struct nvme_uq_plan	plan;
+	unsigned int		holds;
+	bool			frozen;
+	struct dma_pool		*small;
+	struct dma_pool		*large;
+	unsigned int		max;
+	unsigned int		nr;
+	struct nvme_uq		*q[] __counted_by(max);
+};
+
+/**
+ * struct nvme_uq_node - one namespace seen through one user queue
+ * @list:	the namespace's nodes
+ * @ns:		the namespace, of which a reference is held
+ * @uq:		the queue
+ * @gone:	the namespace was removed; written under the queue's sq_lock
+ * @cdev:	/dev/ngXnYqZ
+ * @dev:	its device
+ */
+struct nvme_uq_node {
+	struct hlist_node	list;
+	struct nvme_ns		*ns;
+	struct nvme_uq		*uq;
+	bool			gone;
+	struct cdev		cdev;
+	struct device		dev;
+};
+
+/**
+ * struct nvme_uq_io - a command on its way to the device
+ * @cmd:	what user space asks for; it may change it at any time, so each
+ *		field is read once
+ * @ioucmd:	whom to tell
+ * @node:	where it came in
+ * @iov:	to be freed once @iter is of no more use, or NULL
+ * @meta:	user address of the metadata
+ * @meta_len:	length of the metadata, 0 for none
+ * @nsid:	namespace, which was checked
+ * @timeout:	in jiffies
+ * @opcode:	which was checked
+ * @write:	memory to device
+ * @nowait:	may not sleep for a slot
+ * @iter:	the data; of no length if there is none
+ * @user:	what is held of user space, see struct nvme_uq_pdu
+ * @map:	data in more than one piece, or NULL
+ * @phys:	data in one piece
+ * @metabuf:	metadata, where the device can reach it, or NULL
+ * @addr:	bus address of data in one piece
+ * @meta_addr:	bus address of @metabuf
+ * @len:	length of the data
+ * @flags:	NVME_UQ_WRITE and so on
+ *
+ * The front half fills in what comes before @user and hands it to the back half,
+ * which fills in the rest. It is on the stack of every command, where clearing
+ * it first would be a good part of the work.
+ */
+struct nvme_uq_io {
+	const struct nvme_uring_cmd *cmd;
+	struct io_uring_cmd	*ioucmd;
+	struct nvme_uq_node	*node;
+	struct iovec		*iov;
+	u64			meta;
+	u32			meta_len;
+	u32			nsid;
+	unsigned int		timeout;
+	u8			opcode;
+	bool			write;
+	bool			nowait;
+	struct iov_iter		iter;
+
+	unsigned long		user;
+	struct nvme_uq_map	*map;
+	phys_addr_t		phys;
+	void			*metabuf;
+	dma_addr_t		addr;
+	dma_addr_t		meta_addr;
+	u32			len;
+	u8			flags;
+};
+
+/**
+ * struct nvme_uq_ops - what the driver of a controller does for user queues
+ * @submit:	start a command; -EIOCBQUEUED or an error
+ * @iopoll:	->uring_cmd_iopoll of a polled queue
+ * @reap:	look for completions on behalf of nobody in particular
+ */
+struct nvme_uq_ops {
+	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
+	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
+		      unsigned int flags);
+	void (*reap)(struct nvme_uq *uq);
+};
+
+struct irq_affinity;
+
+#ifdef CONFIG_NVME_UQ
+/* uq.c, called by core.c */
+void nvme_uq_start(struct nvme_ctrl *ctrl);
+void nvme_uq_start_freeze(struct nvme_ctrl *ctrl);
+void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
+long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout);
+void nvme_uq_hold(struct nvme_ctrl *ctrl);
+void nvme_uq_release(struct nvme_ctrl *ctrl);
+void nvme_uq_update_nodes(struct nvme_ns *ns);
+void nvme_uq_remove_nodes(struct nvme_ns *ns);
+
+/* core.c and ioctl.c, called by uq.c */
+int nvme_uq_init_devt(struct device *dev);
+void nvme_uq_free_devt(struct device *dev);
+int nvme_uq_check_cmd(struct nvme_ns *ns, u8 opcode, u32 nsid,
+		      bool open_for_write);
+long nvme_uq_forward_ioctl(struct nvme_ns *ns, unsigned int cmd,
+			   void __user *argp, bool open_for_write);
+
+/* uq.c, called by uq-pci.c */
+void nvme_uq_block(struct nvme_uq *uq, unsigned int why);
+void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why);
+
+/* uq-pci.c, called by pci.c */
+int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);
+unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl);
+bool nvme_uq_give_way(struct nvme_ctrl *ctrl);
+int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
+		       unsigned int flags, struct irq_affinity *affd);
+void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
+		    u32 __iomem *dbs, u32 db_stride, u32 depth,
+		    unsigned int qid, unsigned int vector);
+void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
+		       u32 db_stride);
+unsigned int nvme_uq_max(void);
+void nvme_uq_stop(struct nvme_ctrl *ctrl);
+bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl);
+void nvme_uq_free_irqs(struct nvme_ctrl *ctrl);
+void nvme_uq_cancel(struct nvme_ctrl *ctrl);
+void nvme_uq_free_queues(struct nvme_ctrl *ctrl);
+void nvme_uq_free(struct nvme_ctrl *ctrl);
+
+#else /* !CONFIG_NVME_UQ */
+static inline void nvme_uq_start(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_start_freeze(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_unfreeze(struct nvme_ctrl *ctrl) { }
+
+static inline long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
+{
+	return timeout;
+}
+
+static inline void nvme_uq_hold(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_release(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_update_nodes(struct nvme_ns *ns) { }
+
+static inline void nvme_uq_remove_nodes(struct nvme_ns *ns) { }
+
+static inline int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
+{
+	return nvme_set_queue_count(ctrl, count);
+}
+
+static inline unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
+{
+	return 0;
+}
+
+static inline bool nvme_uq_give_way(struct nvme_ctrl *ctrl)
+{
+	return false;
+}
+
+static inline int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl,
+				     unsigned int blk_vecs, unsigned int flags,
+				     struct irq_affinity *affd)
+{
+	return 0;
+}
+
+static inline void nvme_uq_create(struct nvme_ctrl *ctrl,
+				  struct mutex *shutdown_lock,
+				  u32 __iomem *dbs, u32 db_stride, u32 depth,
+				  unsigned int qid, unsigned int vector) { }
+
+static inline void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs,
+				     __le32 *eis, u32 db_stride) { }
+
+static inline unsigned int nvme_uq_max(void)
+{
+	return 0;
+}
+
+static inline void nvme_uq_stop(struct nvme_ctrl *ctrl) { }
+
+static inline bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
+{
+	return true;
+}
+
+static inline void nvme_uq_free_irqs(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_cancel(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_free_queues(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_free(struct nvme_ctrl *ctrl) { }
+#endif /* CONFIG_NVME_UQ */
+
+#endif /* _NVME_UQ_H */
