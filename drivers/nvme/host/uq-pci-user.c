@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: what a command holds of user space, from before it has a
+ * slot until after its completion.
+ *
+ * All of this may sleep, and none of it is on the path of a registered buffer
+ * that lies in one piece.
+ */
+#include <linux/bvec.h>
+#include <linux/compat.h>
+#include <linux/highmem.h>
+#include <linux/io.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+
+#include "uq-pci.h"
+
+/*
+ * Give user space the metadata that the device wrote. Whoever completes the
+ * command need not be the task that submitted it, so this goes by the pages and
+ * not by the address.
+ */
+static void nvme_uq_return_meta(struct nvme_uq_user *user)
+{
+	struct page **page = user->pages + user->nr_pages;
+	unsigned int offset = user->meta_offset;
+	u32 len, done;
+
+	for (done = 0; done < user->meta_len; done += len) {
+		len = min_t(u32, user->meta_len - done, PAGE_SIZE - offset);
+		memcpy_to_page(*page++, offset, user->meta + done, len);
+		offset = 0;
+	}
+}
+
+/**
+ * nvme_uq_put_user_slow - let go of user memory
+ * @val:	what nvme_uq_pdu.user holds, not 0
+ * @completed:	the device has had the command
+ *
+ * May sleep.
+ */
+void nvme_uq_put_user_slow(unsigned long val, bool completed)
+{
+	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+
+	if (val & NVME_UQ_USER_PAGE) {
+		struct page *page = (struct page *)
+			(val & ~(NVME_UQ_USER_PAGE | NVME_UQ_USER_DIRTY));
+
+		unpin_user_pages_dirty_lock(&page, 1, val & NVME_UQ_USER_DIRTY);
+		return;
+	}
+
+	if (user->meta && user->dirty && completed)
+		nvme_uq_return_meta(user);
+	unpin_user_pages_dirty_lock(user->pages,
+				    user->nr_pages + user->nr_meta,
+				    user->dirty);
+	kfree(user->meta);
+	kvfree(user);
+}
+
+/**
+ * nvme_uq_alloc_map - make room for data in several pieces
+ * @nseg:	how many at most
+ * @gfp:	how to allocate
+ *
+ * Return: what kfree() frees, or NULL.
+ */
+struct nvme_uq_map *nvme_uq_alloc_map(unsigned int nseg, gfp_t gfp)
+{
+	struct nvme_uq_map *map;
+
+	map = kmalloc(struct_size(map, seg, nseg) + nseg * sizeof(phys_addr_t),
+		      gfp);
+	if (!map)
+		return NULL;
+	map->nseg = 0;
+	map->nlist = 0;
+	map->phys = (phys_addr_t *)&map->seg[nseg];
+	return map;
+}
+
+/* Add a piece, as part of the last one if they are neighbours. */
+static void nvme_uq_map_add(struct nvme_uq_map *map, phys_addr_t phys,
+			    unsigned int len)
+{
+	unsigned int last = map->nseg - 1;
+
+	if (map->nseg && map->phys[last] + map->seg[last].len == phys) {
+		map->seg[last].len += len;
+		return;
+	}
+	map->phys[map->nseg] = phys;
+	map->seg[map->nseg].len = len;
+	map->nseg++;
+}
+
+/* Settle on one piece or several; refuse what no NVMe transfer can start at. */
+static int nvme_uq_prep_map(struct nvme_uq_io *io, struct nvme_uq_map *map)
+{
+	unsigned int i;
+
+	for (i = 0; i < map->nseg; i++)
+		if ((map->phys[i] | map->seg[i].len) & 3) {
+			kfree(map);
+			return -EINVAL;
+		}
+	if (map->nseg == 1) {
+		io->phys = map->phys[0];
+		kfree(map);
+		return 0;
+	}
+	io->map = map;
+	return 0;
+}
+
+/**
+ * nvme_uq_prep_bvecs - find the pieces of a registered buffer
+ * @io:		the command
+ *
+ * Return: 0, -EINVAL or -ENOMEM.
+ */
+int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
+{
+	struct bvec_iter bi = {
+		.bi_size	= io->iter.count,
+		.bi_offset	= io->iter.iov_offset,
+	};
+	struct nvme_uq_map *map;
+	struct bio_vec bv;
+
+	map = nvme_uq_alloc_map(io->iter.nr_segs, GFP_KERNEL);
+	if (!map)
+		return -ENOMEM;
+	for_each_mp_bvec(bv, io->iter.bvec, bi, bi)
+		nvme_uq_map_add(map, bvec_phys(&bv), bv.bv_len);
+	return nvme_uq_prep_map(io, map);
+}
+
+static int nvme_uq_prep_page(struct nvme_uq_io *io)
+{
+	unsigned long addr = (unsigned long)io->iter.ubuf + io->iter.iov_offset;
+	struct page *page;
+	int ret;
+
+	if ((addr | io->iter.count) & 3)
+		return -EINVAL;
+	ret = pin_user_pages_fast(addr & PAGE_MASK, 1,
+				  io->write ? 0 : FOLL_WRITE, &page);
+	if (ret != 1)
+		return ret < 0 ? ret : -EFAULT;
+
+	io->phys = page_to_phys(page) + offset_in_page(addr);
+	io->user = (unsigned long)page | NVME_UQ_USER_PAGE |
+		(io->write ? 0 : NVME_UQ_USER_DIRTY);
+	return 0;
+}
+
+static struct nvme_uq_user *nvme_uq_alloc_user(struct nvme_uq_io *io,
+					       unsigned int nr_pages)
+{
+	struct nvme_uq_user *user;
+
+	/* metadata that is not aligned may start in one page and end in another */
+	if (io->meta_len)
+		nr_pages += DIV_ROUND_UP(io->meta_len, PAGE_SIZE) + 1;
+	user = kvmalloc(struct_size(user, pages, nr_pages), GFP_KERNEL);
+	if (!user)
+		return NULL;
+	user->nr_pages = 0;
+	user->nr_meta = 0;
+	user->dirty = !io->write;
+	user->meta = NULL;
+	return user;
+}
+
+static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
+		       struct nvme_uq_map *map, unsigned int max)
+{
+	while (io->iter.count) {
+		struct page **pages = user->pages + user->nr_pages;
+		ssize_t left;
+		size_t offset;
+
+		left = iov_iter_extract_pages(&io->iter, &pages, io->iter.count,
+					      max - user->nr_pages, 0, &offset);
+		if (left <= 0)
+			return left ?: -EFAULT;
+		while (left) {
+			size_t len = min_t(size_t, left, PAGE_SIZE - offset);
+			struct page *page = user->pages[user->nr_pages++];
+
+			nvme_uq_map_add(map, page_to_phys(page) + offset, len);
+			left -= len;
+			offset = 0;
+		}
+	}
+	return 0;
+}
+
+static int nvme_uq_prep_pages(struct nvme_uq_io *io)
+{
+	unsigned int max = iov_iter_npages(&io->iter, INT_MAX);
+	struct nvme_uq_user *user;
+	struct nvme_uq_map *map;
+	int ret;
+
+	user = nvme_uq_alloc_user(io, max);
+	if (!user)
+		return -ENOMEM;
+	io->user = (unsigned long)user;
+
+	map = nvme_uq_alloc_map(max, GFP_KERNEL);
+	if (!map)
+		return -ENOMEM;
+	ret = nvme_uq_pin(io, user, map, max);
+	if (ret) {
+		kfree(map);
+		return ret;
+	}
+	return nvme_uq_prep_map(io, map);
+}
+
+static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,
+			    void __user *umeta)
+{
+	unsigned long addr = (unsigned long)umeta;
+	unsigned int nr = DIV_ROUND_UP(offset_in_page(addr) + io->meta_len,
+				       PAGE_SIZE);
+	int ret;
+
+	if (!access_ok(umeta, io->meta_len))
+		return -EFAULT;
+	ret = pin_user_pages_fast(addr & PAGE_MASK, nr, FOLL_WRITE,
+				  user->pages + user->nr_pages);
+	if (ret < 0)
+		return ret;
+	user->nr_meta = ret;
+	user->meta_offset = offset_in_page(addr);
+	return ret == nr ? 0 : -EFAULT;
+}
+
+/**
+ * nvme_uq_prep_meta - make a copy of the metadata that the device can reach
+ * @io:		the command, with its data prepared
+ *
+ * It is small, and where user space has it need not be one piece.
+ *
+ * Return: 0 or an error. What was done is undone with the rest of @io.
+ */
+int nvme_uq_prep_meta(struct nvme_uq_io *io)
+{
+	void __user *umeta = u64_to_user_ptr(in_compat_syscall() ?
+					     (compat_uptr_t)io->meta : io->meta);
+	struct nvme_uq_user *user = (struct nvme_uq_user *)io->user;
+	void *meta;
+
+	if (!user) {
+		user = nvme_uq_alloc_user(io, 0);
+		if (!user)
+			return -ENOMEM;
+		io->user = (unsigned long)user;
+	}
+
+	/* of what the device leaves alone, nothing old is to be seen */
+	meta = kzalloc(io->meta_len, GFP_KERNEL);
+	if (!meta)
+		return -ENOMEM;
+	user->meta = meta;
+	user->meta_len = io->meta_len;
+	io->metabuf = meta;
+	if (!io->write)
+		return nvme_uq_pin_meta(io, user, umeta);
+	return copy_from_user(meta, umeta, io->meta_len) ? -EFAULT : 0;
+}
+
+static bool nvme_uq_one_page(const struct iov_iter *iter)
+{
+	return iter_is_ubuf(iter) &&
+		offset_in_page((unsigned long)iter->ubuf + iter->iov_offset) +
+		iter->count <= PAGE_SIZE;
+}
+
+/**
+ * nvme_uq_prep_user - pin user memory and find its pieces
+ * @io:		the command
+ *
+ * Return: 0 or an error. What was done is undone by letting go of @io's user
+ * memory and freeing its map.
+ */
+int nvme_uq_prep_user(struct nvme_uq_io *io)
+{
+	if (nvme_uq_one_page(&io->iter) && !io->meta_len)
+		return nvme_uq_prep_page(io);
+	return nvme_uq_prep_pages(io);
+}

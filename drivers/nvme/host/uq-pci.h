@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * NVMe user queues, back half: what its files share. All of it is in the PCI
+ * driver.
+ *
+ *   uq-pci.c		submission and completion
+ *   uq-pci-user.c	user memory: pinning it, and finding its pieces
+ *   uq-pci-dma.c	mapping it for the device
+ *   uq-pci-timeout.c	commands that take too long
+ *   uq-pci-setup.c	setting queues aside, creating and deleting them
+ *   uq-pci-fault.c	injection of faults, for tests
+ */
+#ifndef _NVME_UQ_PCI_H
+#define _NVME_UQ_PCI_H
+
+#include <linux/dma-mapping.h>
+
+#include "uq.h"
+
+#define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
+#define NVME_UQ_CQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_completion))
+
+/**
+ * struct nvme_uq_map - data in more than one piece
+ * @nseg:	number of @seg and of @phys
+ * @nlist:	number of @list; 0 if the slot's own list is enough
+ * @per_list:	entries per list
+ * @list:	lists from the pool
+ * @phys:	the pieces as the CPU sees them
+ * @seg:	the pieces as the device sees them
+ */
+struct nvme_uq_map {
+	unsigned int		nseg;
+	unsigned int		nlist;
+	unsigned int		per_list;
+	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS];
+	phys_addr_t		*phys;
+	struct nvme_uq_seg	seg[];
+};
+
+/**
+ * struct nvme_uq_user - what a command holds of user space, until it ends
+ * @nr_pages:	number of pinned pages that hold data
+ * @nr_meta:	number of pinned pages that hold metadata
+ * @dirty:	the device writes to them
+ * @meta:	metadata as the device sees it
+ * @meta_len:	its length
+ * @meta_offset: where it starts in the first page that holds metadata
+ * @pages:	pinned pages: those of the data, then those of the metadata
+ *
+ * A single page without metadata, which is the most frequent case, does without:
+ * see NVME_UQ_USER_PAGE.
+ */
+struct nvme_uq_user {
+	unsigned int		nr_pages;
+	unsigned int		nr_meta;
+	bool			dirty;
+	void			*meta;
+	u32			meta_len;
+	u32			meta_offset;
+	struct page		*pages[];
+};
+
+/* Low bits of nvme_uq_pdu.user: the rest is a page, and it was written to. */
+#define NVME_UQ_USER_PAGE	1UL
+#define NVME_UQ_USER_DIRTY	2UL
+
+/* What lies in struct io_uring_cmd from submission to completion. */
+struct nvme_uq_pdu {
+	struct io_uring_cmd	*next;
+	unsigned long		user;
+	u64			result;
+	int			status;
+};
+
+static inline struct nvme_uq_pdu *nvme_uq_pdu(struct io_uring_cmd *ioucmd)
+{
+	return io_uring_cmd_to_pdu(ioucmd, struct nvme_uq_pdu);
+}
+
+static inline enum dma_data_direction nvme_uq_dir(u8 flags)
+{
+	return flags & NVME_UQ_WRITE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+}
+
+/* uq-pci.c */
+extern const struct nvme_uq_ops nvme_uq_pci_ops;
+
+irqreturn_t nvme_uq_irq(int irq, void *data);
+void nvme_uq_pci_reap(struct nvme_uq *uq);
+
+/* uq-pci-user.c */
+void nvme_uq_put_user_slow(unsigned long val, bool completed);
+struct nvme_uq_map *nvme_uq_alloc_map(unsigned int nseg, gfp_t gfp);
+int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
+int nvme_uq_prep_user(struct nvme_uq_io *io);
+int nvme_uq_prep_meta(struct nvme_uq_io *io);
+
+/* uq-pci-dma.c */
+int nvme_uq_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
+void nvme_uq_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
+void nvme_uq_unmap_slow(struct nvme_uq *uq, struct nvme_uq_slot *slot);
+void nvme_uq_set_map(struct nvme_uq *uq, struct nvme_command *c,
+		     const struct nvme_uq_map *map, unsigned int idx);
+void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
+		      const struct nvme_uq_io *io, unsigned int idx);
+
+/* uq-pci-timeout.c */
+void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
+void nvme_uq_timeout_work(struct work_struct *work);
+
+/* What a test can make of a completion, see uq-pci-fault.c. */
+enum nvme_uq_fault {
+	NVME_UQ_FAULT_NONE,
+	NVME_UQ_FAULT_LOSE,	/* it never came */
+	NVME_UQ_FAULT_REPEAT,	/* it comes twice */
+	NVME_UQ_FAULT_STALE,	/* one of the slot's last command comes first */
+};
+
+#ifdef CONFIG_NVME_UQ_FAULT
+enum nvme_uq_fault nvme_uq_fault_next(void);
+bool nvme_uq_fault_no_sgl(void);
+#else
+static inline enum nvme_uq_fault nvme_uq_fault_next(void)
+{
+	return NVME_UQ_FAULT_NONE;
+}
+
+static inline bool nvme_uq_fault_no_sgl(void)
+{
+	return false;
+}
+#endif
+
+/* Map what is in one piece. */
+static __always_inline int nvme_uq_map_one(struct nvme_uq *uq,
+					   struct nvme_uq_io *io)
+{
+	io->addr = dma_map_phys(uq->dma_dev, io->phys, io->len,
+				nvme_uq_dir(io->flags), 0);
+	if (unlikely(dma_mapping_error(uq->dma_dev, io->addr)))
+		return -ENOMEM;
+	if (dma_need_unmap(uq->dma_dev))
+		io->flags |= NVME_UQ_UNMAP;
+	return 0;
+}
+
+/* After this, neither the CPU's nor the device's side needs the other's. */
+static __always_inline void nvme_uq_unmap(struct nvme_uq *uq,
+					  struct nvme_uq_slot *slot)
+{
+	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				    NVME_UQ_MAP)))
+		nvme_uq_unmap_slow(uq, slot);
+}
+
+#endif /* _NVME_UQ_PCI_H */
