@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: commands that take too long. Look for their completion,
+ * abort them, reset the controller, as nvme_timeout() does.
+ */
+#include <linux/blk-mq.h>
+#include <linux/pci.h>
+
+#include "uq-pci.h"
+
+/**
+ * nvme_uq_arm_timeout - let timeout work run in time for a command
+ * @uq:		the queue, with sq_lock held
+ * @deadline:	when the command is due, in jiffies
+ */
+void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
+{
+	unsigned long now = jiffies;
+
+	lockdep_assert_held(&uq->sq_lock);
+	uq->tmo_armed = true;
+	uq->tmo_next = deadline;
+	mod_delayed_work(nvme_wq, &uq->tmo_work,
+			 time_after(deadline, now) ? deadline - now : 1);
+}
+
+/* Has the controller failed, or forgotten us? */
+static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
+{
+	u32 csts;
+
+	if (ctrl->ops->reg_read32(ctrl, NVME_REG_CSTS, &csts) || csts == ~0)
+		return true;
+	if (csts & NVME_CSTS_CFS)
+		return true;
+	return NVME_CAP_NSSRC(ctrl->cap) && (csts & NVME_CSTS_NSSRO);
+}
+
+static enum rq_end_io_ret nvme_uq_abort_end(struct request *req,
+					    blk_status_t error,
+					    const struct io_comp_batch *iob)
+{
+	struct nvme_ctrl *ctrl = nvme_req(req)->ctrl;
+
+	dev_warn(ctrl->device, "Abort status: 0x%x", nvme_req(req)->status);
+	atomic_inc(&ctrl->abort_limit);
+	blk_mq_free_request(req);
+	return RQ_END_IO_NONE;
+}
+
+static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
+{
+	struct nvme_ctrl *ctrl = uq->ctrl;
+	struct nvme_command cmd = { };
+	struct request *req;
+
+	if (atomic_dec_return(&ctrl->abort_limit) < 0)
+		goto out_limit;
+
+	cmd.abort.opcode = nvme_admin_abort_cmd;
+	cmd.abort.cid = cid;
+	cmd.abort.sqid = cpu_to_le16(uq->qid);
+	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
+				   BLK_MQ_REQ_NOWAIT);
+	if (IS_ERR(req))
+		goto out_limit;
+
+	dev_warn(ctrl->device,
+		 "I/O cid %u opcode %#x user QID %u timeout, aborting\n",
+		 cid, opcode, uq->qid);
+	nvme_init_request(req, &cmd);
+	req->end_io = nvme_uq_abort_end;
+	req->end_io_data = NULL;
+	blk_execute_rq_nowait(req, false);
+	return true;
+
+out_limit:
+	atomic_inc(&ctrl->abort_limit);
+	return false;
+}
+
+/* One that is overdue: was it aborted before? */
+struct nvme_uq_overdue {
+	u16	cid;
+	u8	opcode;
+	bool	aborted;
+};
+
+static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid)
+{
+	unsigned int idx = cid & uq->slots.idx_mask;
+	unsigned long flags;
+
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
+		uq->slot[idx].flags |= NVME_UQ_ABORTED;
+		uq->slot[idx].deadline = jiffies + uq->ctrl->io_timeout;
+	}
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+}
+
+/* Returns false if nothing can be done for commands that are overdue now. */
+static bool nvme_uq_overdue(struct nvme_uq *uq,
+			    const struct nvme_uq_overdue *od)
+{
+	struct nvme_ctrl *ctrl = uq->ctrl;
+
+	/* a reset, under way or over, looks after its commands by itself */
+	if (nvme_ctrl_state(ctrl) != NVME_CTRL_LIVE)
+		return false;
+	/* whoever recovers the bus must not be disturbed by one */
+	if (pci_channel_offline(to_pci_dev(ctrl->dev)))
+		return false;
+
+	if (od->aborted || nvme_uq_ctrl_lost(ctrl)) {
+		dev_warn(ctrl->device,
+			 "I/O cid %u opcode %#x user QID %u timeout, reset controller\n",
+			 od->cid, od->opcode, uq->qid);
+		uq->timeouts++;
+		nvme_reset_ctrl(ctrl);
+		return false;
+	}
+
+	if (!nvme_uq_send_abort(uq, od->cid, od->opcode))
+		return false;
+	uq->timeouts++;
+	nvme_uq_mark_aborted(uq, od->cid);
+	return true;
+}
+
+/*
+ * Find a command that is overdue, and when the next one will be. A command is
+ * looked at under cq_lock, as only there it cannot end.
+ */
+static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
+				 struct nvme_uq_overdue *od,
+				 unsigned long *next)
+{
+	unsigned long flags;
+	bool found = false;
+
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	for (; uq->cq_live && *pos < uq->slots.nr && !found; ++*pos) {
+		struct nvme_uq_slot *slot = &uq->slot[*pos];
+		/* pairs with the release in nvme_uq_slot_arm() */
+		u32 cid = smp_load_acquire(&uq->slots.cid[*pos]);
+
+		if (!(cid & NVME_UQ_ARMED))
+			continue;
+		if (time_before(jiffies, slot->deadline)) {
+			if (time_before(slot->deadline, *next))
+				*next = slot->deadline;
+			continue;
+		}
+		od->cid = cid;
+		od->opcode = slot->opcode;
+		od->aborted = slot->flags & NVME_UQ_ABORTED;
+		found = true;
+	}
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	return found;
+}
+
+/**
+ * nvme_uq_timeout_work - look for commands of a queue that are overdue
+ * @work:	the queue's
+ */
+void nvme_uq_timeout_work(struct work_struct *work)
+{
+	struct nvme_uq *uq = container_of(to_delayed_work(work),
+					  struct nvme_uq, tmo_work);
+	unsigned long next = jiffies + uq->ctrl->io_timeout;
+	struct nvme_uq_overdue od;
+	unsigned int pos = 0;
+
+	/* whoever submits from now on may be too late to be found below */
+	spin_lock(&uq->sq_lock);
+	uq->tmo_armed = false;
+	spin_unlock(&uq->sq_lock);
+
+	/* a missed interrupt, or a tenant that no longer polls? */
+	nvme_uq_pci_reap(uq);
+
+	while (nvme_uq_find_overdue(uq, &pos, &od, &next)) {
+		if (nvme_uq_overdue(uq, &od))
+			continue;
+		/* look again before long: an abort may find room by then */
+		next = jiffies + HZ;
+		break;
+	}
+
+	spin_lock(&uq->sq_lock);
+	if (!(uq->blocked & NVME_UQ_DOWN) && nvme_uq_slots_used(&uq->slots) &&
+	    (!uq->tmo_armed || time_before(next, uq->tmo_next)))
+		nvme_uq_arm_timeout(uq, next);
+	spin_unlock(&uq->sq_lock);
+}

@@ -1,0 +1,724 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues, back half: submission and completion.
+ *
+ * This half is part of the PCI driver. Documentation/nvme/user-queues.rst tells
+ * what becomes of a command in each case.
+ */
+#include <linux/blkdev.h>
+#include <linux/bvec.h>
+#include <linux/io.h>
+#include <linux/nvme_ioctl.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "uq-pci.h"
+
+#define CREATE_TRACE_POINTS
+#include "uq-trace.h"
+/*
+ * Doorbells
+ */
+
+/* Update a shadow doorbell; does the device want to hear the real one too? */
+static bool nvme_uq_shadow_kick(u16 value, __le32 *db, __le32 *ei)
+{
+	u16 old, event;
+
+	/* the entries come before the doorbell that announces them */
+	wmb();
+	old = le32_to_cpu(*db);
+	WRITE_ONCE(*db, cpu_to_le32(value));
+	/* and the doorbell before a look at whether the device sleeps */
+	mb();
+	event = le32_to_cpu(READ_ONCE(*ei));
+	return (u16)(value - event - 1) < (u16)(value - old);
+}
+
+static void nvme_uq_ring_sq(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	uq->last_sq_tail = uq->sq_tail;
+	if (unlikely(uq->dbbuf_sq_db) &&
+	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
+		return;
+	writel(uq->sq_tail, uq->sq_db);
+	uq->doorbells++;
+}
+
+static void nvme_uq_ring_cq(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->cq_lock);
+	if (unlikely(uq->dbbuf_cq_db) &&
+	    !nvme_uq_shadow_kick(uq->cq_head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
+		return;
+	writel(uq->cq_head, uq->cq_db);
+}
+
+/**
+ * struct nvme_uq_plug - a doorbell that waits for the end of a batch
+ * @cb:		in the task's plug
+ * @plug:	that plug
+ * @file:	holds the queue, and the module this code is in: somebody else's
+ *		doorbell may have made all of our commands complete by the time
+ *		the batch ends
+ */
+struct nvme_uq_plug {
+	struct blk_plug_cb	cb;
+	struct blk_plug		*plug;
+	struct file		*file;
+};
+
+static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
+{
+	struct nvme_uq_plug *cb = container_of(blk_cb, struct nvme_uq_plug, cb);
+	struct nvme_uq *uq = blk_cb->data;
+	struct file *file = cb->file;
+
+	spin_lock(&uq->sq_lock);
+	if (uq->plug == cb->plug)
+		WRITE_ONCE(uq->plug, NULL);
+	if (uq->sq_tail != uq->last_sq_tail && !(uq->blocked & NVME_UQ_DOWN))
+		nvme_uq_ring_sq(uq);
+	spin_unlock(&uq->sq_lock);
+	kfree(cb);
+	fput(file);
+}
+
+static bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
+			     struct file *file)
+{
+	struct nvme_uq_plug *cb;
+	struct blk_plug_cb *blk_cb;
+
+	blk_cb = blk_check_plugged(nvme_uq_unplug, uq, sizeof(*cb));
+	if (!blk_cb)
+		return false;
+	cb = container_of(blk_cb, struct nvme_uq_plug, cb);
+	if (!cb->file) {
+		cb->file = get_file(file);
+		cb->plug = plug;
+	}
+	WRITE_ONCE(uq->plug, plug);
+	return true;
+}
+
+/*
+ * May the doorbell wait for the end of the batch? io_uring plugs submissions of
+ * more than two; nvme_uq.plug spares the search for a callback that was found
+ * for the last command.
+ */
+static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
+						   struct io_uring_cmd *ioucmd)
+{
+	struct blk_plug *plug = current->plug;
+
+	if (!plug)
+		return false;
+	if (likely(READ_ONCE(uq->plug) == plug))
+		return true;
+	return nvme_uq_add_plug(uq, plug, ioucmd->file);
+}
+
+/*
+ * Completion, where the command came from
+ */
+
+/* Let go of user memory. May sleep. */
+static __always_inline void nvme_uq_put_user(unsigned long val, bool completed)
+{
+	if (unlikely(val))
+		nvme_uq_put_user_slow(val, completed);
+}
+
+static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
+					   unsigned int issue_flags)
+{
+	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+
+	nvme_uq_put_user(pdu->user, true);
+	io_uring_cmd_done32(ioucmd, pdu->status, pdu->result, issue_flags);
+}
+
+static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
+{
+	nvme_uq_finish(io_uring_cmd_from_tw(tw_req),
+		       IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
+}
+
+/* A list of commands that have completed, in order. */
+struct nvme_uq_done {
+	struct io_uring_cmd	*first;
+	struct io_uring_cmd	**last;
+};
+
+static inline void nvme_uq_done_init(struct nvme_uq_done *done)
+{
+	done->last = &done->first;
+}
+
+static inline void nvme_uq_done_add(struct nvme_uq_done *done,
+				    struct io_uring_cmd *ioucmd)
+{
+	*done->last = ioucmd;
+	done->last = &nvme_uq_pdu(ioucmd)->next;
+}
+
+/*
+ * Tell everybody whose command has completed. Those of the ring that is polling
+ * (@poll_ctx) are told right here; the others where they belong.
+ */
+static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
+{
+	struct io_uring_cmd *ioucmd, *next;
+
+	*done->last = NULL;
+	for (ioucmd = done->first; ioucmd; ioucmd = next) {
+		next = nvme_uq_pdu(ioucmd)->next;
+		if (poll_ctx && poll_ctx == io_uring_cmd_ctx_handle(ioucmd))
+			nvme_uq_finish(ioucmd, 0);
+		else
+			io_uring_cmd_do_in_task_lazy(ioucmd, nvme_uq_task_cb);
+	}
+}
+
+/*
+ * DMA
+ */
+
+/*
+ * Map what was prepared. Under RCU, so that nvme_uq_stop() can wait for it: a
+ * device that is being unbound has no mappings made behind its back.
+ */
+static __always_inline int nvme_uq_map(struct nvme_uq *uq,
+				       struct nvme_uq_io *io)
+{
+	io->flags = io->write ? NVME_UQ_WRITE : 0;
+	if (!io->len)
+		return 0;
+	if (unlikely(io->map || io->metabuf || !uq->force_sgl))
+		return nvme_uq_map_slow(uq, io);
+	return nvme_uq_map_one(uq, io);
+}
+
+static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
+					    struct nvme_command *c,
+					    const struct nvme_uq_io *io)
+{
+	dma_addr_t second;
+
+	c->common.dptr.prp1 = cpu_to_le64(io->addr);
+	if (likely(uq->force_sgl)) {
+		/* length and type in one go, the bytes between are reserved */
+		static_assert(NVME_SGL_FMT_DATA_DESC == 0);
+		c->common.flags = NVME_CMD_SGL_METABUF;
+		c->common.dptr.prp2 = cpu_to_le64(io->len);
+		return;
+	}
+
+	second = round_down(io->addr, NVME_CTRL_PAGE_SIZE) +
+		NVME_CTRL_PAGE_SIZE;
+	if (io->addr + io->len > second)
+		c->common.dptr.prp2 = cpu_to_le64(second);
+}
+
+/*
+ * Completion
+ */
+
+static __always_inline void
+nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
+		      u64 result, struct nvme_uq_done *done)
+{
+	struct nvme_uq_slot *slot = &uq->slot[idx];
+	struct io_uring_cmd *ioucmd = slot->ioucmd;
+	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+
+	pdu->status = status;
+	pdu->result = result;
+	uq->completed++;
+	nvme_uq_unmap(uq, slot);
+	if (unlikely(slot->flags & NVME_UQ_MAP))
+		kfree(slot->map);
+	nvme_uq_slot_put(&uq->slots, idx);
+	nvme_uq_done_add(done, ioucmd);
+}
+
+static noinline void nvme_uq_spurious(struct nvme_uq *uq, u16 cid)
+{
+	uq->spurious++;
+	dev_warn_ratelimited(uq->ctrl->device,
+			     "invalid id %u completed on user queue %u\n",
+			     cid, uq->qid);
+}
+
+static __always_inline void
+nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
+		   struct nvme_uq_done *done)
+{
+	int idx = nvme_uq_slot_match(&uq->slots, cid);
+
+	if (unlikely(idx < 0)) {
+		nvme_uq_spurious(uq, cid);
+		return;
+	}
+	trace_nvme_uq_complete(uq, cid, status, result);
+	nvme_uq_complete_slot(uq, idx, status, result, done);
+}
+
+static __always_inline void
+nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
+		   struct nvme_uq_done *done)
+{
+	u16 cid = READ_ONCE(cqe->command_id);
+	int status = le16_to_cpu(READ_ONCE(cqe->status)) >> 1;
+	u64 result = le64_to_cpu(READ_ONCE(cqe->result.u64));
+
+	switch (nvme_uq_fault_next()) {
+	case NVME_UQ_FAULT_NONE:
+		break;
+	case NVME_UQ_FAULT_LOSE:
+		return;
+	case NVME_UQ_FAULT_REPEAT:
+		nvme_uq_handle_cid(uq, cid, status, result, done);
+		break;
+	case NVME_UQ_FAULT_STALE:
+		nvme_uq_handle_cid(uq, cid - uq->slots.gen_step,
+				   NVME_SC_INTERNAL, 0, done);
+		break;
+	}
+	nvme_uq_handle_cid(uq, cid, status, result, done);
+}
+
+static inline bool nvme_uq_cqe_pending(struct nvme_uq *uq)
+{
+	const struct nvme_completion *cqe = &uq->cqes[uq->cq_head];
+
+	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == uq->cq_phase;
+}
+
+/* Take all completions that there are; how many? With cq_lock held. */
+static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
+					struct nvme_uq_done *done)
+{
+	unsigned int found = 0;
+
+	while (nvme_uq_cqe_pending(uq)) {
+		/* the rest of the entry is valid if its phase was */
+		dma_rmb();
+		nvme_uq_handle_cqe(uq, &uq->cqes[uq->cq_head], done);
+		if (++uq->cq_head == uq->depth) {
+			uq->cq_head = 0;
+			uq->cq_phase ^= 1;
+		}
+		found++;
+	}
+	if (found) {
+		uq->reaps++;
+		nvme_uq_ring_cq(uq);
+	}
+	return found;
+}
+
+static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
+{
+	if (freed && unlikely(wq_has_sleeper(&uq->wait)))
+		wake_up_nr(&uq->wait, freed);
+}
+
+static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
+			      unsigned int flags)
+{
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+
+	/*
+	 * Look once. io_uring comes back until it has enough, and on its way it
+	 * runs the task work of what others have reaped for us.
+	 */
+	nvme_uq_done_init(&done);
+	spin_lock(&uq->cq_lock);
+	if (likely(uq->cq_live))
+		found = nvme_uq_reap_locked(uq, &done);
+	spin_unlock(&uq->cq_lock);
+
+	if (!found)
+		return 0;
+	nvme_uq_finish_all(&done, iob ? iob->poll_ctx : NULL);
+	nvme_uq_wake(uq, found);
+	return found;
+}
+
+/**
+ * nvme_uq_irq - interrupt of an interrupt queue
+ * @irq:	which
+ * @data:	the queue
+ *
+ * Return: IRQ_HANDLED if there was a completion.
+ */
+irqreturn_t nvme_uq_irq(int irq, void *data)
+{
+	struct nvme_uq *uq = data;
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+
+	nvme_uq_done_init(&done);
+	spin_lock(&uq->cq_lock);
+	if (likely(uq->cq_live))
+		found = nvme_uq_reap_locked(uq, &done);
+	spin_unlock(&uq->cq_lock);
+
+	if (!found)
+		return IRQ_NONE;
+	nvme_uq_finish_all(&done, NULL);
+	nvme_uq_wake(uq, found);
+	return IRQ_HANDLED;
+}
+
+/**
+ * nvme_uq_pci_reap - take completions for whomever they belong to
+ * @uq:		the queue
+ *
+ * May sleep.
+ */
+void nvme_uq_pci_reap(struct nvme_uq *uq)
+{
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+	unsigned long flags;
+	int irq = uq->irq;
+
+	nvme_uq_done_init(&done);
+	/* do not make the line look as if it cried wolf */
+	if (irq >= 0)
+		disable_irq(irq);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	if (uq->cq_live)
+		found = nvme_uq_reap_locked(uq, &done);
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	if (irq >= 0)
+		enable_irq(irq);
+
+	nvme_uq_finish_all(&done, NULL);
+	nvme_uq_wake(uq, found);
+}
+
+/* End what is in flight; how many? With cq_lock held. */
+static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
+					  struct nvme_uq_done *done)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < uq->slots.nr; i++) {
+		/* pairs with the release in nvme_uq_slot_arm() */
+		u32 cid = smp_load_acquire(&uq->slots.cid[i]);
+
+		if (!(cid & NVME_UQ_ARMED))
+			continue;
+		nvme_uq_slot_match(&uq->slots, cid);
+		nvme_uq_complete_slot(uq, i, -EINTR, 0, done);
+		n++;
+	}
+	uq->cancelled += n;
+	return n;
+}
+
+/**
+ * nvme_uq_cancel - end all commands that are in flight
+ * @ctrl:	the controller, which can no longer reach memory
+ */
+void nvme_uq_cancel(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++) {
+		struct nvme_uq *uq = uqc->q[i];
+		struct nvme_uq_done done;
+		unsigned long flags;
+
+		nvme_uq_done_init(&done);
+		spin_lock_irqsave(&uq->cq_lock, flags);
+		if (uq->cq_live) {
+			/* the last chance to hear how a command really ended */
+			nvme_uq_reap_locked(uq, &done);
+			nvme_uq_cancel_locked(uq, &done);
+			uq->cq_live = false;
+		}
+		spin_unlock_irqrestore(&uq->cq_lock, flags);
+		nvme_uq_finish_all(&done, NULL);
+		wake_up_all(&uq->wait);
+	}
+}
+
+/*
+ * Preparation: everything that may sleep, before a slot is taken
+ */
+
+static void nvme_uq_unprep(struct nvme_uq_io *io)
+{
+	kfree(io->map);
+	nvme_uq_put_user(io->user, false);
+}
+
+/* Registered buffers: nearly always a part of one bio_vec. */
+static __always_inline int nvme_uq_prep_fixed(struct nvme_uq_io *io)
+{
+	const struct bio_vec *bv = io->iter.bvec;
+	size_t offset = io->iter.iov_offset;
+
+	if (unlikely(offset + io->iter.count > bv->bv_len))
+		return nvme_uq_prep_bvecs(io);
+	io->phys = bvec_phys(bv) + offset;
+	return unlikely((io->phys | io->iter.count) & 3) ? -EINVAL : 0;
+}
+
+static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
+					struct nvme_uq_io *io)
+{
+	size_t len = io->iter.count;
+	int ret;
+
+	io->user = 0;
+	io->map = NULL;
+	io->metabuf = NULL;
+	io->addr = 0;
+	io->meta_addr = 0;
+	io->len = len;
+	if (!len)
+		return 0;
+	if (unlikely(len > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT))
+		return -EINVAL;
+
+	if (likely(iov_iter_is_bvec(&io->iter)))
+		ret = nvme_uq_prep_fixed(io);
+	else
+		ret = nvme_uq_prep_user(io);
+	if (unlikely(io->meta_len) && !ret)
+		ret = nvme_uq_prep_meta(io);
+	if (unlikely(ret))
+		nvme_uq_unprep(io);
+	return ret;
+}
+
+/*
+ * Submission
+ */
+
+/* Why can this command not be submitted now? */
+static int nvme_uq_refusal(struct nvme_uq *uq, struct nvme_uq_node *node)
+{
+	if (READ_ONCE(node->gone) || (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
+		return -ENXIO;
+	if (nvme_state_terminal(uq->ctrl))
+		return -ENODEV;
+	return -EAGAIN;
+}
+
+static bool nvme_uq_ready(struct nvme_uq *uq)
+{
+	return !READ_ONCE(uq->blocked) && nvme_uq_slots_left(&uq->slots);
+}
+
+/* Is the task being killed, or does io_uring take back what it gave a worker? */
+static bool nvme_uq_cancelled(void)
+{
+	return fatal_signal_pending(current) ||
+		test_thread_flag(TIF_NOTIFY_SIGNAL);
+}
+
+/*
+ * Wait until it is worth to try again. Only io_uring's workers do: elsewhere
+ * a command must not sleep.
+ */
+static int nvme_uq_wait_ready(struct nvme_uq *uq, struct nvme_uq_node *node)
+{
+	DEFINE_WAIT(wait);
+	int ret;
+
+	for (;;) {
+		prepare_to_wait_exclusive(&uq->wait, &wait, TASK_KILLABLE);
+		ret = nvme_uq_ready(uq) ? 0 : nvme_uq_refusal(uq, node);
+		if (ret != -EAGAIN)
+			break;
+		if (nvme_uq_cancelled()) {
+			ret = -EINTR;
+			break;
+		}
+		/* nobody may be polling who would make room for us */
+		io_schedule_timeout(HZ / 50 ?: 1);
+		if (uq->polled)
+			nvme_uq_pci_reap(uq);
+	}
+	finish_wait(&uq->wait, &wait);
+	return ret;
+}
+
+/* The dwords of a command that are user space's own business. */
+static __always_inline void
+nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
+{
+	static_assert(sizeof(c->common.cdws) ==
+		      offsetofend(struct nvme_uring_cmd, cdw15) -
+		      offsetof(struct nvme_uring_cmd, cdw10));
+
+	memcpy(c->common.cdw2, &cmd->cdw2, sizeof(c->common.cdw2));
+	memcpy(&c->common.cdws, &cmd->cdw10, sizeof(c->common.cdws));
+	cpu_to_le32_array((u32 *)c->common.cdw2, 2);
+	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
+}
+
+/*
+ * Can the device not go beyond the buffers? Where an SGL tells it their length
+ * it cannot; elsewhere the command must not let it.
+ */
+static bool nvme_uq_fits(struct nvme_uq *uq, const struct nvme_command *c,
+			 const struct nvme_uq_io *io)
+{
+	const struct nvme_ns_head *head = io->node->ns->head;
+	struct nvme_uq_fmt fmt = {
+		.csi		= head->ids.csi,
+		.lba_shift	= head->lba_shift,
+		.ms		= head->ms,
+		.pi_size	= head->pi_type ? head->pi_size : 0,
+		.ext		= head->features & NVME_NS_EXT_LBAS,
+	};
+
+	if (!uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, io->len))
+		return false;
+	if (uq->force_sgl && uq->meta_sgl_ok && io->meta_len)
+		return true;
+	return nvme_uq_meta_fits(c, &fmt, io->meta_len);
+}
+
+/*
+ * Write a command where the device will look for it, and make its slot. With
+ * sq_lock held. It is checked here, where user space can no longer change it.
+ */
+static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
+					     struct nvme_uq_io *io,
+					     unsigned long deadline)
+{
+	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
+	struct nvme_uq_slot *slot;
+	unsigned int idx;
+
+	c->common.opcode = io->opcode;
+	c->common.flags = 0;
+	c->common.nsid = cpu_to_le32(io->nsid);
+	c->common.metadata = 0;
+	c->common.dptr.prp1 = 0;
+	c->common.dptr.prp2 = 0;
+	nvme_uq_copy_dwords(c, io->cmd);
+	if (unlikely(!uq->force_sgl || io->node->ns->head->ms) &&
+	    !nvme_uq_fits(uq, c, io))
+		return -EINVAL;
+
+	idx = nvme_uq_slot_take(&uq->slots);
+	slot = &uq->slot[idx];
+	slot->ioucmd = io->ioucmd;
+	slot->deadline = deadline;
+	slot->opcode = io->opcode;
+	slot->flags = io->flags;
+
+	/* what nvme_uq_unmap() looks at */
+	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_MAP | NVME_UQ_META))) {
+		slot->addr = io->addr;
+		slot->len = io->len;
+		slot->map = io->map;
+		slot->meta_addr = io->meta_addr;
+		slot->meta_len = io->meta_len;
+	}
+	if (unlikely(io->flags & NVME_UQ_MAP))
+		nvme_uq_set_map(uq, c, io->map, idx);
+	else if (io->len)
+		nvme_uq_set_one(uq, c, io);
+	else if (uq->force_sgl && !nvme_uq_fits(uq, c, io))
+		c->common.flags = NVME_CMD_SGL_METABUF;
+	if (unlikely(io->flags & NVME_UQ_META))
+		nvme_uq_set_meta(uq, c, io, idx);
+
+	c->common.command_id = nvme_uq_slot_arm(&uq->slots, idx);
+	trace_nvme_uq_submit(uq, c);
+	if (++uq->sq_tail == uq->depth)
+		uq->sq_tail = 0;
+	uq->submitted++;
+	return -EIOCBQUEUED;
+}
+
+/*
+ * Try once; -EAGAIN if there is no slot or the queue is held back. From the
+ * moment the slot is armed, the command may be complete and its issuer gone.
+ */
+static __always_inline int nvme_uq_try(struct nvme_uq *uq,
+				       struct nvme_uq_io *io)
+{
+	unsigned long deadline = jiffies + io->timeout;
+	bool defer;
+	int ret;
+
+	if (unlikely(READ_ONCE(uq->blocked)))
+		return nvme_uq_refusal(uq, io->node);
+	ret = nvme_uq_map(uq, io);
+	if (unlikely(ret))
+		return ret;
+	nvme_uq_pdu(io->ioucmd)->user = io->user;
+	defer = nvme_uq_defer_doorbell(uq, io->ioucmd);
+
+	spin_lock(&uq->sq_lock);
+	ret = -EAGAIN;
+	if (likely(!uq->blocked && !io->node->gone &&
+		   nvme_uq_slots_left(&uq->slots)))
+		ret = nvme_uq_write_sqe(uq, io, deadline);
+	if (likely(ret == -EIOCBQUEUED)) {
+		if (unlikely(!uq->tmo_armed ||
+			     time_before(deadline, uq->tmo_next)))
+			nvme_uq_arm_timeout(uq, deadline);
+		if (!defer)
+			nvme_uq_ring_sq(uq);
+		spin_unlock(&uq->sq_lock);
+		return ret;
+	}
+	spin_unlock(&uq->sq_lock);
+
+	nvme_uq_unmap_io(uq, io);
+	return ret == -EAGAIN ? nvme_uq_refusal(uq, io->node) : ret;
+}
+
+static noinline int nvme_uq_submit_slow(struct nvme_uq *uq,
+					struct nvme_uq_io *io, int ret)
+{
+	while (ret == -EAGAIN && !io->nowait) {
+		ret = nvme_uq_wait_ready(uq, io->node);
+		if (ret)
+			break;
+		rcu_read_lock();
+		ret = nvme_uq_try(uq, io);
+		rcu_read_unlock();
+	}
+	if (ret != -EIOCBQUEUED)
+		nvme_uq_unprep(io);
+	return ret;
+}
+
+static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	int ret = nvme_uq_prep(uq, io);
+
+	if (unlikely(ret))
+		return ret;
+
+	rcu_read_lock();
+	ret = nvme_uq_try(uq, io);
+	rcu_read_unlock();
+	if (likely(ret == -EIOCBQUEUED))
+		return ret;
+	return nvme_uq_submit_slow(uq, io, ret);
+}
+
+const struct nvme_uq_ops nvme_uq_pci_ops = {
+	.submit	= nvme_uq_pci_submit,
+	.iopoll	= nvme_uq_pci_iopoll,
+	.reap	= nvme_uq_pci_reap,
+};
+
