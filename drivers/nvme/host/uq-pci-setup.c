@@ -1,0 +1,711 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: setting queues aside, creating them in a reset, and taking
+ * them down in the steps in which nvme_dev_disable() does it.
+ */
+#include <linux/blk-mq.h>
+#include <linux/dmapool.h>
+#include <linux/kstrtox.h>
+#include <linux/moduleparam.h>
+#include <linux/pci.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "uq-pci.h"
+
+static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)
+{
+	unsigned int n;
+
+	if (kstrtouint(val, 10, &n) || n > blk_mq_num_possible_queues(0))
+		return -EINVAL;
+	return param_set_uint(val, kp);
+}
+
+static const struct kernel_param_ops nvme_uq_count_ops = {
+	.set = nvme_uq_count_set,
+	.get = param_get_uint,
+};
+
+static unsigned int user_irq_queues;
+module_param_cb(user_irq_queues, &nvme_uq_count_ops, &user_irq_queues, 0644);
+MODULE_PARM_DESC(user_irq_queues,
+		 "Number of interrupt queues set aside for user space, as /dev/ngXnYqZ. Read at controller reset.");
+
+static unsigned int user_poll_queues;
+module_param_cb(user_poll_queues, &nvme_uq_count_ops, &user_poll_queues, 0644);
+MODULE_PARM_DESC(user_poll_queues,
+		 "Number of polled queues set aside for user space, as /dev/ngXnYqZ. Read at controller reset.");
+
+/*
+ * Setting queues aside
+ */
+
+/**
+ * nvme_uq_max - how many user queues a controller can ever have
+ *
+ * Return: the most that the parameters allow, and as many again for those that a
+ * smaller value has put out of use.
+ */
+unsigned int nvme_uq_max(void)
+{
+	return 2 * blk_mq_num_possible_queues(0);
+}
+
+static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int max = nvme_uq_max();
+
+	if (uqc)
+		return uqc;
+	uqc = kzalloc_flex(*uqc, q, max);
+	if (!uqc)
+		return NULL;
+	uqc->max = max;
+	mutex_init(&uqc->lock);
+	/* freeze and scan look at it without a lock */
+	smp_store_release(&ctrl->uq, uqc);
+	return uqc;
+}
+
+/* What is asked for, and makes sense on this controller. */
+static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_plan plan = {
+		.irq	= READ_ONCE(user_irq_queues),
+		.poll	= READ_ONCE(user_poll_queues),
+	};
+
+	if (ctrl->quirks & (NVME_QUIRK_SHARED_TAGS | NVME_QUIRK_128_BYTES_SQES))
+		plan = (struct nvme_uq_plan){ };
+	if (ctrl->quirks & NVME_QUIRK_SINGLE_VECTOR)
+		plan.irq = 0;
+	return plan;
+}
+
+/**
+ * nvme_uq_set_queue_count - nvme_set_queue_count() with room for user queues
+ * @ctrl:	the controller
+ * @count:	how many queues blk-mq asks for; how many it gets
+ *
+ * Return: as nvme_set_queue_count().
+ */
+int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
+{
+	struct nvme_uq_plan plan = nvme_uq_sample(ctrl);
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	int ret, granted = *count + plan.irq + plan.poll;
+
+	if (!uqc && (plan.irq || plan.poll))
+		uqc = nvme_uq_get_ctrl(ctrl);
+	if (!uqc)
+		return nvme_set_queue_count(ctrl, count);
+
+	uqc->asked = plan;
+	uqc->plan = (struct nvme_uq_plan){ };
+	if (!plan.irq && !plan.poll)
+		return nvme_set_queue_count(ctrl, count);
+
+	ret = nvme_set_queue_count(ctrl, &granted);
+	if (ret < 0)
+		return ret;
+	/* perhaps it was the number that the controller did not like */
+	if (!granted)
+		return nvme_set_queue_count(ctrl, count);
+
+	*count = nvme_uq_plan_queues(&plan, granted, *count);
+	uqc->plan = plan;
+	return ret;
+}
+
+/**
+ * nvme_uq_planned - how many user queues there will be
+ * @ctrl:	the controller
+ *
+ * Return: their number, as far as it is known now.
+ */
+unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
+{
+	return ctrl->uq ? ctrl->uq->plan.irq + ctrl->uq->plan.poll : 0;
+}
+
+/**
+ * nvme_uq_give_way - do with one user queue less
+ * @ctrl:	the controller
+ *
+ * Return: false if there is none left that could give way.
+ */
+bool nvme_uq_give_way(struct nvme_ctrl *ctrl)
+{
+	return ctrl->uq && nvme_uq_plan_shrink(&ctrl->uq->plan);
+}
+
+/**
+ * nvme_uq_alloc_irqs - allocate blk-mq's vectors and those of user queues
+ * @ctrl:	the controller
+ * @blk_vecs:	vectors that blk-mq and the admin queue want
+ * @flags:	of pci_alloc_irq_vectors_affinity()
+ * @affd:	how blk-mq wants its vectors spread
+ *
+ * Vectors of user queues come last and are not managed, so that their affinity
+ * is the administrator's. Either all that blk-mq wants are there too, or there
+ * are none for user queues: with fewer, the core would take them from blk-mq.
+ *
+ * Return: the number of vectors for blk-mq and the admin queue; 0 if there are
+ * none for user queues, and nothing was allocated.
+ */
+int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
+		       unsigned int flags, struct irq_affinity *affd)
+{
+	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	int ret, have = pci_msix_vec_count(pdev);
+
+	if (!uqc)
+		return 0;
+	flags &= ~PCI_IRQ_INTX;
+	if (have > 0)
+		uqc->plan.irq = min_t(int, uqc->plan.irq,
+				      max_t(int, have - (int)blk_vecs, 0));
+
+	for (; uqc->plan.irq; uqc->plan.irq--) {
+		unsigned int vecs = blk_vecs + uqc->plan.irq;
+
+		affd->post_vectors = uqc->plan.irq;
+		ret = pci_alloc_irq_vectors_affinity(pdev, vecs, vecs, flags,
+						     affd);
+		if (ret > 0)
+			return blk_vecs;
+	}
+	affd->post_vectors = 0;
+	return 0;
+}
+
+static void nvme_uq_free_small(struct nvme_uq *uq)
+{
+	unsigned int i;
+
+	for (i = 0; uq->small && i < uq->slots.nr; i++)
+		if (uq->small[i].virt)
+			dma_pool_free(uq->ctrl->uq->small, uq->small[i].virt,
+				      uq->small[i].dma);
+	kvfree(uq->small);
+	uq->small = NULL;
+}
+
+static int nvme_uq_alloc_small(struct nvme_uq *uq)
+{
+	struct nvme_uq_ctrl *uqc = uq->ctrl->uq;
+	unsigned int i;
+
+	uq->small = kvcalloc(uq->slots.nr, sizeof(*uq->small), GFP_KERNEL);
+	if (!uq->small)
+		return -ENOMEM;
+	for (i = 0; i < uq->slots.nr; i++) {
+		uq->small[i].virt = dma_pool_alloc(uqc->small, GFP_KERNEL,
+						   &uq->small[i].dma);
+		if (!uq->small[i].virt)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Free the memory of a queue that is down and that nobody looks at. */
+static void nvme_uq_free_mem(struct nvme_uq *uq)
+{
+	size_t meta = uq->slots.nr * sizeof(struct nvme_sgl_desc);
+
+	nvme_uq_free_small(uq);
+	if (uq->meta_sgls)
+		dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls,
+				  uq->meta_sgls_dma);
+	if (uq->sq_cmds)
+		dma_free_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
+				  uq->sq_cmds, uq->sq_dma);
+	if (uq->cqes)
+		dma_free_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq), uq->cqes,
+				  uq->cq_dma);
+	kvfree(uq->slot);
+	nvme_uq_slots_free(&uq->slots);
+	uq->meta_sgls = NULL;
+	uq->sq_cmds = NULL;
+	uq->cqes = NULL;
+	uq->slot = NULL;
+	uq->depth = 0;
+}
+
+static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
+{
+	bool generations = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
+	size_t meta = (depth - 1) * sizeof(struct nvme_sgl_desc);
+
+	if (uq->depth == depth)
+		return 0;
+	nvme_uq_free_mem(uq);
+
+	uq->depth = depth;
+	if (nvme_uq_slots_alloc(&uq->slots, depth, generations, GFP_KERNEL))
+		goto out_free;
+	uq->slot = kvcalloc(depth - 1, sizeof(*uq->slot), GFP_KERNEL);
+	uq->cqes = dma_alloc_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq),
+				      &uq->cq_dma, GFP_KERNEL);
+	uq->sq_cmds = dma_alloc_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
+					 &uq->sq_dma, GFP_KERNEL);
+	uq->meta_sgls = dma_alloc_coherent(uq->dma_dev, meta,
+					   &uq->meta_sgls_dma, GFP_KERNEL);
+	if (!uq->slot || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls ||
+	    nvme_uq_alloc_small(uq))
+		goto out_free;
+	return 0;
+
+out_free:
+	nvme_uq_free_mem(uq);
+	return -ENOMEM;
+}
+
+static int nvme_uq_alloc_pools(struct nvme_uq_ctrl *uqc, struct device *dev)
+{
+	const size_t small = NVME_UQ_SMALL_LIST, large = NVME_CTRL_PAGE_SIZE;
+
+	if (!uqc->small)
+		uqc->small = dma_pool_create("nvme user queue small", dev,
+					     small, small, 0);
+	if (!uqc->large)
+		uqc->large = dma_pool_create("nvme user queue large", dev,
+					     large, large, 0);
+	return uqc->small && uqc->large ? 0 : -ENOMEM;
+}
+
+static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	struct nvme_uq *uq;
+
+	if (uqc->nr == uqc->max)
+		return NULL;
+	uq = kzalloc_obj(*uq);
+	if (!uq)
+		return NULL;
+
+	uq->ops = &nvme_uq_pci_ops;
+	uq->ctrl = ctrl;
+	uq->polled = polled;
+	uq->id = uqc->nr + 1;
+	uq->irq = -1;
+	uq->dma_dev = ctrl->dev;
+	uq->blocked = NVME_UQ_ABSENT | NVME_UQ_DOWN;
+	spin_lock_init(&uq->sq_lock);
+	/* not of one class: only one of them is taken in interrupts */
+	if (polled)
+		spin_lock_init(&uq->cq_lock);
+	else
+		spin_lock_init(&uq->cq_lock);
+	init_waitqueue_head(&uq->wait);
+	init_completion(&uq->deleted);
+	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+
+	mutex_lock(&uqc->lock);
+	if (uqc->frozen)
+		uq->blocked |= NVME_UQ_FROZEN;
+	if (uqc->holds)
+		uq->blocked |= NVME_UQ_HELD;
+	uqc->q[uqc->nr] = uq;
+	/* whoever sees the number sees the queue */
+	smp_store_release(&uqc->nr, uqc->nr + 1);
+	mutex_unlock(&uqc->lock);
+	return uq;
+}
+
+/* The @n'th queue of a kind, made if need be: names keep their kind. */
+static struct nvme_uq *nvme_uq_nth(struct nvme_ctrl *ctrl, bool polled,
+				   unsigned int n)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; i < uqc->nr; i++)
+		if (uqc->q[i]->polled == polled && !n--)
+			return uqc->q[i];
+	return nvme_uq_alloc(ctrl, polled);
+}
+
+/* Take back what could not be used after all. */
+static void nvme_uq_admin_delete(struct nvme_uq *uq, u8 opcode)
+{
+	struct nvme_command c = { };
+
+	c.delete_queue.opcode = opcode;
+	c.delete_queue.qid = cpu_to_le16(uq->qid);
+	nvme_submit_sync_cmd(uq->ctrl->admin_q, &c, NULL, 0);
+}
+
+static int nvme_uq_admin_create(struct nvme_uq *uq)
+{
+	struct nvme_ctrl *ctrl = uq->ctrl;
+	struct nvme_command c = { };
+	int flags = NVME_QUEUE_PHYS_CONTIG;
+	int ret;
+
+	c.create_cq.opcode = nvme_admin_create_cq;
+	c.create_cq.prp1 = cpu_to_le64(uq->cq_dma);
+	c.create_cq.cqid = cpu_to_le16(uq->qid);
+	c.create_cq.qsize = cpu_to_le16(uq->depth - 1);
+	c.create_cq.cq_flags = cpu_to_le16(flags |
+			(uq->polled ? 0 : NVME_CQ_IRQ_ENABLED));
+	c.create_cq.irq_vector = cpu_to_le16(uq->polled ? 0 : uq->vector);
+	ret = nvme_submit_sync_cmd(ctrl->admin_q, &c, NULL, 0);
+	if (ret)
+		return ret;
+
+	memset(&c, 0, sizeof(c));
+	if (ctrl->quirks & NVME_QUIRK_MEDIUM_PRIO_SQ)
+		flags |= NVME_SQ_PRIO_MEDIUM;
+	c.create_sq.opcode = nvme_admin_create_sq;
+	c.create_sq.prp1 = cpu_to_le64(uq->sq_dma);
+	c.create_sq.sqid = cpu_to_le16(uq->qid);
+	c.create_sq.qsize = cpu_to_le16(uq->depth - 1);
+	c.create_sq.sq_flags = cpu_to_le16(flags);
+	c.create_sq.cqid = cpu_to_le16(uq->qid);
+	ret = nvme_submit_sync_cmd(ctrl->admin_q, &c, NULL, 0);
+	if (ret > 0)
+		nvme_uq_admin_delete(uq, nvme_admin_delete_cq);
+	return ret;
+}
+
+/* Make an interrupt or a poll find a queue that is ready for it. */
+static int nvme_uq_go_live(struct nvme_uq *uq)
+{
+	struct pci_dev *pdev = to_pci_dev(uq->ctrl->dev);
+	unsigned long flags;
+	int ret;
+
+	spin_lock(&uq->sq_lock);
+	uq->sq_tail = 0;
+	uq->last_sq_tail = 0;
+	uq->dbbuf_sq_db = NULL;
+	/* nvme_uq_stop() has cancelled the work */
+	uq->tmo_armed = false;
+	uq->blocked &= ~NVME_UQ_ABSENT;
+	spin_unlock(&uq->sq_lock);
+
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	uq->cq_head = 0;
+	uq->cq_phase = 1;
+	uq->dbbuf_cq_db = NULL;
+	uq->cq_live = true;
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+
+	if (uq->polled)
+		return 0;
+	ret = pci_request_irq(pdev, uq->vector, nvme_uq_irq, NULL, uq,
+			      "nvme%duq%u", uq->ctrl->instance, uq->id);
+	if (!ret) {
+		uq->irq = pci_irq_vector(pdev, uq->vector);
+		return 0;
+	}
+
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	uq->cq_live = false;
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	nvme_uq_block(uq, NVME_UQ_ABSENT);
+	return ret;
+}
+
+/**
+ * struct nvme_uq_room - what the next queue to be created gets
+ * @shutdown_lock: keeps nvme_dev_disable() away
+ * @dbs:	doorbells
+ * @db_stride:	distance of doorbells
+ * @depth:	entries of a queue
+ * @qid:	its id
+ * @vector:	its interrupt vector, if it is one for interrupts
+ */
+struct nvme_uq_room {
+	struct mutex		*shutdown_lock;	/* the driver's own */
+	u32 __iomem		*dbs;
+	u32			db_stride;
+	u32			depth;
+	unsigned int		qid;
+	unsigned int		vector;
+};
+
+static int nvme_uq_create_one(struct nvme_uq *uq,
+			      const struct nvme_uq_room *room)
+{
+	struct nvme_ctrl *ctrl = uq->ctrl;
+	int ret;
+
+	ret = nvme_uq_alloc_mem(uq, room->depth);
+	if (ret)
+		return ret;
+
+	uq->qid = room->qid;
+	uq->vector = uq->polled ? 0 : room->vector;
+	uq->sq_db = &room->dbs[uq->qid * 2 * room->db_stride];
+	uq->cq_db = uq->sq_db + room->db_stride;
+	uq->force_sgl = nvme_ctrl_sgl_supported(ctrl) &&
+		!nvme_uq_fault_no_sgl();
+	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
+		uq->force_sgl;
+	/*
+	 * Of what the queue's last tenants saw complete, nothing remains; and
+	 * zero is not pending, as the phase starts at one.
+	 */
+	memset(uq->cqes, 0, NVME_UQ_CQ_BYTES(uq));
+	ret = nvme_uq_admin_create(uq);
+	if (ret)
+		return ret;
+
+	/* as nvme_create_queue() does: nvme_dev_disable() goes first */
+	if (!mutex_trylock(room->shutdown_lock))
+		return -ENODEV;
+	if (nvme_ctrl_state(ctrl) != NVME_CTRL_CONNECTING) {
+		mutex_unlock(room->shutdown_lock);
+		return -ENODEV;
+	}
+	ret = nvme_uq_go_live(uq);
+	mutex_unlock(room->shutdown_lock);
+	if (ret) {
+		nvme_uq_admin_delete(uq, nvme_admin_delete_sq);
+		nvme_uq_admin_delete(uq, nvme_admin_delete_cq);
+	}
+	return ret;
+}
+
+/* Create @want queues of a kind; how many were? */
+static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
+					unsigned int want,
+					struct nvme_uq_room *room)
+{
+	unsigned int i;
+
+	for (i = 0; i < want; i++) {
+		struct nvme_uq *uq = nvme_uq_nth(ctrl, polled, i);
+		int ret;
+
+		if (!uq)
+			break;
+		ret = nvme_uq_create_one(uq, room);
+		if (ret) {
+			dev_warn(ctrl->device,
+				 "user queue %u not created: %d\n", uq->id, ret);
+			break;
+		}
+		room->qid++;
+		room->vector++;
+	}
+	return i;
+}
+
+/**
+ * nvme_uq_create - create the user queues on the controller
+ * @ctrl:	the controller, in the middle of a reset, with blk-mq's queues up
+ * @shutdown_lock: keeps nvme_dev_disable() away
+ * @dbs:	doorbells
+ * @db_stride:	distance of doorbells
+ * @depth:	entries of a queue
+ * @qid:	the first queue id that is blk-mq's no more
+ * @vector:	the first vector that is blk-mq's no more
+ *
+ * They take no commands before nvme_uq_start(). That some could not be created
+ * is no reason to do without the controller.
+ */
+void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
+		    u32 __iomem *dbs, u32 db_stride, u32 depth,
+		    unsigned int qid, unsigned int vector)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	struct nvme_uq_room room = {
+		.shutdown_lock	= shutdown_lock,
+		.dbs		= dbs,
+		.db_stride	= db_stride,
+		.depth		= depth,
+		.qid		= qid,
+		.vector		= vector,
+	};
+	unsigned int irq = 0, poll = 0, noio;
+
+	if (!uqc)
+		return;
+
+	/* memory reclaim may wait for this very controller */
+	noio = memalloc_noio_save();
+	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pools(uqc, ctrl->dev)) {
+		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &room);
+		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &room);
+	}
+	memalloc_noio_restore(noio);
+
+	dev_info(ctrl->device, "%u/%u user irq/poll queues, asked for %u/%u\n",
+		 irq, poll, uqc->asked.irq, uqc->asked.poll);
+}
+
+/**
+ * nvme_uq_set_dbbuf - use shadow doorbells
+ * @ctrl:	the controller, which has accepted them
+ * @dbs:	shadow doorbells
+ * @eis:	event indices
+ * @db_stride:	distance of doorbells
+ */
+void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
+		       u32 db_stride)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++) {
+		struct nvme_uq *uq = uqc->q[i];
+		unsigned int sq = uq->qid * 2 * db_stride;
+
+		if (!uq->cq_live)
+			continue;
+		/* it is down: neither lock is needed */
+		uq->dbbuf_sq_db = &dbs[sq];
+		uq->dbbuf_sq_ei = &eis[sq];
+		uq->dbbuf_cq_db = &dbs[sq + db_stride];
+		uq->dbbuf_cq_ei = &eis[sq + db_stride];
+	}
+}
+
+/*
+ * Taking queues down, in the order in which nvme_dev_disable() does it
+ */
+
+static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
+					     blk_status_t error,
+					     const struct io_comp_batch *iob)
+{
+	struct nvme_uq *uq = req->end_io_data;
+
+	blk_mq_free_request(req);
+	complete(&uq->deleted);
+	return RQ_END_IO_NONE;
+}
+
+/* Returns false if the controller does not answer. */
+static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
+{
+	struct nvme_ctrl *ctrl = uq->ctrl;
+	struct nvme_command cmd = { };
+	struct request *req;
+
+	cmd.delete_queue.opcode = opcode;
+	cmd.delete_queue.qid = cpu_to_le16(uq->qid);
+	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
+				   BLK_MQ_REQ_NOWAIT);
+	if (IS_ERR(req))
+		return false;
+	nvme_init_request(req, &cmd);
+	req->end_io = nvme_uq_delete_end;
+	req->end_io_data = uq;
+	reinit_completion(&uq->deleted);
+	blk_execute_rq_nowait(req, false);
+	return wait_for_completion_io_timeout(&uq->deleted,
+					      ctrl->admin_timeout);
+}
+
+/**
+ * nvme_uq_stop - write no more to submission queues
+ * @ctrl:	the controller, which is about to be disabled
+ */
+void nvme_uq_stop(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	bool live = false;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++) {
+		nvme_uq_block(uqc->q[i], NVME_UQ_DOWN);
+		live |= uqc->q[i]->cq_live;
+	}
+	if (!live)
+		return;
+
+	/* nobody maps memory for a device that may go away: nvme_uq_map() */
+	synchronize_rcu();
+	/* and timeout work, which nothing starts again, lets go of interrupts */
+	for (i = 0; i < uqc->nr; i++)
+		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
+}
+
+/**
+ * nvme_uq_delete_queues - delete the queues on the controller
+ * @ctrl:	the controller, after nvme_uq_stop()
+ *
+ * Return: false if the controller is slow to answer, so that there is no point
+ * in asking it for more.
+ */
+bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++)
+		if (uqc->q[i]->cq_live &&
+		    (!nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_sq) ||
+		     !nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_cq)))
+			return false;
+	return true;
+}
+
+/**
+ * nvme_uq_free_irqs - give back interrupts
+ * @ctrl:	the controller, disabled, before pci_free_irq_vectors()
+ */
+void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++) {
+		struct nvme_uq *uq = uqc->q[i];
+
+		if (uq->irq < 0)
+			continue;
+		WRITE_ONCE(uq->irq, -1);
+		pci_free_irq(to_pci_dev(ctrl->dev), uq->vector, uq);
+	}
+}
+
+/**
+ * nvme_uq_free_queues - free the memory of all queues
+ * @ctrl:	the controller, disabled and never to come back
+ */
+void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	if (!uqc)
+		return;
+	for (i = 0; i < uqc->nr; i++) {
+		struct nvme_uq *uq = uqc->q[i];
+
+		nvme_uq_block(uq, NVME_UQ_ABSENT | NVME_UQ_DOWN);
+		cancel_delayed_work_sync(&uq->tmo_work);
+		nvme_uq_free_mem(uq);
+		wake_up_all(&uq->wait);
+	}
+	dma_pool_destroy(uqc->small);
+	dma_pool_destroy(uqc->large);
+	uqc->small = NULL;
+	uqc->large = NULL;
+}
+
+/**
+ * nvme_uq_free - free the queues
+ * @ctrl:	the controller, with the last reference gone
+ */
+void nvme_uq_free(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	if (!uqc)
+		return;
+	for (i = 0; i < uqc->nr; i++)
+		kfree(uqc->q[i]);
+	kfree(uqc);
+}
+
