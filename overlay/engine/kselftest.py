@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, guest, host, ktap, lay
+from engine import build, disks, guest, host, ktap, lay
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -29,6 +29,12 @@ GUESTS = {"lean": 2, "debug": 2}
 GUEST_TAKES = 4 << 30
 # How many times the usual rounds the tests do in `make soak`.
 SOAK = 4
+# Guests with other hardware, and the tests of the lean kernel that are about
+# it. intx: no message signalled interrupts, and all DMA is bounced.
+OTHERS = {
+    "intx": (("pci=nomsi", "swiotlb=force"),
+             ("uq:uq_io", "uq:uq_refuse", "uq:uq_setup")),
+}
 
 
 def targets():
@@ -100,6 +106,7 @@ class Share:
     into: Path
     tests: tuple
     scale: int = 1
+    append: tuple = ()
 
 
 def prepare(mode, out, chosen=None):
@@ -125,6 +132,14 @@ def shares(mode, into, tests, guests, scale=1):
     hands = [tuple(tests[first::guests]) for first in range(guests)]
     return [Share(mode, mode if guests == 1 else f"{mode}-{number}", into,
                   hand, scale) for number, hand in enumerate(hands, 1) if hand]
+
+
+def others(mode, into, tests):
+    """The shares of guests with other hardware."""
+    for name, (append, some) in OTHERS.items():
+        hand = tuple(test for test in some if test in tests)
+        if mode == "lean" and hand:
+            yield Share(mode, f"{mode}-{name}", into, hand, 1, append)
 
 
 def guests_at_once():
@@ -159,10 +174,13 @@ def _boot(share, out):
               f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
     start = time.monotonic()
     ran = guest.boot(share.mode, script, name=share.name, out=out,
-                     append=guest.PMEM, qemu=guest.NVME,
+                     append=(*guest.PMEM, *share.append),
+                     qemu=disks.attach(out / f"{share.name}.disks"),
                      folder=build.folder(share.mode),
                      timeout=together * share.scale)
-    cases = _rename(share.mode, ktap.parse(ran.ktap)) + ran.cases()
+    kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
+        else share.mode
+    cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases()
     took = host.elapsed(time.monotonic() - start)
     host.say(f"    {share.name}: {ktap.total(cases)} in {took}")
     return cases
@@ -196,5 +214,6 @@ def main(args):
             continue
         into, tests, bad = prepare(mode, out, chosen)
         todo += shares(mode, into, tests, GUESTS[mode], SOAK if soak else 1)
+        todo += others(mode, into, tests)
         cases += bad
     return cases + run(todo, out)

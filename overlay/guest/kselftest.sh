@@ -9,7 +9,17 @@ shift
 # flesh and blood the tests want them named before they touch any.
 export DAX_TEST_DEV=/dev/pmem0
 export DAX_TEST_DEV2=/dev/pmem1
-export UQ_TEST_DEV=/dev/nvme0n1
+UQ_TEST_DEV=
+for disk in /sys/block/nvme*n*; do
+	[ -b "/dev/${disk##*/}" ] || continue
+	# Which is which is in the serial number: engine/disks.py.
+	case $(cat "$disk/device/serial") in
+	overlay-main*) UQ_TEST_DEV="/dev/${disk##*/} $UQ_TEST_DEV" ;;
+	overlay-slow*) export UQ_TEST_SLOW_DEV="/dev/${disk##*/}" ;;
+	overlay-*) UQ_TEST_DEV="$UQ_TEST_DEV /dev/${disk##*/}" ;;
+	esac
+done
+export UQ_TEST_DEV
 
 cd "$folder" || exit 1
 exec ./run_kselftest.sh "$@"

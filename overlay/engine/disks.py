@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The NVMe controllers that the guests of kselftests have.
+
+Their serial numbers tell the guest what they are (guest/kselftest.sh). Data is
+in sparse files, made anew for each guest.
+"""
+
+from engine import host
+
+MEGABYTES = 64
+# name: options of the controller. "slow" is throttled, so that commands stay
+# in flight; "vector" has one interrupt, "few" three queues.
+CONTROLLERS = {
+    "main": "max_ioqpairs=16",
+    "slow": "max_ioqpairs=16",
+    "vector": "max_ioqpairs=16,msix_qsize=1",
+    "few": "max_ioqpairs=3",
+    "buffer": "max_ioqpairs=16,cmb_size_mb=16",
+}
+# Namespaces of one controller, with gaps between their numbers: blocks of 512
+# and of 4096 bytes, metadata in a buffer of its own, metadata after each block.
+MANY = {
+    1: "",
+    2: ",logical_block_size=4096,physical_block_size=4096",
+    3: ",ms=8",
+    5: ",ms=8,mset=1",
+}
+SLOW = ",throttling.iops-total=100"
+
+
+def _drive(folder, name, options=""):
+    """A new disk, as a drive of QEMU's."""
+    path = folder / name
+    host.remove(path)
+    with path.open("wb") as file:
+        file.truncate(MEGABYTES << 20)
+    return (f"-drive file={path},format=raw,if=none,id={name},cache=unsafe,"
+            f"discard=unmap{options}")
+
+
+def _single(folder):
+    for name, options in CONTROLLERS.items():
+        yield _drive(folder, name, SLOW if name == "slow" else "")
+        yield f"-device nvme,drive={name},serial=overlay-{name},{options}"
+
+
+def _many(folder):
+    yield "-device nvme,id=many,serial=overlay-many,max_ioqpairs=16"
+    for nsid, options in MANY.items():
+        yield _drive(folder, f"many{nsid}")
+        yield (f"-device nvme-ns,bus=many,drive=many{nsid},nsid={nsid}"
+               f"{options}")
+
+
+def _paths(folder):
+    """One namespace behind two controllers."""
+    yield "-device nvme-subsys,id=paths"
+    for name in ("path1", "path2"):
+        yield (f"-device nvme,id={name},serial=overlay-paths,subsys=paths,"
+               "max_ioqpairs=16")
+    yield _drive(folder, "paths")
+    yield "-device nvme-ns,bus=path1,drive=paths,nsid=1,shared=on"
+
+
+def attach(folder):
+    """Options of QEMU for all of them; their files are in FOLDER."""
+    host.remove(folder)
+    folder.mkdir(parents=True)
+    return (" ".join([*_single(folder), *_many(folder), *_paths(folder)]),)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+#
+# What the shell tests share: TAP, a namespace that may be overwritten, and the
+# nodes of its user queues. UQ_TEST_DEV is as in uq.h.
+
+KSFT_SKIP=4
+PARAMS=/sys/module/nvme/parameters
+GENERIC=/sys/class/nvme-generic
+
+tap_nr=0
+tap_failed=0
+tmp=
+old_irq=
+old_poll=
+
+plan() { # NUMBER
+	echo "TAP version 13"
+	echo "1..$1"
+}
+
+skip_all() { # REASON
+	echo "TAP version 13"
+	echo "1..0 # SKIP $*"
+	exit $KSFT_SKIP
+}
+
+pass() { # NAME
+	tap_nr=$((tap_nr + 1))
+	echo "ok $tap_nr $1"
+}
+
+fail() { # NAME
+	tap_nr=$((tap_nr + 1))
+	tap_failed=1
+	echo "not ok $tap_nr $1"
+}
+
+# Runs a command as a test. What it says is shown when it fails.
+check() { # NAME COMMAND...
+	check_name=$1
+	shift
+	if "$@" > "$tmp/log" 2>&1; then
+		pass "$check_name"
+	else
+		sed 's/^/# | /' "$tmp/log"
+		fail "$check_name"
+	fi
+}
+
+need_tool() { # TOOL...
+	for tool; do
+		command -v "$tool" > /dev/null || skip_all "no $tool"
+	done
+}
+
+cleanup() {
+	[ -z "$old_irq" ] || echo "$old_irq" > $PARAMS/user_irq_queues
+	[ -z "$old_poll" ] || echo "$old_poll" > $PARAMS/user_poll_queues
+	rm -rf "$tmp"
+}
+
+# Sets $block, $ctrl (its number) and $head to those of the first namespace.
+need_dev() {
+	[ -e $PARAMS/user_irq_queues ] ||
+		skip_all "nvme has no user queues (CONFIG_NVME_UQ)"
+	[ "$(id -u)" -eq 0 ] || skip_all "not root"
+	block=${UQ_TEST_DEV%% *}
+	block=${block#/dev/}
+	[ -b "/dev/$block" ] ||
+		skip_all "UQ_TEST_DEV names no NVMe namespace that may be overwritten"
+	device=$(readlink -f "/sys/block/$block/device")
+	ctrl=${device##*/nvme}
+	head=${block##*n}
+	[ -e "/sys/class/nvme/nvme$ctrl" ] ||
+		skip_all "$block has several paths; name one without"
+}
+
+# The first node of a kind: its name.
+node_of() { # irq|poll
+	for node in "$GENERIC/ng${ctrl}n${head}q"*; do
+		[ "$(cat "$node/user_queue/type" 2> /dev/null)" = "$1" ] ||
+			continue
+		echo "${node##*/}"
+		return
+	done
+}
+
+# Sets $irq and $poll to nodes of these kinds.
+need_queues() {
+	tmp=$(mktemp -d "${TMPDIR:-/tmp}/uq.XXXXXX") || exit 1
+	old_irq=$(cat $PARAMS/user_irq_queues)
+	old_poll=$(cat $PARAMS/user_poll_queues)
+	trap cleanup EXIT
+	trap 'exit 1' INT TERM
+	if [ -z "$(node_of irq)" ] || [ -z "$(node_of poll)" ]; then
+		echo 2 > $PARAMS/user_irq_queues
+		echo 2 > $PARAMS/user_poll_queues
+		echo 1 > "/sys/class/nvme/nvme$ctrl/reset_controller"
+	fi
+	tries=0
+	irq=
+	poll=
+	# nodes come with the scan that follows the reset
+	while [ -z "$irq" ] || [ -z "$poll" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 10000 ] || skip_all "no user queues of both kinds"
+		irq=$(node_of irq)
+		poll=$(node_of poll)
+	done
+}
+
+attr() { # NODE NAME
+	cat "$GENERIC/$1/user_queue/$2"
+}
+
+finish() {
+	exit $tap_failed
+}

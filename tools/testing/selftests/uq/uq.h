@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of NVMe user queues share: namespaces that may be overwritten,
+ * the nodes of their user queues, rings, and commands.
+ *
+ * Environment:
+ *   UQ_TEST_DEV	block devices of NVMe namespaces, separated by spaces.
+ *			They are overwritten and their controllers are reset.
+ *			The first one is used the most; tests that need
+ *			something special (metadata, a controller with few
+ *			queues) look for it among all of them.
+ *   UQ_TEST_SLOW_DEV	one that is slow on purpose: about a hundred commands a
+ *			second, so that commands stay in flight
+ *   UQ_TEST_SCALE	multiplies the number of rounds, default 1
+ *
+ * Functions return 0 on success and a negative errno on failure, unless they
+ * say otherwise.
+ */
+#ifndef SELFTESTS_UQ_H
+#define SELFTESTS_UQ_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/nvme_ioctl.h>
+#include <linux/types.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CMD_FLUSH	0x00
+#define CMD_WRITE	0x01
+#define CMD_READ	0x02
+#define CMD_COMPARE	0x05
+#define CMD_ZEROES	0x08
+#define CMD_DSM		0x09
+
+/* Status of the device, without the bits that say whether to try again. */
+#define STATUS(res)	((res) & 0x7ff)
+#define ST_LBA_RANGE	0x80
+#define ST_COMPARE	0x285
+
+/* What older headers do not have. */
+#ifndef IORING_SETUP_HYBRID_IOPOLL
+#define IORING_SETUP_HYBRID_IOPOLL	0x20000
+#endif
+#ifndef IORING_SETUP_CQE_MIXED
+#define IORING_SETUP_CQE_MIXED		0x40000
+#define IORING_CQE_F_SKIP		0x20
+#define IORING_CQE_F_32			0x8000
+#endif
+#ifndef IORING_SETUP_SQE_MIXED
+#define IORING_SETUP_SQE_MIXED		0x80000
+#endif
+/* An enumerator of <linux/io_uring.h> since 6.19. */
+#define UQ_OP_URING_CMD128		64
+
+/* A namespace as one controller has it. */
+struct uq_ns {
+	char		block[32];	/* nvmeSnY */
+	int		ctrl;		/* X */
+	int		head;		/* Y */
+	unsigned int	nsid;
+	unsigned int	lba;
+	unsigned int	ms;
+	bool		ext;
+	bool		usable;		/* metadata needs kernel support */
+	__u32	max;		/* bytes in one transfer */
+};
+
+/* One user queue of a namespace: /dev/ngXnYqZ. */
+struct uq_node {
+	char		name[32];
+	char		path[40];
+	char		block[40];
+	char		generic[40];	/* "" with native multipath */
+	char		ctrl[40];
+	struct uq_ns	ns;
+	bool		poll;
+	unsigned int	depth;
+	unsigned int	nsid;
+};
+
+/* -- devices */
+
+/* The @n'th namespace that was named; false when there are fewer. */
+bool uq_ns_nth(struct uq_ns *ns, unsigned int n);
+/* The first named one for which @want() is true. */
+bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns));
+/* The slow one. */
+bool uq_ns_slow(struct uq_ns *ns);
+
+/* The @n'th user queue of a kind that a namespace has. */
+bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
+		 unsigned int n);
+unsigned int uq_count_nodes(const struct uq_ns *ns, bool poll);
+/* The first one of the first namespace, or of the slow one. */
+bool uq_find(struct uq_node *node, bool poll);
+bool uq_find_slow(struct uq_node *node, bool poll);
+
+/* -- attributes and parameters */
+
+/* A number from sysfs; -1 if it is not there. */
+long long uq_attr(const char *node, const char *attr);
+/* The word in an attribute; "" if it is not there. */
+void uq_attr_str(const char *node, const char *attr, char *buf, size_t len);
+int uq_param_set(const char *name, const char *val);
+long long uq_param_get(const char *name);
+/* One line of a file, without its end. */
+int uq_read_line(const char *path, char *buf, size_t len);
+int uq_write_line(const char *path, const char *val);
+
+/* Resets a controller and returns when it is live again. */
+int uq_reset(int ctrl);
+/* Sets both parameters, resets, and waits for the nodes to be @irq and @poll. */
+int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
+/* Waits until a namespace has these nodes; false if it never does. */
+bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
+/* Waits until nothing is in flight; false if that never happens. */
+bool uq_wait_idle(const char *node);
+
+/* Numbers of the line "user irq/poll queues" that was logged last. */
+bool uq_logged(int ctrl, int *irq, int *poll);
+
+unsigned int uq_scale(void);
+
+/*
+ * Makes sure that the first named namespace, and the slow one, have user queues
+ * of both kinds, by setting the parameters and a reset. Otherwise returns -1 with
+ * a sentence in @why: the test has to be skipped. uq_put_back() undoes it.
+ */
+int uq_prepare(char *why, size_t len);
+void uq_put_back(void);
+
+/* -- rings and commands */
+
+int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags);
+struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
+				   unsigned int nsid, int opcode,
+				   __u64 slba, const void *buf,
+				   __u32 len, unsigned int blocks);
+
+/* The same on blocks of 512 bytes. */
+static inline struct nvme_uring_cmd *uq_prep(struct io_uring *ring, int fd,
+					     unsigned int nsid, int opcode,
+					     __u64 slba, const void *buf,
+					     __u32 len)
+{
+	return uq_prep_raw(ring, fd, nsid, opcode, slba, buf, len, len / 512);
+}
+
+static inline struct io_uring_sqe *uq_sqe(struct nvme_uring_cmd *c)
+{
+	return (struct io_uring_sqe *)((char *)c -
+				       offsetof(struct io_uring_sqe, cmd));
+}
+
+/* The next completion: its res, and its result when @result is not NULL. */
+int uq_reap(struct io_uring *ring, __u64 *result);
+/* Submits what was prepared, which is one command, and waits: its result. */
+int uq_run(struct io_uring *ring);
+/* Submits all that was prepared, waits for all: the first that is not 0. */
+int uq_run_all(struct io_uring *ring, unsigned int n);
+
+void uq_fill(void *buf, size_t len, unsigned int seed);
+/* Memory that is there, page-aligned; NULL if there is none. */
+void *uq_alloc(size_t len);
+
+#endif /* SELFTESTS_UQ_H */

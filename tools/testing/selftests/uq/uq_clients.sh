@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Programs that know the generic node and nothing of user queues: fio's
+# io_uring_cmd engine and nvme-cli, unchanged, on the nodes of user queues.
+
+# The commands of "check" are called by name.
+# shellcheck disable=SC2317
+
+# shellcheck source=lib.sh
+. ./lib.sh
+
+need_dev
+need_tool fio nvme cmp
+fio --enghelp 2> /dev/null | grep -q io_uring_cmd ||
+	skip_all "this fio has no io_uring_cmd"
+need_queues
+
+# Writes and verifies, several jobs at once. fio's own exit code tells, and the
+# queue has to have seen the commands: nothing went another way.
+run_fio() { # NODE OPTION...
+	node=$1
+	shift
+	before=$(attr "$node" completed)
+	fio --name=uq --ioengine=io_uring_cmd --cmd_type=nvme \
+		--filename="/dev/$node" --rw=randrw --verify=crc32c \
+		--verify_fatal=1 --verify_state_save=0 --bs=4k --size=4m \
+		--offset_increment=4m --numjobs=4 --iodepth=16 --thread=1 \
+		--group_reporting --minimal "$@" || return
+	[ "$(attr "$node" in_flight)" -eq 0 ] || return
+	[ $(($(attr "$node" completed) - before)) -ge 256 ]
+}
+
+# The same bytes by the block device.
+fio_and_block() { # NODE OPTION...
+	node=$1
+	shift
+	fio --name=uq --ioengine=io_uring_cmd --cmd_type=nvme "$@" \
+		--filename="/dev/$node" --rw=write --verify=crc32c --do_verify=0 \
+		--verify_state_save=0 --bs=16k --size=4m --minimal || return
+	fio --name=uq --ioengine=psync --filename="/dev/$block" --direct=1 \
+		--rw=read --verify=crc32c --verify_fatal=1 --bs=16k --size=4m \
+		--verify_state_save=0 --minimal
+}
+
+id_ns() { # NODE
+	nvme id-ns "/dev/$1" > "$tmp/ours" || return
+	nvme id-ns "/dev/$block" > "$tmp/theirs" || return
+	sed -i 1d "$tmp/ours" "$tmp/theirs"
+	cmp "$tmp/ours" "$tmp/theirs"
+}
+
+id_ctrl() { # NODE
+	nvme id-ctrl "/dev/$1" > "$tmp/ours" || return
+	grep -q '^sn ' "$tmp/ours"
+}
+
+cli_write_read() { # NODE
+	dd if=/dev/urandom of="$tmp/data" bs=4096 count=1 2> /dev/null
+	nvme write "/dev/$1" -s 64 -c "$blocks" -z 4096 -d "$tmp/data" || return
+	dd if="/dev/$block" of="$tmp/seen" bs=4096 skip=$((64 * lba / 4096)) \
+		count=1 iflag=direct 2> /dev/null
+	cmp "$tmp/data" "$tmp/seen" || return
+	nvme read "/dev/$1" -s 64 -c "$blocks" -z 4096 -d "$tmp/back" || return
+	cmp "$tmp/data" "$tmp/back"
+}
+
+cli_compare() { # NODE
+	nvme compare "/dev/$1" -s 64 -c "$blocks" -z 4096 -d "$tmp/data"
+}
+
+cli_compare_other() { # NODE
+	dd if=/dev/urandom of="$tmp/other" bs=4096 count=1 2> /dev/null
+	! nvme compare "/dev/$1" -s 64 -c "$blocks" -z 4096 -d "$tmp/other"
+}
+
+cli_flush() { # NODE
+	nvme flush "/dev/$1" -n "$nsid"
+}
+
+lba=$(cat "/sys/block/$block/queue/logical_block_size")
+blocks=$((4096 / lba - 1))
+nsid=$(cat "/sys/block/$block/nsid")
+
+plan 22
+for kind in irq poll; do
+	if [ $kind = irq ]; then
+		node=$irq
+		hipri=
+	else
+		node=$poll
+		hipri=--hipri=1
+	fi
+	# shellcheck disable=SC2086
+	{
+		check "$kind: fio, plain buffers" run_fio "$node" $hipri
+		check "$kind: fio, fixed buffers" run_fio "$node" $hipri \
+			--fixedbufs=1
+		check "$kind: fio, registered files, batches" run_fio "$node" \
+			$hipri --fixedbufs=1 --registerfiles=1 \
+			--iodepth_batch_submit=8 --iodepth_batch_complete_max=8
+		check "$kind: fio, large blocks" run_fio "$node" $hipri \
+			--bsrange=4k-128k --size=16m --offset_increment=16m \
+			--numjobs=2
+		check "$kind: fio writes, the block device reads" \
+			fio_and_block "$node" $hipri
+	}
+	check "$kind: nvme id-ns" id_ns "$node"
+	check "$kind: nvme id-ctrl" id_ctrl "$node"
+	check "$kind: nvme write and read" cli_write_read "$node"
+	check "$kind: nvme compare of the same" cli_compare "$node"
+	check "$kind: nvme compare of something else" cli_compare_other "$node"
+	check "$kind: nvme flush" cli_flush "$node"
+done
+finish

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues and devices that do wrong, or less than others: completions
+ * that are lost, repeated or stale, and no SGLs. Needs CONFIG_NVME_UQ_FAULT,
+ * whose parameters make a good device look like that.
+ */
+#define _GNU_SOURCE
+#include "uq_fixture.h"
+
+#define AREA	(4 << 20)
+#define HALF	(AREA / 2)
+
+FIXTURE(fault)
+{
+	struct uq_node node;
+	struct io_uring ring;
+	unsigned char *buf, *ref;
+	int fd, block;
+};
+
+FIXTURE_VARIANT(fault)
+{
+	bool poll;
+	bool no_sgl;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(fault, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(fault, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(fault, irq_no_sgl) { .poll = false, .no_sgl = true };
+FIXTURE_VARIANT_ADD(fault, poll_no_sgl) { .poll = true, .no_sgl = true };
+/* clang-format on */
+
+FIXTURE_SETUP(fault)
+{
+	struct uq_ns ns;
+
+	if (access("/sys/module/nvme/parameters/user_fault_no_sgl", F_OK))
+		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	ASSERT_EQ(0, uq_param_set("user_fault_no_sgl",
+				  variant->no_sgl ? "Y" : "N"));
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->block = open(self->node.block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	self->ref = self->buf + HALF;
+	ASSERT_EQ(0, uq_ring(&self->ring, 64, variant->poll ?
+			     IORING_SETUP_IOPOLL : 0));
+}
+
+FIXTURE_TEARDOWN(fault)
+{
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	close(self->block);
+	EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
+	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
+	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+}
+
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(fault) *self, int opcode,
+				   __u64 slba, void *buf, __u32 len)
+{
+	return uq_prep(&self->ring, self->fd, self->node.nsid, opcode, slba,
+		       buf, len);
+}
+
+/* Completions that nobody waits for complete nobody, and are counted. */
+static void bad_completions(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(fault) *self, const char *what)
+{
+	long long before = uq_attr(self->node.name, "spurious");
+	unsigned int i, round;
+
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	for (round = 0; round < 4; round++) {
+		ASSERT_EQ(0, uq_param_set(what, "8"));
+		memset(self->buf, 0xee, 32 * 4096);
+		for (i = 0; i < 32; i++)
+			prep(self, CMD_READ, i * 8, self->buf + i * 4096, 4096);
+		EXPECT_EQ(0, uq_run_all(&self->ring, 32));
+		/* each command ended when its data was there, not before */
+		EXPECT_EQ(0, memcmp(self->buf, self->ref, 32 * 4096));
+	}
+	EXPECT_EQ(0, uq_param_get(what));
+	EXPECT_EQ(before + 32, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+}
+
+TEST_F(fault, stale_completions)
+{
+	bad_completions(_metadata, self, "user_fault_stale");
+}
+
+TEST_F(fault, repeated_completions)
+{
+	bad_completions(_metadata, self, "user_fault_repeat");
+}
+
+/* A completion that never comes: the command is aborted, then all is reset. */
+TEST_F(fault, lost_completion)
+{
+	long long before = uq_attr(self->node.name, "timeouts");
+	struct nvme_uring_cmd *c;
+	int ret;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
+	c = prep(self, CMD_READ, 0, self->buf, 512);
+	c->timeout_ms = 1000;
+	ret = uq_run(&self->ring);
+	EXPECT_TRUE(ret == -EINTR || ret > 0) TH_LOG("%d", ret);
+	EXPECT_LT(before, uq_attr(self->node.name, "timeouts"));
+	/* and life goes on */
+	prep(self, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092 };
+static const __u32 lengths[] = {
+	512, 4096, 4608, 8192, 12288, 65536, 131072, 262144
+};
+
+/* Every way in which a transfer can lie in pages. */
+TEST_F(fault, transfers)
+{
+	unsigned int o, l;
+
+	for (o = 0; o < ARRAY_SIZE(offsets); o++)
+		for (l = 0; l < ARRAY_SIZE(lengths); l++) {
+			unsigned char *at = self->buf + offsets[o];
+			__u32 len = lengths[l];
+
+			if (len > self->node.ns.max)
+				continue;
+			uq_fill(at, len, o * 16 + l);
+			prep(self, CMD_WRITE, 0, at, len);
+			ASSERT_EQ(0, uq_run(&self->ring))
+				TH_LOG("offset %zu, length %u", offsets[o],
+				       len);
+			ASSERT_EQ(len, pread(self->block, self->ref, len, 0));
+			ASSERT_EQ(0, memcmp(at, self->ref, len));
+			memset(self->buf, 0xee, offsets[o] + len + 512);
+			prep(self, CMD_READ, 0, at, len);
+			ASSERT_EQ(0, uq_run(&self->ring));
+			ASSERT_EQ(0, memcmp(at, self->ref, len))
+				TH_LOG("offset %zu, length %u", offsets[o],
+				       len);
+			ASSERT_EQ(0xee, at[len]);
+		}
+}
+
+/*
+ * A command that could make the device go beyond the buffer reaches no device
+ * without SGLs, not even root's; with them the device stops at the end.
+ */
+TEST_F(fault, beyond_the_buffer)
+{
+	static const int ops[] = { CMD_READ, CMD_COMPARE, CMD_WRITE };
+	long long sent = uq_attr(self->node.name, "submitted");
+	struct nvme_uring_cmd *c;
+	unsigned int i, nlb;
+
+	if (!variant->no_sgl)
+		SKIP(return, "with SGLs it is in uq_refuse");
+	memset(self->buf, 0xee, HALF);
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		for (nlb = 8; nlb <= 65535; nlb = nlb * 2 + 1) {
+			prep(self, ops[i], 0, self->buf, 4096)->cdw12 = nlb;
+			EXPECT_EQ(-EINVAL, uq_run(&self->ring))
+				TH_LOG("opcode %#x, %u blocks of 8", ops[i],
+				       nlb + 1);
+		}
+	/* no buffer at all, and commands whose length nobody knows */
+	prep(self, CMD_READ, 0, NULL, 0);
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	prep(self, 0x81, 0, self->buf, 4096);
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	prep(self, 0xfe, 0, self->buf, 4096);
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	c = prep(self, CMD_DSM, 0, self->buf, 16);
+	c->cdw10 = 255;
+	c->cdw11 = 4;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	EXPECT_EQ(sent, uq_attr(self->node.name, "submitted"));
+	for (i = 0; i < HALF; i++)
+		ASSERT_EQ(0xee, self->buf[i]);
+
+	/* what fits is done */
+	prep(self, CMD_READ, 0, self->buf, 4096)->cdw12 = 7;
+	EXPECT_EQ(0, uq_run(&self->ring));
+	prep(self, CMD_READ, 0, self->buf, 4096)->cdw12 = 3;
+	EXPECT_EQ(0, uq_run(&self->ring));
+	prep(self, CMD_FLUSH, 0, NULL, 0);
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+/* PRPs cannot describe holes: vectors of whole pages only, then. */
+TEST_F(fault, vectors)
+{
+	struct iovec pages[3] = {
+		{ self->buf + 65536, 4096 }, { self->buf, 8192 },
+		{ self->buf + 32768, 4096 },
+	};
+	struct iovec holes[2] = {
+		{ self->buf + 512, 512 }, { self->buf + 65536, 3584 },
+	};
+	struct nvme_uring_cmd *c;
+
+	ASSERT_EQ(16384, pread(self->block, self->ref, 16384, 0));
+	c = prep(self, CMD_READ, 0, pages, 3);
+	c->cdw12 = 31;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	EXPECT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(0, memcmp(self->ref, self->buf + 65536, 4096));
+	EXPECT_EQ(0, memcmp(self->ref + 4096, self->buf, 8192));
+	EXPECT_EQ(0, memcmp(self->ref + 12288, self->buf + 32768, 4096));
+
+	c = prep(self, CMD_READ, 0, holes, 2);
+	c->cdw12 = 7;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	EXPECT_EQ(variant->no_sgl ? -EINVAL : 0, uq_run(&self->ring));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,847 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: data gets where it should, by all kinds of buffers, rings
+ * and flags. What one side writes is read by the other, which is the block
+ * device, and a completion is what the same command has on the generic node.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "uq_fixture.h"
+
+#define AREA	(8 << 20)
+#define HALF	(AREA / 2)
+#define LBA	512
+
+FIXTURE(uq)
+{
+	struct uq_node node;
+	struct io_uring ring;
+	unsigned int flags;
+	int fd, block;
+	unsigned char *buf, *ref;
+};
+
+FIXTURE_VARIANT(uq)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(uq, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(uq, poll) { .poll = true };
+/* clang-format on */
+
+FIXTURE_SETUP(uq)
+{
+	struct iovec iov;
+
+	ASSERT_TRUE(uq_find(&self->node, variant->poll))
+		TH_LOG("no user queue of this kind");
+	if (self->node.ns.lba != LBA)
+		SKIP(return, "the first namespace has blocks of %u bytes",
+		     self->node.ns.lba);
+	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->block = open(self->node.block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	self->ref = self->buf + HALF;
+	ASSERT_EQ(0, uq_ring(&self->ring, 64, self->flags));
+	iov.iov_base = self->buf;
+	iov.iov_len = AREA;
+	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
+}
+
+FIXTURE_TEARDOWN(uq)
+{
+	if (!self->buf)
+		return;
+	/* whatever a test did, nothing is left in flight, or unknown */
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(0, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	close(self->block);
+	munmap(self->buf, AREA);
+}
+
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(uq) *self, int opcode,
+				   __u64 slba, void *buf, __u32 len)
+{
+	return uq_prep(&self->ring, self->fd, self->node.nsid, opcode, slba,
+		       buf, len);
+}
+
+/* Write by the queue, look at it by the block device, and the other way. */
+static void round_trip(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(uq) *self, size_t off, __u32 len,
+		       bool fixed, unsigned int seed)
+{
+	unsigned char *mine = self->buf + off;
+	struct nvme_uring_cmd *c;
+
+	uq_fill(mine, len, seed);
+	c = prep(self, CMD_WRITE, 2048, mine, len);
+	if (fixed)
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	ASSERT_EQ(0, uq_run(&self->ring))
+		TH_LOG("write, offset %zu, length %u", off, len);
+	ASSERT_EQ(len, pread(self->block, self->ref, len, 2048 * LBA));
+	ASSERT_EQ(0, memcmp(mine, self->ref, len))
+		TH_LOG("offset %zu, length %u", off, len);
+
+	uq_fill(self->ref, len, ~seed);
+	ASSERT_EQ(len, pwrite(self->block, self->ref, len, 2048 * LBA));
+	/* what lies beside the buffer is nobody's business */
+	memset(self->buf, 0xee, off + len + LBA);
+	c = prep(self, CMD_READ, 2048, mine, len);
+	if (fixed)
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	ASSERT_EQ(0, uq_run(&self->ring));
+	ASSERT_EQ(0, memcmp(mine, self->ref, len))
+		TH_LOG("offset %zu, length %u", off, len);
+	ASSERT_TRUE(!off || self->buf[off - 1] == 0xee);
+	ASSERT_EQ(0xee, mine[len]);
+}
+
+static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092, 8192 - 512 };
+static const __u32 lengths[] = {
+	512, 1024, 4096, 4608, 8192, 12288, 65536, 131072, 132096, 262144
+};
+
+TEST_F(uq, plain_buffers)
+{
+	unsigned int o, l;
+
+	for (o = 0; o < ARRAY_SIZE(offsets); o++)
+		for (l = 0; l < ARRAY_SIZE(lengths); l++)
+			if (lengths[l] <= self->node.ns.max)
+				round_trip(_metadata, self, offsets[o],
+					   lengths[l], false, o * 64 + l);
+}
+
+TEST_F(uq, fixed_buffers)
+{
+	unsigned int o, l;
+
+	for (o = 0; o < ARRAY_SIZE(offsets); o++)
+		for (l = 0; l < ARRAY_SIZE(lengths); l++)
+			if (lengths[l] <= self->node.ns.max)
+				round_trip(_metadata, self, offsets[o],
+					   lengths[l], true,
+					   1000 + o * 64 + l);
+}
+
+/* Huge pages come as one piece of memory where the kernel has them. */
+TEST_F(uq, huge_page)
+{
+	unsigned char *huge;
+
+	huge = (unsigned char *)(((uintptr_t)self->buf + (2 << 20) - 1) &
+				 ~((2ul << 20) - 1));
+	madvise(huge, 2 << 20, MADV_HUGEPAGE);
+	round_trip(_metadata, self, huge - self->buf + 4096 - 512, 131072,
+		   false, 77);
+}
+
+/* As large as the controller takes; and what is larger it does not see. */
+TEST_F(uq, largest_transfer)
+{
+	__u32 max = self->node.ns.max;
+
+	ASSERT_LT(0, max);
+	if (max > HALF - 8192)
+		SKIP(return, "the controller takes %u KiB", max / 1024);
+	round_trip(_metadata, self, 0, max, false, 5);
+	round_trip(_metadata, self, 4096 + 512, max, false, 6);
+	round_trip(_metadata, self, 4096 + 512, max, true, 7);
+	prep(self, CMD_READ, 0, self->buf, max + 512);
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+}
+
+/* Pieces of one transfer in a vector, out of order in memory. */
+static void run_vector(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(uq) *self, struct iovec *iov,
+		       unsigned int n, bool fixed)
+{
+	struct nvme_uring_cmd *c;
+	size_t len = 0, at;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		uq_fill(iov[i].iov_base, iov[i].iov_len, fixed * 9 + i);
+		len += iov[i].iov_len;
+	}
+	c = prep(self, CMD_WRITE, 4096, iov, n);
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	c->cdw12 = len / LBA - 1;
+	if (fixed)
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	ASSERT_EQ(0, uq_run(&self->ring)) TH_LOG("write, fixed %u", fixed);
+	ASSERT_EQ(len, pread(self->block, self->ref, len, 4096 * LBA));
+	for (i = 0, at = 0; i < n; at += iov[i++].iov_len)
+		ASSERT_EQ(0, memcmp(self->ref + at, iov[i].iov_base,
+				    iov[i].iov_len));
+
+	uq_fill(self->ref, len, 4711);
+	ASSERT_EQ(len, pwrite(self->block, self->ref, len, 4096 * LBA));
+	c = prep(self, CMD_READ, 4096, iov, n);
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	c->cdw12 = len / LBA - 1;
+	if (fixed)
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	ASSERT_EQ(0, uq_run(&self->ring)) TH_LOG("read, fixed %u", fixed);
+	for (i = 0, at = 0; i < n; at += iov[i++].iov_len)
+		ASSERT_EQ(0, memcmp(self->ref + at, iov[i].iov_base,
+				    iov[i].iov_len));
+}
+
+TEST_F(uq, vectors)
+{
+	struct iovec few[] = {
+		{ self->buf + 65536, 4096 },
+		{ self->buf, 8192 },
+		{ self->buf + 32768, 512 },
+		{ self->buf + 49152 + 512, 3584 },
+	};
+	struct iovec many[96];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(many); i++) {
+		many[i].iov_base = self->buf + (95 - i) * 12288 + 512 * (i % 5);
+		many[i].iov_len = 512 * (1 + i % 7);
+	}
+	run_vector(_metadata, self, few, 1, false);
+	run_vector(_metadata, self, few, ARRAY_SIZE(few), false);
+	run_vector(_metadata, self, few, ARRAY_SIZE(few), true);
+	run_vector(_metadata, self, many, ARRAY_SIZE(many), false);
+	run_vector(_metadata, self, many, ARRAY_SIZE(many), true);
+}
+
+TEST_F(uq, other_commands)
+{
+	struct { __u32 attr, len; __u64 slba; } range = { 0, 8, 8192 };
+	struct nvme_uring_cmd *c;
+	unsigned int i;
+
+	uq_fill(self->buf, 4096, 5);
+	prep(self, CMD_WRITE, 8192, self->buf, 4096);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	prep(self, CMD_FLUSH, 0, NULL, 0);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	prep(self, CMD_COMPARE, 8192, self->buf, 4096);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	self->buf[77] ^= 1;
+	prep(self, CMD_COMPARE, 8192, self->buf, 4096);
+	ASSERT_EQ(ST_COMPARE, STATUS(uq_run(&self->ring)));
+
+	c = prep(self, CMD_ZEROES, 8192, NULL, 0);
+	c->cdw12 = 7;
+	ASSERT_EQ(0, uq_run(&self->ring));
+	ASSERT_EQ(4096, pread(self->block, self->ref, 4096, 8192 * LBA));
+	for (i = 0; i < 4096; i++)
+		ASSERT_EQ(0, self->ref[i]);
+
+	/* what a deallocated block reads as is the device's affair */
+	c = prep(self, CMD_DSM, 0, &range, sizeof(range));
+	c->cdw10 = 0;
+	c->cdw11 = 4;
+	c->cdw12 = 0;
+	ASSERT_EQ(0, uq_run(&self->ring));
+}
+
+/* A failure of the device is its status, in the CQE. */
+TEST_F(uq, device_status)
+{
+	prep(self, CMD_READ, 1ull << 40, self->buf, 512);
+	ASSERT_EQ(ST_LBA_RANGE, STATUS(uq_run(&self->ring)));
+}
+
+struct outcome {
+	int res;
+	__u64 result;
+};
+
+static struct outcome outcome_of(struct io_uring *ring, int fd,
+				 const struct nvme_uring_cmd *cmd)
+{
+	struct nvme_uring_cmd *c;
+	struct outcome o = { .res = -EPROTO };
+
+	c = uq_prep(ring, fd, cmd->nsid, 0, 0, NULL, 0);
+	if (!c)
+		return o;
+	*c = *cmd;
+	if (io_uring_submit(ring) == 1)
+		o.res = uq_reap(ring, &o.result);
+	return o;
+}
+
+/* Clients do not know the difference: the same command ends the same way. */
+TEST_F(uq, same_as_generic_node)
+{
+	struct nvme_uring_cmd cmds[] = {
+		{ .opcode = CMD_READ, .data_len = 4096, .cdw12 = 7 },
+		{ .opcode = CMD_READ, .data_len = 512, .cdw10 = ~0u,
+		  .cdw11 = ~0u },
+		{ .opcode = CMD_FLUSH },
+		{ .opcode = CMD_ZEROES, .cdw10 = 64, .cdw12 = 7 },
+		{ .opcode = CMD_COMPARE, .data_len = 512, .cdw10 = 64 },
+		{ .opcode = CMD_WRITE, .data_len = 512, .cdw10 = 64 },
+		{ .opcode = 0x7f },
+		{ .opcode = 0xff },
+		{ .opcode = CMD_READ, .data_len = 8192, .cdw12 = 7 },
+		{ .opcode = CMD_READ, .data_len = 512, .cdw12 = 7 },
+		{ .opcode = CMD_READ, .data_len = 4096, .cdw12 = 7,
+		  .timeout_ms = 100000 },
+		{ .opcode = CMD_READ, .data_len = 512, .rsvd1 = 0xffff,
+		  .rsvd2 = 1, .cdw2 = 1, .cdw3 = 1, .cdw14 = 7, .cdw15 = 7 },
+		{ .opcode = CMD_READ, .data_len = 512, .flags = 1 },
+		{ .opcode = CMD_READ, .data_len = 512, .nsid = 99 },
+		{ .opcode = CMD_READ, .data_len = 512, .nsid = ~0u },
+		{ .opcode = CMD_READ, .data_len = 512, .addr = 4096 },
+		{ .opcode = CMD_READ, .data_len = 512, .metadata_len = 8,
+		  .metadata = (uintptr_t)self->ref },
+	};
+	struct io_uring ring;
+	unsigned int i;
+	int generic;
+
+	generic = open(self->node.generic, O_RDWR);
+	if (generic < 0)
+		SKIP(return, "no %s", self->node.generic);
+	ASSERT_EQ(0, uq_ring(&ring, 8, 0));
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+		struct outcome theirs, ours;
+
+		if (cmds[i].data_len && !cmds[i].addr)
+			cmds[i].addr = (uintptr_t)self->buf;
+		if (!cmds[i].nsid)
+			cmds[i].nsid = self->node.nsid;
+		theirs = outcome_of(&ring, generic, &cmds[i]);
+		ours = outcome_of(&self->ring, self->fd, &cmds[i]);
+		EXPECT_EQ(theirs.res, ours.res) TH_LOG("command %u", i);
+		if (theirs.res >= 0)
+			EXPECT_EQ(theirs.result, ours.result)
+				TH_LOG("command %u", i);
+	}
+	io_uring_queue_exit(&ring);
+	close(generic);
+}
+
+/* The ioctls of a namespace do what they do on the generic node. */
+TEST_F(uq, ioctls_move_data)
+{
+	struct nvme_passthru_cmd io = {
+		.opcode		= CMD_WRITE,
+		.nsid		= self->node.nsid,
+		.addr		= (uintptr_t)self->buf,
+		.data_len	= 4096,
+		.cdw10		= 128,
+		.cdw12		= 7,
+	};
+	struct nvme_passthru_cmd64 io64 = {
+		.opcode		= CMD_READ,
+		.nsid		= self->node.nsid,
+		.addr		= (uintptr_t)self->ref,
+		.data_len	= 4096,
+		.cdw10		= 128,
+		.cdw12		= 7,
+	};
+	struct iovec iov[2] = {
+		{ self->ref + 65536, 512 }, { self->ref, 3584 },
+	};
+	struct nvme_user_io sub = {
+		.opcode		= CMD_READ,
+		.nblocks	= 7,
+		.addr		= (uintptr_t)self->ref,
+		.slba		= 128,
+	};
+
+	uq_fill(self->buf, 4096, 31);
+	ASSERT_EQ(0, ioctl(self->fd, NVME_IOCTL_IO_CMD, &io));
+	ASSERT_EQ(0, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &io64));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 4096));
+
+	io64.addr = (uintptr_t)iov;
+	io64.data_len = 2;
+	ASSERT_EQ(0, ioctl(self->fd, NVME_IOCTL_IO64_CMD_VEC, &io64));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref + 65536, 512));
+	EXPECT_EQ(0, memcmp(self->buf + 512, self->ref, 3584));
+
+	memset(self->ref, 0, 4096);
+	ASSERT_EQ(0, ioctl(self->fd, NVME_IOCTL_SUBMIT_IO, &sub));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 4096));
+}
+
+/* -- several at once */
+
+#define PER_RING	2000
+
+/* Reads blocks whose content tells their number; how many were wrong? */
+static unsigned long one_ring(const struct uq_node *n)
+{
+	unsigned long i, done = 0, sent = 0, bad = 0;
+	unsigned char *buf = uq_alloc(32 * 4096);
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	int fd = open(n->path, O_RDONLY);
+
+	if (fd < 0 || !buf ||
+	    uq_ring(&ring, 32, n->poll ? IORING_SETUP_IOPOLL : 0))
+		return 1000000;
+	while (done < PER_RING && !bad) {
+		for (i = 0; i < 32 && sent < PER_RING; i++, sent++) {
+			__u64 block = 16384 + sent % 512 * 8;
+			struct nvme_uring_cmd *c;
+
+			c = uq_prep(&ring, fd, n->nsid, CMD_READ, block,
+				    buf + i * 4096, 4096);
+			uq_sqe(c)->user_data = block << 8 | i;
+		}
+		if (io_uring_submit_and_wait(&ring, i) < 0)
+			bad++;
+		while (i-- && !io_uring_wait_cqe(&ring, &cqe)) {
+			__u64 block = cqe->user_data >> 8;
+			unsigned int at = cqe->user_data & 0xff;
+
+			bad += cqe->res || *(__u32 *)(buf + at * 4096) !=
+				(__u32)block * 2654435761u;
+			io_uring_cqe_seen(&ring, cqe);
+			done++;
+		}
+	}
+	io_uring_queue_exit(&ring);
+	close(fd);
+	munmap(buf, 32 * 4096);
+	return bad;
+}
+
+static void *one_thread(void *arg)
+{
+	return (void *)one_ring(arg);
+}
+
+static void fill_blocks(struct __test_metadata *_metadata,
+			FIXTURE_DATA(uq) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < 512; i++)
+		uq_fill(self->ref + i * 4096, 4096, 16384 + i * 8);
+	ASSERT_EQ(512 * 4096, pwrite(self->block, self->ref, 512 * 4096,
+				     16384ull * LBA));
+}
+
+TEST_F(uq, several_rings)
+{
+	pthread_t t[4];
+	unsigned int i;
+	void *ret;
+
+	fill_blocks(_metadata, self);
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, one_thread,
+					    &self->node));
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(t[i], &ret));
+		EXPECT_EQ(NULL, ret) TH_LOG("%lu wrong", (unsigned long)ret);
+	}
+}
+
+TEST_F(uq, several_processes)
+{
+	unsigned int i;
+	int status;
+	pid_t p[4];
+
+	fill_blocks(_metadata, self);
+	for (i = 0; i < 4; i++) {
+		p[i] = fork();
+		ASSERT_LE(0, p[i]);
+		if (!p[i])
+			_exit(one_ring(&self->node) ? 1 : 0);
+	}
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(p[i], waitpid(p[i], &status, 0));
+		EXPECT_EQ(0, status);
+	}
+}
+
+/* Commands for two queues in one submission, and for one file through both. */
+TEST_F(uq, two_queues_in_one_ring)
+{
+	struct uq_node other;
+	unsigned int i;
+	int fd;
+
+	if (!uq_node_nth(&other, &self->node.ns, variant->poll, 1))
+		SKIP(return, "only one user queue of this kind");
+	fd = open(other.path, O_RDWR);
+	ASSERT_LE(0, fd);
+	for (i = 0; i < 32; i++)
+		uq_prep(&self->ring, i % 2 ? fd : self->fd, self->node.nsid,
+			CMD_READ, i, self->buf + i * 4096, 4096);
+	EXPECT_EQ(0, uq_run_all(&self->ring, 32));
+	EXPECT_EQ(0, uq_attr(other.name, "in_flight"));
+	close(fd);
+}
+
+/* More commands at once than the queue holds: all of them end well. */
+TEST_F(uq, more_than_the_queue_holds)
+{
+	unsigned int want = self->node.depth + 200, i;
+	struct io_uring ring;
+
+	ASSERT_EQ(0, uq_ring(&ring, 2048, self->flags));
+	for (i = 0; i < want; i++)
+		ASSERT_NE(NULL, uq_prep(&ring, self->fd, self->node.nsid,
+					CMD_READ, i, self->buf + i * 512,
+					512));
+	EXPECT_EQ(0, uq_run_all(&ring, want));
+	io_uring_queue_exit(&ring);
+}
+
+/* -- whose descriptor it is */
+
+/* A child's exit code: 0 if it can read through @fd. */
+static int read_by(int fd, FIXTURE_DATA(uq) *self)
+{
+	struct io_uring ring;
+
+	if (uq_ring(&ring, 4, self->flags))
+		return 1;
+	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf, 4096);
+	return uq_run(&ring) ? 2 : 0;
+}
+
+TEST_F(uq, descriptor_of_a_parent)
+{
+	int status;
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(read_by(self->fd, self));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+}
+
+/* A ring that a child inherits belongs to its parent: commands go on. */
+TEST_F(uq, ring_of_a_parent)
+{
+	int status;
+	pid_t pid;
+
+	prep(self, CMD_READ, 0, self->buf, 4096);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(0);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+}
+
+static int send_fd(int sock, int fd)
+{
+	char data = 0, control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec iov = { &data, 1 };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
+}
+
+static int receive_fd(int sock)
+{
+	char data, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { &data, 1 };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+	int fd;
+
+	if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
+}
+
+/* Whoever is given a descriptor may use it, without a right to open the node. */
+TEST_F(uq, descriptor_passed)
+{
+	int status, pair[2];
+	pid_t pid;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		int fd;
+
+		close(self->fd);
+		if (setgid(65534) || setuid(65534) ||
+		    open(self->node.path, O_RDONLY) >= 0)
+			_exit(3);
+		fd = receive_fd(pair[1]);
+		_exit(fd < 0 ? 4 : read_by(fd, self));
+	}
+	ASSERT_EQ(0, send_fd(pair[0], self->fd));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+/* Killed with commands in flight: the task ends and its slots come back. */
+TEST_F(uq, killed)
+{
+	unsigned int i;
+	int status;
+	pid_t pid;
+
+	for (i = 0; i < 8 * uq_scale(); i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct io_uring ring;
+			unsigned int k;
+
+			uq_ring(&ring, 512, self->flags);
+			for (k = 0; k < 512; k++)
+				prep(self, CMD_READ, k, self->buf, 4096);
+			for (k = 0; k < 512; k++)
+				uq_prep(&ring, self->fd, self->node.nsid,
+					CMD_READ, k, self->buf + k * 4096,
+					4096);
+			io_uring_submit(&ring);
+			kill(getpid(), SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	}
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+}
+
+/* -- kinds of rings and flags */
+
+/* Reads 64 blocks one by one and 64 at once through a ring of these flags. */
+static void use_ring(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(uq) *self, unsigned int flags)
+{
+	struct io_uring ring;
+	unsigned int i, k;
+
+	uq_fill(self->ref, 64 * 512, flags);
+	ASSERT_EQ(64 * 512, pwrite(self->block, self->ref, 64 * 512, 0));
+	ASSERT_EQ(0, uq_ring(&ring, 64, self->flags | flags));
+	memset(self->buf, 0, 64 * 512);
+	for (i = 0; i < 64; i++) {
+		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
+			self->buf + i * 512, 512);
+		ASSERT_EQ(0, uq_run(&ring));
+	}
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 64 * 512));
+
+	memset(self->buf, 0, 64 * 512);
+	for (k = 0; k < 64; k++)
+		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, k,
+			self->buf + k * 512, 512);
+	ASSERT_EQ(0, uq_run_all(&ring, 64));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 64 * 512));
+	io_uring_queue_exit(&ring);
+}
+
+TEST_F(uq, sqpoll)
+{
+	use_ring(_metadata, self, IORING_SETUP_SQPOLL);
+}
+
+TEST_F(uq, defer_taskrun)
+{
+	use_ring(_metadata, self, IORING_SETUP_SINGLE_ISSUER |
+		 IORING_SETUP_DEFER_TASKRUN);
+}
+
+TEST_F(uq, coop_taskrun)
+{
+	use_ring(_metadata, self, IORING_SETUP_COOP_TASKRUN);
+}
+
+TEST_F(uq, hybrid_iopoll)
+{
+	if (!variant->poll)
+		SKIP(return, "for rings that poll");
+	use_ring(_metadata, self, IORING_SETUP_HYBRID_IOPOLL);
+}
+
+/* A ring that polls may use an interrupt queue; it is served by interrupts. */
+TEST_F(uq, polling_an_interrupt_queue)
+{
+	if (variant->poll)
+		SKIP(return, "for interrupt queues");
+	use_ring(_metadata, self, IORING_SETUP_IOPOLL);
+}
+
+TEST_F(uq, registered_file)
+{
+	unsigned int i;
+
+	ASSERT_EQ(0, io_uring_register_files(&self->ring, &self->fd, 1));
+	for (i = 0; i < 32; i++) {
+		struct nvme_uring_cmd *c = prep(self, CMD_READ, i,
+						self->buf + i * 512, 512);
+
+		uq_sqe(c)->fd = 0;
+		uq_sqe(c)->flags |= IOSQE_FIXED_FILE;
+	}
+	EXPECT_EQ(0, uq_run_all(&self->ring, 32));
+}
+
+TEST_F(uq, linked_drained_and_async)
+{
+	static const unsigned int flags[] = {
+		IOSQE_IO_LINK, IOSQE_IO_HARDLINK, IOSQE_IO_DRAIN, IOSQE_ASYNC
+	};
+	unsigned int f, i;
+
+	for (f = 0; f < ARRAY_SIZE(flags); f++) {
+		bool link = flags[f] == IOSQE_IO_LINK ||
+			flags[f] == IOSQE_IO_HARDLINK;
+
+		for (i = 0; i < 32; i++) {
+			struct nvme_uring_cmd *c = prep(self, CMD_READ, i,
+					self->buf + i * 4096, 4096);
+
+			if (i < 31 || !link)
+				uq_sqe(c)->flags |= flags[f];
+		}
+		EXPECT_EQ(0, uq_run_all(&self->ring, 32)) TH_LOG("flag %u", f);
+	}
+}
+
+/* What a failed link leads to is cancelled, and its device never sees it. */
+TEST_F(uq, broken_link)
+{
+	struct nvme_uring_cmd *c;
+	long long sent;
+
+	prep(self, CMD_READ, 0, self->buf, 512);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	sent = uq_attr(self->node.name, "submitted");
+	c = prep(self, CMD_READ, 1ull << 40, self->buf, 512);
+	uq_sqe(c)->flags |= IOSQE_IO_LINK;
+	prep(self, CMD_WRITE, 0, self->buf, 512);
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	/* a positive status does not break a link, as on the generic node */
+	EXPECT_EQ(ST_LBA_RANGE, STATUS(uq_reap(&self->ring, NULL)));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(sent + 2, uq_attr(self->node.name, "submitted"));
+
+	c = prep(self, CMD_READ, 0, self->buf, 512);
+	c->nsid = 99;
+	uq_sqe(c)->flags |= IOSQE_IO_LINK;
+	prep(self, CMD_WRITE, 0, self->buf, 512);
+	ASSERT_LE(1, io_uring_submit(&self->ring));
+	EXPECT_EQ(-EINVAL, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(-ECANCELED, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(sent + 2, uq_attr(self->node.name, "submitted"));
+}
+
+/* -- rings with entries of two sizes; this liburing need not know them */
+
+static int mixed_ring(struct io_uring *ring, unsigned int flags)
+{
+	int ret = io_uring_queue_init(64, ring, flags);
+
+	return ret;
+}
+
+TEST_F(uq, mixed_submission_entries)
+{
+	struct io_uring_sqe *nop, *sqe, *second;
+	struct nvme_uring_cmd *c;
+	struct io_uring ring;
+	unsigned int i;
+
+	uq_fill(self->ref, 4096, 1234);
+	ASSERT_EQ(4096, pwrite(self->block, self->ref, 4096, 0));
+	if (mixed_ring(&ring, IORING_SETUP_SQE_MIXED | IORING_SETUP_CQE32 |
+		       self->flags))
+		SKIP(return, "no IORING_SETUP_SQE_MIXED");
+	for (i = 0; i < 8; i++) {
+		/* a small one between, where rings that poll allow it */
+		if (!variant->poll) {
+			nop = io_uring_get_sqe(&ring);
+			io_uring_prep_nop(nop);
+		}
+		sqe = io_uring_get_sqe(&ring);
+		second = io_uring_get_sqe(&ring);
+		ASSERT_EQ((char *)sqe + 64, (char *)second);
+		memset(sqe, 0, 128);
+		sqe->opcode = UQ_OP_URING_CMD128;
+		sqe->fd = self->fd;
+		sqe->cmd_op = NVME_URING_CMD_IO;
+		c = (struct nvme_uring_cmd *)sqe->cmd;
+		c->opcode = CMD_READ;
+		c->nsid = self->node.nsid;
+		c->addr = (uintptr_t)self->buf + i * 512;
+		c->data_len = 512;
+		c->cdw10 = i;
+	}
+	/* liburing counts entries of 64 bytes, the kernel says what it took */
+	ASSERT_LE(0, io_uring_submit(&ring));
+	for (i = 0; i < (variant->poll ? 8 : 16); i++)
+		EXPECT_EQ(0, uq_reap(&ring, NULL));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 4096));
+	io_uring_queue_exit(&ring);
+}
+
+TEST_F(uq, mixed_completion_entries)
+{
+	struct io_uring ring;
+	unsigned int i, big = 0;
+
+	if (mixed_ring(&ring, IORING_SETUP_SQE128 | IORING_SETUP_CQE_MIXED |
+		       self->flags))
+		SKIP(return, "no IORING_SETUP_CQE_MIXED");
+	for (i = 0; i < 8; i++)
+		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
+			self->buf + i * 512, 512);
+	ASSERT_EQ(8, io_uring_submit(&ring));
+	while (big < 8) {
+		struct io_uring_cqe *cqe;
+
+		ASSERT_EQ(0, io_uring_wait_cqe(&ring, &cqe));
+		if (cqe->flags & IORING_CQE_F_SKIP) {
+			io_uring_cq_advance(&ring, 1);
+			continue;
+		}
+		ASSERT_TRUE(cqe->flags & IORING_CQE_F_32);
+		ASSERT_EQ(0, cqe->res);
+		io_uring_cq_advance(&ring, 2);
+		big++;
+	}
+	io_uring_queue_exit(&ring);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: namespaces with metadata, in a buffer of its own or after
+ * each block. What is written with metadata is read with the same metadata, by
+ * the user queue and by the generic node; a buffer that is too short is never
+ * passed.
+ */
+#define _GNU_SOURCE
+#include "uq_fixture.h"
+
+#define AREA	(1024 * 1024)
+#define BLOCKS	16
+
+FIXTURE(meta)
+{
+	struct uq_node node;
+	struct io_uring ring, other;
+	unsigned char *buf, *back, *mbuf, *mback;
+	int fd, generic;
+	__u32 len, mlen;
+};
+
+FIXTURE_VARIANT(meta)
+{
+	bool poll;
+	bool ext;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(meta, irq_separate) { .poll = false, .ext = false };
+FIXTURE_VARIANT_ADD(meta, poll_separate) { .poll = true, .ext = false };
+FIXTURE_VARIANT_ADD(meta, irq_extended) { .poll = false, .ext = true };
+FIXTURE_VARIANT_ADD(meta, poll_extended) { .poll = true, .ext = true };
+/* clang-format on */
+
+static bool separate(const struct uq_ns *ns)
+{
+	return ns->usable && ns->ms && !ns->ext;
+}
+
+static bool extended(const struct uq_ns *ns)
+{
+	return ns->usable && ns->ms && ns->ext;
+}
+
+FIXTURE_SETUP(meta)
+{
+	struct uq_ns ns;
+
+	if (!uq_ns_find(&ns, variant->ext ? extended : separate))
+		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
+	if (!uq_count_nodes(&ns, variant->poll))
+		ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->generic = open(self->node.generic, O_RDWR);
+	ASSERT_LE(0, self->generic);
+	ASSERT_EQ(0, uq_ring(&self->ring, 8, variant->poll ?
+			     IORING_SETUP_IOPOLL : 0));
+	ASSERT_EQ(0, uq_ring(&self->other, 8, 0));
+	self->buf = uq_alloc(4 * AREA);
+	ASSERT_NE(NULL, self->buf);
+	self->back = self->buf + AREA;
+	self->mbuf = self->back + AREA;
+	self->mback = self->mbuf + AREA;
+	self->len = BLOCKS * (ns.lba + (ns.ext ? ns.ms : 0));
+	self->mlen = ns.ext ? 0 : BLOCKS * ns.ms;
+}
+
+FIXTURE_TEARDOWN(meta)
+{
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	io_uring_queue_exit(&self->ring);
+	io_uring_queue_exit(&self->other);
+	close(self->fd);
+	close(self->generic);
+	munmap(self->buf, 4 * AREA);
+}
+
+/* One command on @fd with all the metadata that its blocks have. */
+static int run(FIXTURE_DATA(meta) *self, bool ours, int opcode, __u64 slba,
+	       void *buf, void *mbuf, __u32 len, __u32 mlen)
+{
+	struct io_uring *ring = ours ? &self->ring : &self->other;
+	struct nvme_uring_cmd *c;
+
+	c = uq_prep_raw(ring, ours ? self->fd : self->generic,
+			self->node.nsid, opcode, slba, buf, len, BLOCKS);
+	if (mlen) {
+		c->metadata = (uintptr_t)mbuf;
+		c->metadata_len = mlen;
+	}
+	return uq_run(ring);
+}
+
+TEST_F(meta, round_trips)
+{
+	static const unsigned int offsets[] = { 0, 4, 512, 4096 - 16 };
+	unsigned int o, way;
+
+	for (o = 0; o < ARRAY_SIZE(offsets); o++)
+		for (way = 0; way < 4; way++) {
+			unsigned char *buf = self->buf + offsets[o];
+			unsigned char *mbuf = self->mbuf + offsets[o];
+
+			uq_fill(buf, self->len, o * 8 + way);
+			uq_fill(mbuf, self->mlen, o * 8 + way + 1000);
+			memset(self->back, 0xee, AREA);
+			memset(self->mback, 0xee, AREA);
+			EXPECT_EQ(0, run(self, way & 1, CMD_WRITE, 64, buf,
+					 mbuf, self->len, self->mlen))
+				TH_LOG("way %u", way);
+			EXPECT_EQ(0, run(self, way & 2, CMD_READ, 64,
+					 self->back, self->mback, self->len,
+					 self->mlen)) TH_LOG("way %u", way);
+			ASSERT_EQ(0, memcmp(buf, self->back, self->len))
+				TH_LOG("way %u", way);
+			ASSERT_EQ(0, memcmp(mbuf, self->mback, self->mlen))
+				TH_LOG("way %u", way);
+			ASSERT_EQ(0xee, self->back[self->len]);
+			ASSERT_EQ(0xee, self->mback[self->mlen]);
+		}
+}
+
+/* Buffers that the device would go beyond, if it were let. */
+TEST_F(meta, too_short)
+{
+	unsigned int i;
+	int ret;
+
+	memset(self->back, 0xee, AREA);
+	memset(self->mback, 0xee, AREA);
+	ret = run(self, true, CMD_READ, 64, self->back, self->mback,
+		  self->len - 512, self->mlen);
+	EXPECT_NE(0, ret);
+	for (i = self->len - 512; i < AREA; i++)
+		ASSERT_EQ(0xee, self->back[i]);
+	if (!self->mlen)
+		return;
+	memset(self->mback, 0xee, AREA);
+	ret = run(self, true, CMD_READ, 64, self->back, self->mback, self->len,
+		  self->mlen - 8);
+	TH_LOG("metadata of %u instead of %u bytes: %d", self->mlen - 8,
+	       self->mlen, ret);
+	for (i = self->mlen - 8; i < AREA; i++)
+		ASSERT_EQ(0xee, self->mback[i]);
+}
+
+/* Metadata that cannot be read, or written to. */
+TEST_F(meta, not_there)
+{
+	if (!self->mlen)
+		SKIP(return, "metadata is part of the data");
+	EXPECT_EQ(-EFAULT, run(self, true, CMD_WRITE, 64, self->buf,
+			       (void *)8, self->len, self->mlen));
+	EXPECT_EQ(-EFAULT, run(self, true, CMD_READ, 64, self->buf,
+			       (void *)8, self->len, self->mlen));
+	EXPECT_EQ(-EINVAL, run(self, true, CMD_READ, 64, self->buf,
+			       self->mbuf, self->len, 1u << 31));
+}
+
+/* Data in registered buffers, metadata beside them. */
+TEST_F(meta, fixed_buffers)
+{
+	struct iovec iov = { self->buf, 2 * AREA };
+	struct nvme_uring_cmd *c;
+	unsigned int i;
+
+	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
+	uq_fill(self->buf, self->len, 3);
+	uq_fill(self->mbuf, self->mlen, 4);
+	for (i = 0; i < 2; i++) {
+		c = uq_prep_raw(&self->ring, self->fd, self->node.nsid,
+				i ? CMD_READ : CMD_WRITE, 128,
+				i ? self->back : self->buf, self->len, BLOCKS);
+		c->metadata = (uintptr_t)(i ? self->mback : self->mbuf);
+		c->metadata_len = self->mlen;
+		if (!self->mlen)
+			c->metadata = 0;
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		ASSERT_EQ(0, uq_run(&self->ring));
+	}
+	EXPECT_EQ(0, memcmp(self->buf, self->back, self->len));
+	EXPECT_EQ(0, memcmp(self->mbuf, self->mback, self->mlen));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

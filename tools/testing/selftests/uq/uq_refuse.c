@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: what is refused, by which errno, and to whom. Nothing that
+ * is refused reaches the device.
+ */
+#define _GNU_SOURCE
+#include "uq_fixture.h"
+
+#define NOBODY	65534
+#define AREA	(2 << 20)
+
+FIXTURE(uq)
+{
+	struct uq_node node;
+	struct io_uring ring;
+	int fd;
+	unsigned char *buf;
+	unsigned int flags;
+	long long sent;
+};
+
+FIXTURE_VARIANT(uq)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(uq, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(uq, poll) { .poll = true };
+/* clang-format on */
+
+FIXTURE_SETUP(uq)
+{
+	ASSERT_TRUE(uq_find(&self->node, variant->poll))
+		TH_LOG("no user queue of this kind");
+	if (self->node.ns.lba != 512)
+		SKIP(return, "the first namespace has blocks of %u bytes",
+		     self->node.ns.lba);
+	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	ASSERT_EQ(0, uq_ring(&self->ring, 8, self->flags));
+	self->sent = uq_attr(self->node.name, "submitted");
+}
+
+FIXTURE_TEARDOWN(uq)
+{
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	munmap(self->buf, AREA);
+}
+
+static struct nvme_uring_cmd *prep_read(FIXTURE_DATA(uq) *self)
+{
+	return uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, 0,
+		       self->buf, 4096);
+}
+
+/* How many commands the device has been sent since the test began. */
+static long long sent(FIXTURE_DATA(uq) *self)
+{
+	return uq_attr(self->node.name, "submitted") - self->sent;
+}
+
+TEST_F(uq, foreign_nsid)
+{
+	static const __u32 foreign[] = { 0, 99, 0xfffffffe, 0xffffffff };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(foreign); i++) {
+		prep_read(self)->nsid = foreign[i];
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring))
+			TH_LOG("nsid %u", foreign[i]);
+	}
+	prep_read(self)->nsid = self->node.nsid + 1;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	EXPECT_EQ(0, sent(self));
+	prep_read(self);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(1, sent(self));
+}
+
+/* Of several namespaces, each node reaches its own and no other. */
+TEST_F(uq, foreign_nsid_of_a_neighbour)
+{
+	struct uq_ns ns[2];
+	struct uq_node mine, other;
+	unsigned int i;
+	int fd;
+
+	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
+		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid)
+			break;
+	if (!uq_ns_nth(&ns[1], i + 1))
+		SKIP(return, "no two namespaces of one controller were named");
+	if (!uq_node_nth(&mine, &ns[0], variant->poll, 0)) {
+		ASSERT_EQ(0, uq_bring_up(&ns[0], 2, 2));
+		ASSERT_TRUE(uq_wait_nodes(&ns[0], 2, 2));
+		ASSERT_TRUE(uq_wait_nodes(&ns[1], 2, 2));
+	}
+	ASSERT_TRUE(uq_node_nth(&mine, &ns[0], variant->poll, 0));
+	ASSERT_TRUE(uq_node_nth(&other, &ns[1], variant->poll, 0));
+	EXPECT_EQ(uq_attr(mine.name, "qid"), uq_attr(other.name, "qid"));
+	fd = open(mine.path, O_RDWR);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ((int)ns[0].nsid, ioctl(fd, NVME_IOCTL_ID));
+	for (i = 0; i < 2; i++) {
+		uq_prep_raw(&self->ring, fd, ns[i].nsid, CMD_WRITE, 0,
+			    self->buf, ns[i].lba + (ns[i].ext ? ns[i].ms : 0),
+			    1);
+		EXPECT_EQ(i ? -EINVAL : 0, uq_run(&self->ring))
+			TH_LOG("nsid %u by %s", ns[i].nsid, mine.path);
+	}
+	close(fd);
+}
+
+TEST_F(uq, command_flags)
+{
+	unsigned int bit;
+
+	for (bit = 0; bit < 8; bit++) {
+		prep_read(self)->flags = 1 << bit;
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring)) TH_LOG("bit %u", bit);
+	}
+	EXPECT_EQ(0, sent(self));
+}
+
+/* Bits of the SQE that mean nothing to an uring_cmd. */
+TEST_F(uq, reserved_bits_of_the_entry)
+{
+	unsigned int bit;
+
+	for (bit = 2; bit < 32; bit++) {
+		uq_sqe(prep_read(self))->uring_cmd_flags = 1u << bit;
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring)) TH_LOG("bit %u", bit);
+	}
+	EXPECT_EQ(0, sent(self));
+}
+
+TEST_F(uq, other_operations)
+{
+	static const __u32 ops[] = {
+		NVME_URING_CMD_ADMIN, NVME_URING_CMD_ADMIN_VEC, 0, ~0u,
+		NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
+		/* the right numbers with the size of a shorter struct */
+		_IOWR('N', 0x80, char[64]), _IOWR('N', 0x81, char[64]),
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		uq_sqe(prep_read(self))->cmd_op = ops[i];
+		EXPECT_EQ(-ENOTTY, uq_run(&self->ring))
+			TH_LOG("cmd_op %#x", ops[i]);
+	}
+	EXPECT_EQ(0, sent(self));
+}
+
+/* Entries that are too short for a command, or for its result. */
+TEST_F(uq, small_entries)
+{
+	static const unsigned int flags[] = {
+		0, IORING_SETUP_SQE128, IORING_SETUP_CQE32
+	};
+	struct io_uring_sqe *sqe;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		struct io_uring ring;
+
+		ASSERT_EQ(0, io_uring_queue_init(8, &ring, self->flags |
+						 flags[i]));
+		sqe = io_uring_get_sqe(&ring);
+		ASSERT_NE(NULL, sqe);
+		memset(sqe, 0, flags[i] & IORING_SETUP_SQE128 ? 128 : 64);
+		sqe->opcode = IORING_OP_URING_CMD;
+		sqe->fd = self->fd;
+		sqe->cmd_op = NVME_URING_CMD_IO;
+		EXPECT_EQ(-EOPNOTSUPP, uq_run(&ring)) TH_LOG("ring %u", i);
+		io_uring_queue_exit(&ring);
+	}
+	EXPECT_EQ(0, sent(self));
+}
+
+/* Ioctls with the size of a shorter struct are others, and not known. */
+TEST_F(uq, short_ioctls)
+{
+	EXPECT_EQ(-1, ioctl(self->fd, _IOWR('N', 0x43, char[64]), self->buf));
+	EXPECT_EQ(ENOTTY, errno);
+	EXPECT_EQ(-1, ioctl(self->fd, _IOWR('N', 0x48, char[72]), self->buf));
+	EXPECT_EQ(ENOTTY, errno);
+	EXPECT_EQ(-1, ioctl(self->fd, _IO('N', 0x7f)));
+	EXPECT_EQ(ENOTTY, errno);
+}
+
+/* A polled queue needs a ring that polls; an interrupt queue takes either. */
+TEST_F(uq, kind_of_ring)
+{
+	struct io_uring ring;
+
+	ASSERT_EQ(0, uq_ring(&ring, 8, variant->poll ? 0 :
+			     IORING_SETUP_IOPOLL));
+	uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf, 4096);
+	EXPECT_EQ(variant->poll ? -EOPNOTSUPP : 0, uq_run(&ring));
+	EXPECT_EQ(variant->poll ? 0 : 1, sent(self));
+	io_uring_queue_exit(&ring);
+}
+
+TEST_F(uq, buffers)
+{
+	struct iovec iov[2] = { { self->buf, 4096 }, { NULL, 4096 } };
+	struct nvme_uring_cmd *c;
+
+	prep_read(self)->addr = (uintptr_t)self->buf + 2;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	prep_read(self)->data_len = 4094;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	prep_read(self)->addr = 0;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	prep_read(self)->addr = ~0ull << 12;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	prep_read(self)->data_len = 1 << 30;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+
+	/* a vector of which a part is not there, none at all, too many */
+	c = prep_read(self);
+	c->addr = (uintptr_t)iov;
+	c->data_len = 2;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep_read(self);
+	c->addr = 0;
+	c->data_len = 2;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep_read(self);
+	c->addr = (uintptr_t)iov;
+	c->data_len = 1025;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+
+	/* memory that cannot be written to */
+	ASSERT_EQ(0, mprotect(self->buf, 4096, PROT_READ));
+	prep_read(self);
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	EXPECT_EQ(0, sent(self));
+	/* and can be read */
+	prep_read(self)->opcode = CMD_WRITE;
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+TEST_F(uq, registered_buffers)
+{
+	struct iovec iov = { self->buf, 8192 };
+	struct nvme_uring_cmd *c;
+
+	/* none is registered */
+	c = prep_read(self);
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+
+	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
+	/* another one, its end, beyond its end, before its start */
+	c = prep_read(self);
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	uq_sqe(c)->buf_index = 1;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep_read(self);
+	c->addr += 4096 + 4;
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep_read(self);
+	c->addr -= 4;
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep_read(self);
+	c->addr += 2;
+	c->data_len = 512;
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	EXPECT_EQ(0, sent(self));
+	c = prep_read(self);
+	c->addr += 4096;
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+/* With SGLs the device says so; without, the driver: never a result of 0. */
+TEST_F(uq, transfer_beyond_the_buffer)
+{
+	unsigned int i;
+	int ret;
+
+	memset(self->buf, 0xee, AREA);
+	prep_read(self)->cdw12 = 255;
+	ret = uq_run(&self->ring);
+	EXPECT_TRUE(ret == -EINVAL || ret > 0) TH_LOG("%d", ret);
+	for (i = 4096; i < 256 * 512; i++)
+		ASSERT_EQ(0xee, self->buf[i]);
+}
+
+TEST_F(uq, metadata_where_there_is_none)
+{
+	struct nvme_uring_cmd *c = prep_read(self);
+
+	c->metadata = (uintptr_t)self->buf + 65536;
+	c->metadata_len = 64;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	EXPECT_EQ(0, sent(self));
+}
+
+/* -- to whom */
+
+/* Run @fn as somebody without any capability; what it returns. */
+static int as_nobody(FIXTURE_DATA(uq) *self,
+		     int (*fn)(FIXTURE_DATA(uq) *self))
+{
+	int status, ret;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -1000;
+	if (!pid) {
+		if (setgid(NOBODY) || setuid(NOBODY))
+			_exit(255);
+		ret = fn(self);
+		_exit(ret < 0 ? -ret : ret ? 200 : 0);
+	}
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1001;
+	return -WEXITSTATUS(status);
+}
+
+static int open_node(FIXTURE_DATA(uq) *self)
+{
+	return open(self->node.path, O_RDONLY) < 0 ? -errno : 0;
+}
+
+TEST_F(uq, not_for_everybody)
+{
+	struct stat st;
+
+	ASSERT_EQ(0, stat(self->node.path, &st));
+	EXPECT_TRUE(S_ISCHR(st.st_mode));
+	EXPECT_EQ(0600, st.st_mode & 07777);
+	EXPECT_EQ(0, st.st_uid);
+	EXPECT_EQ(-EACCES, as_nobody(self, open_node));
+}
+
+static int command(FIXTURE_DATA(uq) *self, int mode, int opcode)
+{
+	int fd = open(self->node.path, mode);
+	struct io_uring ring;
+
+	if (fd < 0)
+		return -errno;
+	if (uq_ring(&ring, 4, self->flags))
+		return -ENODEV;
+	uq_prep(&ring, fd, self->node.nsid, opcode, 0, self->buf, 4096);
+	return uq_run(&ring);
+}
+
+static int read_ro(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDONLY, CMD_READ);
+}
+
+static int write_ro(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDONLY, CMD_WRITE);
+}
+
+static int write_rw(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDWR, CMD_WRITE);
+}
+
+static int zeroes_ro(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDONLY, CMD_ZEROES);
+}
+
+static int vendor_rw(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDWR, 0x81);
+}
+
+static int fabrics_rw(FIXTURE_DATA(uq) *self)
+{
+	return command(self, O_RDWR, 0x7f);
+}
+
+static int admin_ioctl(FIXTURE_DATA(uq) *self, int opcode)
+{
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= opcode,
+		.addr		= (uintptr_t)self->buf,
+		.data_len	= 4096,
+		.cdw10		= 1,
+	};
+	int fd = open(self->node.path, O_RDWR);
+
+	if (fd < 0)
+		return -ENODEV;
+	return ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd) < 0 ? -errno : 0;
+}
+
+static int identify(FIXTURE_DATA(uq) *self)
+{
+	return admin_ioctl(self, 0x06);
+}
+
+static int get_log(FIXTURE_DATA(uq) *self)
+{
+	return admin_ioctl(self, 0x02);
+}
+
+static int format(FIXTURE_DATA(uq) *self)
+{
+	return admin_ioctl(self, 0x80);
+}
+
+TEST_F(uq, with_permission)
+{
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	EXPECT_EQ(0, as_nobody(self, read_ro));
+	EXPECT_EQ(-EACCES, as_nobody(self, write_ro));
+	EXPECT_EQ(-EACCES, as_nobody(self, zeroes_ro));
+	EXPECT_EQ(0, as_nobody(self, write_rw));
+	EXPECT_EQ(-EACCES, as_nobody(self, vendor_rw));
+	EXPECT_EQ(-EACCES, as_nobody(self, fabrics_rw));
+	EXPECT_EQ(0, as_nobody(self, identify));
+	EXPECT_EQ(-EACCES, as_nobody(self, get_log));
+	EXPECT_EQ(-EACCES, as_nobody(self, format));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+/* The same answers as the generic node's, also to root. */
+TEST_F(uq, privilege_as_on_the_generic_node)
+{
+	static const int modes[] = { O_RDONLY, O_RDWR };
+	struct uq_node ng = self->node;
+	unsigned int m, op, who;
+
+	if (access(self->node.generic, F_OK))
+		SKIP(return, "no %s", self->node.generic);
+	snprintf(ng.path, sizeof(ng.path), "%s", self->node.generic);
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	ASSERT_EQ(0, chmod(ng.path, 0666));
+	for (who = 0; who < 2; who++)
+		for (m = 0; m < 2; m++)
+			for (op = 0; op < 256; op++) {
+				struct nvme_uring_cmd *c;
+				int ret[2], i, fd;
+
+				/* these would do something */
+				if (op == CMD_DSM || (op >= 0x79 && op < 0x80))
+					continue;
+				for (i = 0; i < 2; i++) {
+					struct io_uring ring;
+
+					ASSERT_EQ(0, uq_ring(&ring, 1, i ?
+							     self->flags : 0));
+					fd = open(i ? self->node.path : ng.path,
+						  modes[m]);
+					ASSERT_LE(0, fd);
+					c = uq_prep(&ring, fd, self->node.nsid,
+						    op, 0, NULL, 0);
+					c->cdw10 = ~0u;
+					c->cdw11 = ~0u;
+					if (who)
+						ASSERT_EQ(0, seteuid(NOBODY));
+					ret[i] = uq_run(&ring);
+					if (who)
+						ASSERT_EQ(0, seteuid(0));
+					close(fd);
+					io_uring_queue_exit(&ring);
+				}
+				EXPECT_EQ(ret[0], ret[1])
+					TH_LOG("opcode %#x, %s, %s", op,
+					       who ? "nobody" : "root",
+					       m ? "O_RDWR" : "O_RDONLY");
+			}
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+	ASSERT_EQ(0, chmod(ng.path, 0600));
+}
+
+TEST_F(uq, opened_twice)
+{
+	int fd = open(self->node.path, O_RDWR);
+
+	ASSERT_LE(0, fd);
+	prep_read(self);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	close(fd);
+	/* closing one leaves the other at work */
+	prep_read(self);
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: resets, removal and changed parameters, idle and under
+ * load. Each command ends once: with 0, with a status of the device, or with
+ * -EINTR; a new one waits, or says that its queue or its device is gone.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "uq_fixture.h"
+
+struct load {
+	struct uq_node	*node;
+	atomic_bool	stop;
+	atomic_ulong	done;
+	unsigned long	sent, bad, interrupted, status;
+	int		first_bad;
+};
+
+/* What a command may end with. A lost queue or device ends the load. */
+static void count(struct load *l, int res)
+{
+	if (res == -EINTR)
+		l->interrupted++;
+	else if (res > 0)
+		l->status++;
+	else if (res == -ENXIO || res == -ENODEV)
+		l->stop = true;
+	else if (res && !l->bad++)
+		l->first_bad = res;
+}
+
+static void *run_load(void *arg)
+{
+	struct load *l = arg;
+	unsigned char *buf = uq_alloc(64 * 4096);
+	int fd = open(l->node->path, O_RDONLY), i, n;
+	struct io_uring ring;
+
+	if (fd < 0 || !buf ||
+	    uq_ring(&ring, 64, l->node->poll ? IORING_SETUP_IOPOLL : 0)) {
+		l->bad++;
+		return NULL;
+	}
+	while (!l->stop) {
+		for (i = 0; i < 64; i++)
+			uq_prep(&ring, fd, l->node->nsid, CMD_READ,
+				(l->sent + i) % 4096, buf + i * 4096, 512);
+		n = io_uring_submit(&ring);
+		if (n != 64) {
+			l->bad++;
+			l->first_bad = n;
+			break;
+		}
+		l->sent += n;
+		while (l->done < l->sent) {
+			count(l, uq_reap(&ring, NULL));
+			l->done++;
+		}
+	}
+	io_uring_queue_exit(&ring);
+	close(fd);
+	munmap(buf, 64 * 4096);
+	return NULL;
+}
+
+FIXTURE(reset)
+{
+	struct uq_node node;
+	unsigned char *buf;
+	struct load l[2];
+	pthread_t t[2];
+};
+
+FIXTURE_VARIANT(reset)
+{
+	bool poll;
+	bool slow;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(reset, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(reset, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(reset, irq_slow) { .poll = false, .slow = true };
+FIXTURE_VARIANT_ADD(reset, poll_slow) { .poll = true, .slow = true };
+/* clang-format on */
+
+FIXTURE_SETUP(reset)
+{
+	struct uq_ns ns;
+
+	if (variant->slow && !uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	/* a test before may have left others */
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	self->buf = uq_alloc(4096);
+	ASSERT_NE(NULL, self->buf);
+}
+
+FIXTURE_TEARDOWN(reset)
+{
+}
+
+static void start_load(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(reset) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		self->l[i] = (struct load){ .node = &self->node };
+		ASSERT_EQ(0, pthread_create(&self->t[i], NULL, run_load,
+					    &self->l[i]));
+	}
+}
+
+static void end_load(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(reset) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct load *l = &self->l[i];
+
+		l->stop = true;
+		ASSERT_EQ(0, pthread_join(self->t[i], NULL));
+		TH_LOG("%lu sent, %lu interrupted, %lu with a status", l->sent,
+		       l->interrupted, l->status);
+		EXPECT_EQ(0, l->bad) TH_LOG("result %d", l->first_bad);
+		EXPECT_EQ(l->sent, l->done);
+	}
+}
+
+/* While there is load: until something is in flight. */
+static void wait_busy(FIXTURE_DATA(reset) *self)
+{
+	while (uq_attr(self->node.name, "in_flight") <= 0 &&
+	       !self->l[0].bad && !self->l[1].bad)
+		sched_yield();
+}
+
+static void expect_idle(struct __test_metadata *_metadata,
+			FIXTURE_DATA(reset) *self)
+{
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	EXPECT_EQ(0, uq_attr(self->node.name, "spurious"));
+}
+
+/* One read through a node that is opened for it. */
+static int read_once(FIXTURE_DATA(reset) *self)
+{
+	int fd = open(self->node.path, O_RDONLY), ret;
+	struct io_uring ring;
+
+	if (fd < 0)
+		return -errno;
+	ret = uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL : 0);
+	if (!ret) {
+		uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf,
+			512);
+		ret = uq_run(&ring);
+		io_uring_queue_exit(&ring);
+	}
+	close(fd);
+	return ret;
+}
+
+TEST_F(reset, under_load)
+{
+	unsigned int i;
+
+	start_load(_metadata, self);
+	for (i = 0; i < 5 * uq_scale(); i++) {
+		wait_busy(self);
+		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	}
+	end_load(_metadata, self);
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self));
+}
+
+/* Bad values change nothing, and good ones only something at a reset. */
+TEST_F(reset, parameters)
+{
+	static const char * const bad[] = {
+		"-1", "1000000", "x", "\n", "4294967296", "1x"
+	};
+	const char *name = variant->poll ? "user_poll_queues" :
+		"user_irq_queues";
+	unsigned int i;
+
+	if (variant->slow)
+		SKIP(return, "not about a device");
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		EXPECT_EQ(-EINVAL, uq_param_set(name, bad[i]))
+			TH_LOG("value %u", i);
+	EXPECT_EQ(2, uq_param_get(name));
+	EXPECT_EQ(0, uq_param_set(name, "1"));
+	EXPECT_EQ(1, uq_param_get(name));
+	EXPECT_EQ(2, uq_count_nodes(&self->node.ns, variant->poll));
+	EXPECT_EQ(0, read_once(self));
+	EXPECT_EQ(0, uq_param_set(name, "2"));
+}
+
+/* A queue that a reset took away answers so, and comes back under its name. */
+TEST_F(reset, away_and_back)
+{
+	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
+	struct uq_node *node = &self->node;
+	struct io_uring ring;
+	int fd;
+
+	fd = open(node->path, O_RDONLY);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
+
+	ASSERT_EQ(0, uq_bring_up(&node->ns, irq, poll));
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(-ENXIO, uq_run(&ring));
+	ASSERT_TRUE(uq_wait_nodes(&node->ns, irq, poll));
+	EXPECT_NE(0, access(node->path, F_OK));
+
+	ASSERT_EQ(0, uq_bring_up(&node->ns, 2, 2));
+	/* the descriptor that stayed open works again, before any scan */
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(0, uq_run(&ring));
+	ASSERT_TRUE(uq_wait_nodes(&node->ns, 2, 2));
+	EXPECT_EQ(0, access(node->path, F_OK));
+	io_uring_queue_exit(&ring);
+	close(fd);
+}
+
+/* The same under load: commands for a queue that went away say -ENXIO. */
+TEST_F(reset, away_under_load)
+{
+	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
+
+	start_load(_metadata, self);
+	wait_busy(self);
+	EXPECT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
+	end_load(_metadata, self);
+	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
+	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
+	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self));
+}
+
+/* Values that change again and again while there is load. */
+TEST_F(reset, changing_numbers)
+{
+	static const unsigned int steps[][2] = {
+		{ 1, 1 }, { 0, 2 }, { 2, 0 }, { 0, 0 }, { 1, 2 }, { 2, 1 },
+		{ 2, 2 },
+	};
+	unsigned int i;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		start_load(_metadata, self);
+		EXPECT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
+					 steps[i][1]));
+		EXPECT_TRUE(uq_wait_nodes(&self->node.ns, steps[i][0],
+					  steps[i][1]));
+		end_load(_metadata, self);
+		if (access(self->node.path, F_OK)) {
+			EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
+			EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+		}
+	}
+	expect_idle(_metadata, self);
+}
+
+/* The block device does not notice any of it. */
+TEST_F(reset, block_device_goes_on)
+{
+	static const unsigned int steps[][2] = { { 2, 2 }, { 0, 0 }, { 1, 1 } };
+	unsigned int i;
+	int fd;
+
+	fd = open(self->node.block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, fd);
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		uq_fill(self->buf, 4096, i);
+		ASSERT_EQ(4096, pwrite(fd, self->buf, 4096, 65536));
+		ASSERT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
+					 steps[i][1]));
+		memset(self->buf, 0, 4096);
+		ASSERT_EQ(4096, pread(fd, self->buf, 4096, 65536));
+		EXPECT_EQ(i * 2654435761u, *(__u32 *)self->buf);
+	}
+	close(fd);
+}
+
+/* -- the PCI device */
+
+static int pci_path(const struct uq_ns *ns, char *path)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	return realpath(link, path) ? 0 : -errno;
+}
+
+static int wait_for(const char *path, bool there)
+{
+	unsigned int i;
+
+	/* a bound for what never happens */
+	for (i = 0; i < 600000; i++) {
+		if (!access(path, F_OK) == there)
+			return 0;
+		usleep(1000);
+	}
+	return -ETIMEDOUT;
+}
+
+/* The driver lets go of the device, and takes it again. */
+static void unbind_and_bind(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(reset) *self, bool removed)
+{
+	char pci[PATH_MAX], path[PATH_MAX + 32];
+	struct uq_ns ns;
+	const char *id;
+
+	ASSERT_EQ(0, pci_path(&self->node.ns, pci));
+	id = strrchr(pci, '/') + 1;
+	start_load(_metadata, self);
+	wait_busy(self);
+	snprintf(path, sizeof(path), removed ? "%s/remove" :
+		 "%s/driver/unbind", pci);
+	EXPECT_EQ(0, uq_write_line(path, removed ? "1" : id));
+	end_load(_metadata, self);
+	EXPECT_NE(0, access(self->node.path, F_OK));
+	EXPECT_EQ(0, uq_write_line(removed ? "/sys/bus/pci/rescan" :
+				   "/sys/bus/pci/drivers/nvme/bind",
+				   removed ? "1" : id));
+	/* under its old name, as the number is free again */
+	EXPECT_EQ(0, wait_for(self->node.block, true));
+	ns = self->node.ns;
+	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
+	EXPECT_EQ(0, read_once(self));
+}
+
+TEST_F(reset, unbind_under_load)
+{
+	unbind_and_bind(_metadata, self, false);
+}
+
+TEST_F(reset, removed_under_load)
+{
+	unbind_and_bind(_metadata, self, true);
+}
+
+/* A descriptor that outlives its device: commands and ioctls fail. */
+TEST_F(reset, descriptor_outlives_the_device)
+{
+	char pci[PATH_MAX], path[PATH_MAX + 32];
+	struct io_uring ring;
+	int fd;
+
+	ASSERT_EQ(0, pci_path(&self->node.ns, pci));
+	fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL :
+			     0));
+	snprintf(path, sizeof(path), "%s/driver/unbind", pci);
+	ASSERT_EQ(0, uq_write_line(path, strrchr(pci, '/') + 1));
+	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(-ENXIO, uq_run(&ring));
+	EXPECT_EQ(-1, ioctl(fd, NVME_IOCTL_ID));
+	EXPECT_EQ(ENXIO, errno);
+	io_uring_queue_exit(&ring);
+	close(fd);
+	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind",
+				   strrchr(pci, '/') + 1));
+	EXPECT_EQ(0, wait_for(self->node.block, true));
+	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

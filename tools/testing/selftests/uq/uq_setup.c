@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: how many there are, of what kind, and what the block layer
+ * has left, on every controller that was named: with few queues, with one
+ * interrupt, with a memory buffer, with several namespaces or paths.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <sched.h>
+
+#include "uq_fixture.h"
+
+/* More than some controllers have, and no more than the parameters take. */
+#define MANY	((int)sysconf(_SC_NPROCESSORS_CONF) < 4 ? \
+		 (int)sysconf(_SC_NPROCESSORS_CONF) : 4)
+
+static unsigned int count_entries(const char *path)
+{
+	struct dirent *e;
+	unsigned int n = 0;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Hardware queues that the block layer has; with multipath those of a path. */
+static unsigned int block_queues(const struct uq_ns *ns)
+{
+	char path[128];
+	unsigned int n;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/mq", ns->block);
+	n = count_entries(path);
+	if (n)
+		return n;
+	snprintf(path, sizeof(path), "/sys/block/nvme%dc%dn%d/mq",
+		 atoi(ns->block + strlen("nvme")), ns->ctrl, ns->head);
+	return count_entries(path);
+}
+
+static unsigned int vectors(const struct uq_ns *ns)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/msi_irqs",
+		 ns->ctrl);
+	return count_entries(path);
+}
+
+/* A block, written and read back in its own format. */
+static int works(const struct uq_node *node)
+{
+	__u32 mlen = node->ns.ext ? 0 : node->ns.ms;
+	struct nvme_uring_cmd *c;
+	size_t len = node->ns.lba + (node->ns.ext ? node->ns.ms : 0);
+	unsigned char *buf = uq_alloc(16384);
+	int fd = open(node->path, O_RDWR), ret;
+	struct io_uring ring;
+
+	if (fd < 0 || !buf)
+		return -ENODEV;
+	ret = uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0);
+	if (ret)
+		return ret;
+	uq_fill(buf, len, node->ns.ctrl + node->ns.head);
+	c = uq_prep_raw(&ring, fd, node->nsid, CMD_WRITE, 9, buf, len, 1);
+	c->metadata = mlen ? (uintptr_t)buf + 4096 : 0;
+	c->metadata_len = mlen;
+	ret = uq_run(&ring);
+	c = uq_prep_raw(&ring, fd, node->nsid, CMD_READ, 9, buf + 8192, len, 1);
+	c->metadata = mlen ? (uintptr_t)buf + 4096 : 0;
+	c->metadata_len = mlen;
+	if (!ret)
+		ret = uq_run(&ring);
+	if (!ret && memcmp(buf, buf + 8192, len))
+		ret = -EILSEQ;
+	io_uring_queue_exit(&ring);
+	close(fd);
+	munmap(buf, 16384);
+	return ret;
+}
+
+/* Waits until the nodes are as many as the driver said it would make. */
+static bool settle(const struct uq_ns *ns, int *irq, int *poll)
+{
+	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
+}
+
+/* However few it has: the block layer keeps its queues, the rest is shared. */
+TEST(every_controller)
+{
+	int irq, poll, short_of = 0;
+	struct uq_node node;
+	struct uq_ns ns;
+	unsigned int n, i, before;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++) {
+		if (!ns.usable)
+			continue;
+		ASSERT_EQ(0, uq_bring_up(&ns, 0, 0));
+		ASSERT_TRUE(uq_wait_nodes(&ns, 0, 0));
+		before = block_queues(&ns);
+		EXPECT_LT(0, before) TH_LOG("%s", ns.block);
+		ASSERT_EQ(0, uq_bring_up(&ns, MANY, MANY));
+		ASSERT_TRUE(settle(&ns, &irq, &poll)) TH_LOG("%s", ns.block);
+		TH_LOG("%s: %u queues of the block layer, %d/%d user irq/poll",
+		       ns.block, before, irq, poll);
+		EXPECT_EQ(before, block_queues(&ns)) TH_LOG("%s", ns.block);
+		EXPECT_GE(MANY, irq);
+		EXPECT_GE(MANY, poll);
+		short_of += irq < MANY || poll < MANY;
+		for (i = 0; uq_node_nth(&node, &ns, false, i); i++) {
+			EXPECT_LT(before, uq_attr(node.name, "qid"));
+			EXPECT_LT(0, uq_attr(node.name, "irq"));
+			EXPECT_EQ(0, works(&node)) TH_LOG("%s", node.name);
+		}
+		for (i = 0; uq_node_nth(&node, &ns, true, i); i++) {
+			EXPECT_LT(before, uq_attr(node.name, "qid"));
+			EXPECT_EQ(-1, uq_attr(node.name, "irq"));
+			EXPECT_EQ(0, works(&node)) TH_LOG("%s", node.name);
+		}
+	}
+	TH_LOG("%d of %u had fewer than asked for", short_of, n);
+}
+
+static bool few_queues(const struct uq_ns *ns)
+{
+	int irq, poll;
+
+	return !uq_bring_up(ns, MANY, MANY) && settle(ns, &irq, &poll) &&
+		irq + poll < 2 * MANY && irq + poll > 0;
+}
+
+/* More than it has: the log says how many there are, and they work. */
+TEST(more_than_the_controller_has)
+{
+	struct uq_ns ns;
+	int irq, poll;
+
+	if (!uq_ns_find(&ns, few_queues))
+		SKIP(return, "no named controller has few queues");
+	ASSERT_TRUE(settle(&ns, &irq, &poll));
+	TH_LOG("%s: %d/%d of %d/%d", ns.block, irq, poll, MANY, MANY);
+	EXPECT_EQ(irq, (int)uq_count_nodes(&ns, false));
+	EXPECT_EQ(poll, (int)uq_count_nodes(&ns, true));
+	/* and as many as fit when fewer are asked for */
+	ASSERT_EQ(0, uq_bring_up(&ns, 0, 1));
+	EXPECT_TRUE(uq_wait_nodes(&ns, 0, 1));
+	ASSERT_EQ(0, uq_bring_up(&ns, 0, 0));
+	EXPECT_TRUE(uq_wait_nodes(&ns, 0, 0));
+}
+
+static bool one_vector(const struct uq_ns *ns)
+{
+	return !uq_bring_up(ns, 0, 0) && vectors(ns) <= 1;
+}
+
+/* With one interrupt, the block layer has it; polled queues need none. */
+TEST(one_interrupt)
+{
+	struct uq_node node;
+	struct uq_ns ns;
+	int irq, poll;
+
+	if (!uq_ns_find(&ns, one_vector))
+		SKIP(return, "no named controller has one interrupt only");
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_TRUE(settle(&ns, &irq, &poll));
+	EXPECT_EQ(0, irq);
+	EXPECT_EQ(1, poll);
+	ASSERT_TRUE(uq_node_nth(&node, &ns, true, 0));
+	EXPECT_EQ(0, works(&node));
+}
+
+static bool has_cmb(const struct uq_ns *ns)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cmb", ns->ctrl);
+	return !access(path, F_OK);
+}
+
+TEST(controller_memory_buffer)
+{
+	struct uq_node node;
+	struct uq_ns ns;
+	bool poll = false;
+
+	if (!uq_ns_find(&ns, has_cmb))
+		SKIP(return, "no controller with a memory buffer (or CONFIG_PCI_P2PDMA)");
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	do {
+		ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
+		EXPECT_EQ(0, works(&node));
+		poll = !poll;
+	} while (poll);
+}
+
+/* Every namespace has a node for every queue, and they are the same queues. */
+TEST(several_namespaces)
+{
+	struct uq_node a, b;
+	struct uq_ns first, ns;
+	unsigned int n, same = 0;
+
+	for (n = 0; uq_ns_nth(&first, n); n++)
+		if (uq_ns_nth(&ns, n + 1) && ns.ctrl == first.ctrl)
+			break;
+	if (!uq_ns_nth(&ns, n + 1))
+		SKIP(return, "no two namespaces of one controller were named");
+	ASSERT_EQ(0, uq_bring_up(&first, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&first, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&a, &first, false, 0));
+	for (n = 0; uq_ns_nth(&ns, n); n++) {
+		if (ns.ctrl != first.ctrl || !ns.usable)
+			continue;
+		ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+		ASSERT_TRUE(uq_node_nth(&b, &ns, false, 0));
+		EXPECT_EQ(uq_attr(a.name, "qid"), uq_attr(b.name, "qid"));
+		EXPECT_EQ(0, works(&b)) TH_LOG("%s", b.name);
+		EXPECT_EQ(uq_attr(a.name, "submitted"),
+			  uq_attr(b.name, "submitted"));
+		same++;
+	}
+	EXPECT_LE(2, same);
+}
+
+/* With native multipath a node is of one path, named by its controller. */
+TEST(two_paths)
+{
+	char path[64], other[64];
+	struct uq_ns ns, second;
+	struct uq_node node;
+	bool found = false;
+	unsigned int n;
+	int x;
+
+	for (n = 0; !found && uq_ns_nth(&ns, n); n++) {
+		for (x = 0; !found && x < 64; x++) {
+			snprintf(path, sizeof(path),
+				 "/sys/class/nvme/nvme%d/nvme%dc%dn%d", x,
+				 atoi(ns.block + strlen("nvme")), x, ns.head);
+			found = x != ns.ctrl && !access(path, F_OK);
+		}
+	}
+	if (!found)
+		SKIP(return, "no named namespace has two paths");
+	second = ns;
+	second.ctrl = x - 1;
+	snprintf(other, sizeof(other), "/dev/nvme%d", second.ctrl);
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_EQ(0, uq_bring_up(&second, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&second, 1, 1));
+	ASSERT_TRUE(uq_node_nth(&node, &ns, true, 0));
+	EXPECT_EQ(0, works(&node));
+	ASSERT_TRUE(uq_node_nth(&node, &second, true, 0));
+	EXPECT_EQ(0, works(&node));
+}
+
+/* -- the interrupt */
+
+static int set_affinity(long long irq, const char *mask)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/irq/%lld/smp_affinity", irq);
+	return uq_write_line(path, mask);
+}
+
+/* How often an interrupt came on a CPU, by its line in /proc/interrupts. */
+static long long irq_count(const char *name, unsigned int cpu)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	char line[4096], *at, *end;
+	long long n = -1;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		end = strrchr(line, ' ');
+		if (!end || strcmp(end + 1, name))
+			continue;
+		at = strchr(line, ':') + 1;
+		for (n = strtoll(at, &at, 10); cpu--;)
+			n = strtoll(at, &at, 10);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* A user queue's interrupt goes where the administrator wants it. */
+TEST(affinity_of_the_interrupt)
+{
+	static const char * const masks[] = { "1", "2" };
+	char name[32];
+	struct uq_node node;
+	unsigned int cpu, i;
+	struct uq_ns ns;
+	long long irq;
+
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	ASSERT_TRUE(uq_node_nth(&node, &ns, false, 0));
+	irq = uq_attr(node.name, "irq");
+	ASSERT_LT(0, irq);
+	snprintf(name, sizeof(name), "nvme%duq%s", ns.ctrl,
+		 strrchr(node.name, 'q') + 1);
+	EXPECT_LE(0, irq_count(name, 0)) TH_LOG("no interrupt %s", name);
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one processor");
+	for (i = 0; i < 8; i++) {
+		long long before;
+		unsigned int tries = 0;
+
+		cpu = i % 2;
+		ASSERT_EQ(0, set_affinity(irq, masks[cpu]));
+		before = irq_count(name, cpu);
+		/* a vector moves when an interrupt comes, or at one after */
+		while (irq_count(name, cpu) == before && tries++ < 1000)
+			ASSERT_EQ(0, works(&node));
+		EXPECT_LT(before, irq_count(name, cpu)) TH_LOG("CPU %u", cpu);
+	}
+}
+
+/* Bad values of the parameters, of which nothing remains. */
+TEST(parameters_out_of_range)
+{
+	static const char * const names[] = {
+		"user_irq_queues", "user_poll_queues"
+	};
+	static const char * const bad[] = {
+		"-1", "4294967295", "99999", "one", "1 2", "0x", " "
+	};
+	unsigned int n, i;
+	char mode[8];
+
+	for (n = 0; n < 2; n++) {
+		struct stat st;
+		char path[96];
+
+		snprintf(path, sizeof(path), "/sys/module/nvme/parameters/%s",
+			 names[n]);
+		ASSERT_EQ(0, stat(path, &st));
+		snprintf(mode, sizeof(mode), "%o", st.st_mode & 07777);
+		EXPECT_STREQ("644", mode);
+		ASSERT_EQ(0, uq_param_set(names[n], "1"));
+		for (i = 0; i < ARRAY_SIZE(bad); i++)
+			EXPECT_EQ(-EINVAL, uq_param_set(names[n], bad[i]))
+				TH_LOG("%s, value %u", names[n], i);
+		EXPECT_EQ(1, uq_param_get(names[n]));
+	}
+}
+
+/* -- a queue that is full; needs a slow device */
+
+#define DEPTH	16
+
+/*
+ * As many commands in flight as the queue has entries, less one, and no more,
+ * while many more want to: with as many as entries, the device would take a
+ * full queue for an empty one.
+ */
+static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
+{
+	unsigned int most = 0, want = 4 * DEPTH, i;
+	struct uq_node node;
+	struct io_uring ring;
+	struct uq_ns ns;
+	char old[16], val[16];
+	unsigned char *buf;
+	pid_t pid;
+	int fd, status;
+
+	if (!uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  old, sizeof(old)));
+	snprintf(val, sizeof(val), "%u", DEPTH);
+	ASSERT_EQ(0, uq_param_set("io_queue_depth", val));
+	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
+	EXPECT_EQ(DEPTH - 1, node.depth);
+	buf = uq_alloc(want * 4096);
+	ASSERT_NE(NULL, buf);
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		fd = open(node.path, O_RDONLY);
+		if (fd < 0 || uq_ring(&ring, want, poll ? IORING_SETUP_IOPOLL :
+				      0))
+			_exit(1);
+		for (i = 0; i < want; i++) {
+			struct nvme_uring_cmd *c;
+
+			c = uq_prep_raw(&ring, fd, node.nsid, CMD_READ, i,
+					buf + i * 4096, ns.lba, 1);
+			if (!nonblocking)
+				uq_sqe(c)->flags |= IOSQE_ASYNC;
+		}
+		_exit(uq_run_all(&ring, want) ? 2 : 0);
+	}
+	while (!waitpid(pid, &status, WNOHANG)) {
+		long long now = uq_attr(node.name, "in_flight");
+
+		EXPECT_GE(DEPTH - 1, now);
+		if (now > most)
+			most = now;
+	}
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(DEPTH - 1, most);
+	EXPECT_TRUE(uq_wait_idle(node.name));
+	EXPECT_EQ(0, uq_attr(node.name, "spurious"));
+	EXPECT_EQ(0, uq_attr(node.name, "timeouts"));
+
+	ASSERT_EQ(0, uq_param_set("io_queue_depth", old));
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
+}
+
+TEST(full_irq_queue)
+{
+	fill(_metadata, false, true);
+}
+
+TEST(full_poll_queue)
+{
+	fill(_metadata, true, true);
+}
+
+TEST(full_irq_queue_and_workers)
+{
+	fill(_metadata, false, false);
+}
+
+TEST(full_poll_queue_and_workers)
+{
+	fill(_metadata, true, false);
+}
+
+/* Killed while the device takes its time: the task ends, and its slots return. */
+static void killed(struct __test_metadata *_metadata, bool poll)
+{
+	struct uq_node node;
+	struct uq_ns ns;
+	int status;
+	pid_t pid;
+
+	if (!uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		unsigned char *buf = uq_alloc(64 * 4096);
+		struct io_uring ring;
+		unsigned int i;
+		int fd = open(node.path, O_RDONLY);
+
+		if (fd < 0 || !buf || uq_ring(&ring, 64, poll ?
+					      IORING_SETUP_IOPOLL : 0))
+			_exit(1);
+		for (i = 0; i < 64; i++)
+			uq_prep_raw(&ring, fd, node.nsid, CMD_READ, i,
+				    buf + i * 4096, ns.lba, 1);
+		io_uring_submit(&ring);
+		/* without a chance to tidy up */
+		while (1)
+			pause();
+	}
+	while (uq_attr(node.name, "in_flight") <= 0)
+		sched_yield();
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_TRUE(uq_wait_idle(node.name));
+	EXPECT_EQ(uq_attr(node.name, "submitted"),
+		  uq_attr(node.name, "completed"));
+	EXPECT_EQ(0, works(&node));
+}
+
+TEST(killed_on_a_slow_irq_queue)
+{
+	killed(_metadata, false);
+}
+
+TEST(killed_on_a_slow_poll_queue)
+{
+	killed(_metadata, true);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the tests of NVMe user queues share; see uq.h.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/klog.h>
+#include <time.h>
+
+#include "uq.h"
+
+#define GENERIC	"/sys/class/nvme-generic"
+#define PARAMS	"/sys/module/nvme/parameters"
+/* A bound for what never comes. What does come is never timed. */
+#define NEVER	600
+
+/* -- files */
+
+int uq_read_line(const char *path, char *buf, size_t len)
+{
+	FILE *f = fopen(path, "r");
+	int ret = 0;
+
+	buf[0] = 0;
+	if (!f)
+		return -errno;
+	if (!fgets(buf, len, f))
+		ret = -EIO;
+	buf[strcspn(buf, "\n")] = 0;
+	fclose(f);
+	return ret;
+}
+
+int uq_write_line(const char *path, const char *val)
+{
+	int fd = open(path, O_WRONLY), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, val, strlen(val)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static long long read_number(const char *path)
+{
+	char line[64], *end;
+	long long v;
+
+	if (uq_read_line(path, line, sizeof(line)))
+		return -1;
+	v = strtoll(line, &end, 10);
+	return end == line ? -1 : v;
+}
+
+void uq_attr_str(const char *node, const char *attr, char *buf, size_t len)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), GENERIC "/%s/user_queue/%s", node, attr);
+	uq_read_line(path, buf, len);
+}
+
+long long uq_attr(const char *node, const char *attr)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), GENERIC "/%s/user_queue/%s", node, attr);
+	return read_number(path);
+}
+
+int uq_param_set(const char *name, const char *val)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PARAMS "/%s", name);
+	return uq_write_line(path, val);
+}
+
+long long uq_param_get(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PARAMS "/%s", name);
+	return read_number(path);
+}
+
+unsigned int uq_scale(void)
+{
+	const char *s = getenv("UQ_TEST_SCALE");
+	int n = s ? atoi(s) : 1;
+
+	return n > 0 ? n : 1;
+}
+
+/* -- devices */
+
+/* The first controller of a subsystem; -1 if there is none. */
+static int first_path(const char *subsys)
+{
+	struct dirent *e;
+	int x, first = -1;
+	DIR *d = opendir(subsys);
+
+	while (d && (e = readdir(d))) {
+		char path[PATH_MAX + 64];
+
+		if (sscanf(e->d_name, "nvme%d", &x) != 1)
+			continue;
+		snprintf(path, sizeof(path), "%s/nvme%d/cntlid", subsys, x);
+		if (!access(path, F_OK) && (first < 0 || x < first))
+			first = x;
+	}
+	if (d)
+		closedir(d);
+	return first;
+}
+
+/* Which controller has a block device, and under which number. */
+static bool find_ctrl(struct uq_ns *ns)
+{
+	char link[64], path[PATH_MAX];
+	const char *base;
+	int subsys;
+
+	if (sscanf(ns->block, "nvme%dn%d", &subsys, &ns->head) != 2)
+		return false;
+	/* its parent is a controller, or with native multipath a subsystem */
+	snprintf(link, sizeof(link), "/sys/block/%s/device", ns->block);
+	if (!realpath(link, path))
+		return false;
+	base = strrchr(path, '/') + 1;
+	if (sscanf(base, "nvme%d", &ns->ctrl) != 1)
+		ns->ctrl = first_path(path);
+	return ns->ctrl >= 0;
+}
+
+/* Identify Namespace says what a logical block is. */
+static bool find_format(struct uq_ns *ns)
+{
+	static unsigned char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.addr		= (uintptr_t)id,
+		.data_len	= sizeof(id),
+	};
+	char path[40];
+	__u32 lbaf;
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/dev/%s", ns->block);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return false;
+	ret = ioctl(fd, NVME_IOCTL_ID);
+	ns->nsid = ret > 0 ? ret : 0;
+	cmd.nsid = ns->nsid;
+	ret = ret > 0 ? ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd) : -1;
+	close(fd);
+	if (ret)
+		return false;
+	memcpy(&lbaf, id + 128 + 4 * (id[26] & 0xf), sizeof(lbaf));
+	ns->lba = 1 << (lbaf >> 16 & 0xff);
+	ns->ms = lbaf & 0xffff;
+	ns->ext = id[26] & 0x10;
+	return true;
+}
+
+static bool find_limits(struct uq_ns *ns)
+{
+	char path[96];
+	long long kb;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/size", ns->block);
+	ns->usable = read_number(path) > 0;
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/max_hw_sectors_kb",
+		 ns->block);
+	kb = read_number(path);
+	ns->max = kb > 0 ? kb * 1024 : 0;
+	return true;
+}
+
+static bool ns_by_name(struct uq_ns *ns, const char *dev, size_t len)
+{
+	memset(ns, 0, sizeof(*ns));
+	if (len > 5 && !strncmp(dev, "/dev/", 5)) {
+		dev += 5;
+		len -= 5;
+	}
+	snprintf(ns->block, sizeof(ns->block), "%.*s", (int)len, dev);
+	return find_ctrl(ns) && find_format(ns) && find_limits(ns);
+}
+
+bool uq_ns_nth(struct uq_ns *ns, unsigned int n)
+{
+	const char *s = getenv("UQ_TEST_DEV");
+
+	while (s && *s) {
+		size_t len;
+
+		s += strspn(s, " ");
+		len = strcspn(s, " ");
+		if (len && !n--)
+			return ns_by_name(ns, s, len);
+		s += len;
+	}
+	return false;
+}
+
+bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns))
+{
+	unsigned int n;
+
+	for (n = 0; uq_ns_nth(ns, n); n++)
+		if (want(ns))
+			return true;
+	return false;
+}
+
+bool uq_ns_slow(struct uq_ns *ns)
+{
+	const char *s = getenv("UQ_TEST_SLOW_DEV");
+
+	return s && *s && ns_by_name(ns, s, strlen(s));
+}
+
+static bool is_poll(const char *name)
+{
+	char type[16];
+
+	uq_attr_str(name, "type", type, sizeof(type));
+	return !strcmp(type, "poll");
+}
+
+static void fill_node(struct uq_node *node, const struct uq_ns *ns,
+		      unsigned int z, bool poll)
+{
+	memset(node, 0, sizeof(*node));
+	node->ns = *ns;
+	node->poll = poll;
+	node->nsid = ns->nsid;
+	snprintf(node->name, sizeof(node->name), "ng%dn%dq%u", ns->ctrl,
+		 ns->head, z);
+	snprintf(node->path, sizeof(node->path), "/dev/%s", node->name);
+	snprintf(node->block, sizeof(node->block), "/dev/%s", ns->block);
+	snprintf(node->ctrl, sizeof(node->ctrl), "/dev/nvme%d", ns->ctrl);
+	snprintf(node->generic, sizeof(node->generic), "/dev/ng%s",
+		 ns->block + strlen("nvme"));
+	node->depth = uq_attr(node->name, "depth");
+}
+
+/* Queues have numbers from one; there may be gaps. */
+bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
+		 unsigned int n)
+{
+	unsigned int z;
+
+	for (z = 1; z < 64; z++) {
+		char name[32], type[16];
+
+		snprintf(name, sizeof(name), "ng%dn%dq%u", ns->ctrl, ns->head,
+			 z);
+		uq_attr_str(name, "type", type, sizeof(type));
+		if (!type[0] || is_poll(name) != poll || n--)
+			continue;
+		fill_node(node, ns, z, poll);
+		return true;
+	}
+	return false;
+}
+
+unsigned int uq_count_nodes(const struct uq_ns *ns, bool poll)
+{
+	struct uq_node node;
+	unsigned int n = 0;
+
+	while (uq_node_nth(&node, ns, poll, n))
+		n++;
+	return n;
+}
+
+bool uq_find(struct uq_node *node, bool poll)
+{
+	struct uq_ns ns;
+
+	return uq_ns_nth(&ns, 0) && uq_node_nth(node, &ns, poll, 0);
+}
+
+bool uq_find_slow(struct uq_node *node, bool poll)
+{
+	struct uq_ns ns;
+
+	return uq_ns_slow(&ns) && uq_node_nth(node, &ns, poll, 0);
+}
+
+/* -- waiting */
+
+static time_t seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
+{
+	time_t start = seconds();
+
+	while ((int)uq_count_nodes(ns, false) != irq ||
+	       (int)uq_count_nodes(ns, true) != poll) {
+		if (seconds() - start > NEVER)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+bool uq_wait_idle(const char *node)
+{
+	time_t start = seconds();
+
+	while (uq_attr(node, "in_flight") > 0) {
+		if (seconds() - start > NEVER)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+int uq_reset(int ctrl)
+{
+	char path[40];
+	int fd, ret;
+
+	/* not before the last reset is over */
+	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
+	do {
+		fd = open(path, O_RDWR);
+	} while (fd < 0 && errno == EWOULDBLOCK);
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, NVME_IOCTL_RESET) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll)
+{
+	char val[16];
+	int ret;
+
+	snprintf(val, sizeof(val), "%u", irq);
+	ret = uq_param_set("user_irq_queues", val);
+	if (ret)
+		return ret;
+	snprintf(val, sizeof(val), "%u", poll);
+	ret = uq_param_set("user_poll_queues", val);
+	if (ret)
+		return ret;
+	return uq_reset(ns->ctrl);
+}
+
+bool uq_logged(int ctrl, int *irq, int *poll)
+{
+	int len = klogctl(10, NULL, 0), x, i, p;
+	char *log = malloc(len + 1), *line, *save;
+	bool found = false;
+
+	if (!log)
+		return false;
+	len = klogctl(3, log, len);
+	log[len < 0 ? 0 : len] = 0;
+	for (line = strtok_r(log, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		char *at = strstr(line, "nvme nvme");
+
+		if (at && sscanf(at, "nvme nvme%d: %d/%d user irq/poll queues",
+				 &x, &i, &p) == 3 && x == ctrl &&
+		    strstr(at, "user irq/poll")) {
+			*irq = i;
+			*poll = p;
+			found = true;
+		}
+	}
+	free(log);
+	return found;
+}
+
+/* -- rings and commands */
+
+int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
+{
+	return io_uring_queue_init(entries, ring, IORING_SETUP_SQE128 |
+				   IORING_SETUP_CQE32 | flags);
+}
+
+struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
+				   unsigned int nsid, int opcode,
+				   __u64 slba, const void *buf,
+				   __u32 len, unsigned int blocks)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct nvme_uring_cmd *c;
+
+	if (!sqe)
+		return NULL;
+	memset(sqe, 0, 128);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = fd;
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	c = (struct nvme_uring_cmd *)sqe->cmd;
+	c->opcode = opcode;
+	c->nsid = nsid;
+	c->addr = (uintptr_t)buf;
+	c->data_len = len;
+	c->cdw10 = slba;
+	c->cdw11 = slba >> 32;
+	c->cdw12 = blocks ? blocks - 1 : 0;
+	return c;
+}
+
+int uq_reap(struct io_uring *ring, __u64 *result)
+{
+	struct io_uring_cqe *cqe;
+	int ret;
+
+	do {
+		ret = io_uring_wait_cqe(ring, &cqe);
+	} while (ret == -EINTR);
+	if (ret)
+		return ret;
+	ret = cqe->res;
+	if (result)
+		*result = cqe->big_cqe[0];
+	io_uring_cqe_seen(ring, cqe);
+	return ret;
+}
+
+int uq_run(struct io_uring *ring)
+{
+	int ret = io_uring_submit_and_wait(ring, 1);
+
+	return ret < 0 ? ret : uq_reap(ring, NULL);
+}
+
+int uq_run_all(struct io_uring *ring, unsigned int n)
+{
+	int ret = io_uring_submit(ring), bad = 0;
+
+	if (ret != (int)n)
+		return ret < 0 ? ret : -EPROTO;
+	while (n--) {
+		ret = uq_reap(ring, NULL);
+		if (ret && !bad)
+			bad = ret;
+	}
+	return bad;
+}
+
+void uq_fill(void *buf, size_t len, unsigned int seed)
+{
+	__u32 *p = buf;
+	size_t i;
+
+	for (i = 0; i < len / 4; i++)
+		p[i] = seed * 2654435761u + i * 40503u;
+}
+
+void *uq_alloc(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* -- the start and the end of a program */
+
+static char old_irq[16], old_poll[16];
+
+void uq_put_back(void)
+{
+	uq_param_set("user_irq_queues", old_irq);
+	uq_param_set("user_poll_queues", old_poll);
+}
+
+/* Queues of both kinds on a controller that has none. */
+static int prepare(const struct uq_ns *ns)
+{
+	int ret;
+
+	if (uq_count_nodes(ns, false) && uq_count_nodes(ns, true))
+		return 0;
+	ret = uq_bring_up(ns, 2, 2);
+	if (!ret)
+		uq_wait_nodes(ns, 2, 2);
+	return ret;
+}
+
+int uq_prepare(char *why, size_t len)
+{
+	struct uq_ns ns;
+	int ret;
+
+	if (uq_read_line(PARAMS "/user_irq_queues", old_irq,
+			 sizeof(old_irq)) ||
+	    uq_read_line(PARAMS "/user_poll_queues", old_poll,
+			 sizeof(old_poll))) {
+		snprintf(why, len, "nvme has no user queues (CONFIG_NVME_UQ)");
+		return -1;
+	}
+	if (geteuid()) {
+		snprintf(why, len, "not root");
+		return -1;
+	}
+	if (!uq_ns_nth(&ns, 0)) {
+		snprintf(why, len,
+			 "UQ_TEST_DEV names no NVMe namespace that may be overwritten");
+		return -1;
+	}
+	ret = prepare(&ns);
+	if (!ret && uq_ns_slow(&ns))
+		ret = prepare(&ns);
+	if (ret)
+		snprintf(why, len, "nvme%d cannot be reset: %s", ns.ctrl,
+			 strerror(-ret));
+	return ret ? -1 : 0;
+}
