@@ -12,7 +12,17 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from engine import bench_mmap, build, figures, guest, host, ktap, measure, source
+from engine import (
+    bench_mmap,
+    bench_nvme,
+    build,
+    figures,
+    guest,
+    host,
+    ktap,
+    measure,
+    source,
+)
 from engine.host import Plain
 from engine.ktap import Case
 from engine.measure import PROGRAMS
@@ -20,7 +30,7 @@ from engine.measure import PROGRAMS
 BASELINE = PROGRAMS / "baseline.json"
 RUNS = 9
 # Measurements with a module of their own: rows(), few(), judge(), section().
-MORE = (bench_mmap,)
+MORE = (bench_mmap, bench_nvme)
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 # No cell may cost more than this beside the generic path.
 SLOWER = 1.02

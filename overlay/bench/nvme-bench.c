@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Instructions per NVMe command, for three ways to the same device:
+ *
+ *	nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth]
+ *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
+ *		[-x name=value] [node]
+ *
+ * Runs in a guest whose clock counts instructions (QEMU, -icount shift=0). One
+ * round submits until @depth are in flight, @batch at a time, spins in user
+ * space for long enough that the emulated device is done, and reaps all. Only
+ * the system calls count, and what the spin took beyond its calibrated length,
+ * which is interrupts. Waiting is never counted: how long the device takes is
+ * the host's affair. A command's figure is the median over the rounds.
+ *
+ * Prints a line for each run, and one that shows that nothing is hidden: what
+ * all rounds of a run took, less the calibrated spin, beside the sum of its
+ * parts.
+ *
+ * Before the first and after the last command that counts come a few admin
+ * commands, by which whoever looks at the doorbells from outside tells where
+ * the cell begins and where it ends.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <liburing.h>
+#include <linux/nvme_ioctl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "icount.h"
+
+#define MAX_DEPTH	512
+/* Admin commands in a row, with others before and after. */
+#define MARK		96
+#define MAX_SPIN	100000000ul
+/* On a host too busy for quiet rounds, so many times the rounds are tried. */
+#define PATIENCE	20
+#define BUF_STRIDE	(128 * 1024)
+
+struct opts {
+	const char	*path;
+	const char	*variant;
+	const char	*op;
+	const char	*extra;
+	unsigned int	batch;
+	unsigned int	depth;
+	unsigned int	bs;
+	unsigned int	runs;
+	unsigned int	rounds;
+	unsigned long	spin;
+	bool		poll;
+	bool		fixed;
+	bool		block;
+	bool		nop;
+};
+
+struct run {
+	struct opts		o;
+	struct io_uring		ring;
+	int			fd;
+	unsigned int		nsid;
+	unsigned char		*buf;
+	uint64_t		seed;
+};
+
+static void die(const char *what)
+{
+	printf("error %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static __attribute__((noinline)) void spin(unsigned long n)
+{
+	while (n--)
+		asm volatile("" : "+r" (n));
+}
+
+static uint64_t next_block(struct run *r)
+{
+	r->seed = r->seed * 6364136223846793005ull + 1442695040888963407ull;
+	/* within 512 MiB, on a multiple of the transfer */
+	return (r->seed >> 33) % ((512u << 20) / r->o.bs);
+}
+
+static void prep_passthru(struct run *r, struct io_uring_sqe *sqe,
+			  unsigned char *buf)
+{
+	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
+	uint64_t slba = next_block(r) * (r->o.bs / 512);
+
+	memset(sqe, 0, 128);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	c->opcode = strcmp(r->o.op, "write") ? 2 : 1;
+	c->nsid = r->nsid;
+	c->addr = (uintptr_t)buf;
+	c->data_len = r->o.bs;
+	c->cdw10 = slba;
+	c->cdw11 = slba >> 32;
+	c->cdw12 = r->o.bs / 512 - 1;
+	if (r->o.fixed)
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+}
+
+static void prep_block(struct run *r, struct io_uring_sqe *sqe,
+		       unsigned char *buf)
+{
+	uint64_t off = next_block(r) * r->o.bs;
+	bool write = !strcmp(r->o.op, "write");
+
+	if (r->o.fixed && write)
+		io_uring_prep_write_fixed(sqe, 0, buf, r->o.bs, off, 0);
+	else if (r->o.fixed)
+		io_uring_prep_read_fixed(sqe, 0, buf, r->o.bs, off, 0);
+	else if (write)
+		io_uring_prep_write(sqe, 0, buf, r->o.bs, off);
+	else
+		io_uring_prep_read(sqe, 0, buf, r->o.bs, off);
+}
+
+static void prep_batch(struct run *r, unsigned int first)
+{
+	unsigned int i;
+
+	for (i = first; i < first + r->o.batch; i++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+		unsigned char *buf = r->buf + (size_t)i * BUF_STRIDE;
+
+		if (r->o.nop)
+			io_uring_prep_nop(sqe);
+		else if (r->o.block)
+			prep_block(r, sqe, buf);
+		else
+			prep_passthru(r, sqe, buf);
+		if (!r->o.nop) {
+			sqe->fd = 0;
+			sqe->flags = IOSQE_FIXED_FILE;
+		}
+		sqe->user_data = i;
+	}
+}
+
+static void check_all(struct run *r)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int head, n = 0;
+	int want = r->o.block ? (int)r->o.bs : 0;
+
+	io_uring_for_each_cqe(&r->ring, head, cqe) {
+		if (cqe->res != want) {
+			printf("error %s: result %d\n",
+			       r->o.path ? r->o.path : "nop", cqe->res);
+			exit(1);
+		}
+		n++;
+	}
+	if (n != r->o.depth) {
+		printf("error %u of %u completions\n", n, r->o.depth);
+		exit(1);
+	}
+	io_uring_cq_advance(&r->ring, n);
+}
+
+static void enter(struct run *r, unsigned int submit, unsigned int wait)
+{
+	int ret;
+
+	do {
+		ret = io_uring_enter(r->ring.ring_fd, submit, wait,
+				     wait ? IORING_ENTER_GETEVENTS : 0, NULL);
+	} while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		die("io_uring_enter");
+}
+
+/* What liburing's io_uring_submit() would do but for the system call. */
+static void publish(struct io_uring *ring)
+{
+	struct io_uring_sq *sq = &ring->sq;
+
+	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
+	sq->sqe_head = sq->sqe_tail;
+}
+
+/* Interrupts so far on lines of /proc/interrupts that have this word. */
+static unsigned long long irqs_of(const char *word)
+{
+	unsigned long long sum = 0;
+	char line[512];
+	FILE *f = fopen("/proc/interrupts", "r");
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		char *colon = strchr(line, ':');
+
+		if (colon && strstr(line, word))
+			sum += strtoull(colon + 1, NULL, 10);
+	}
+	fclose(f);
+	return sum;
+}
+
+static void setup(struct run *r)
+{
+	unsigned int flags = IORING_SETUP_SINGLE_ISSUER |
+		IORING_SETUP_DEFER_TASKRUN;
+	size_t len = (size_t)r->o.depth * BUF_STRIDE;
+	struct iovec iov = { .iov_len = len };
+
+	if (r->o.poll && !r->o.nop)
+		flags |= IORING_SETUP_IOPOLL;
+	if (!r->o.block && !r->o.nop)
+		flags |= IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+	errno = -io_uring_queue_init(r->o.depth, &r->ring, flags);
+	if (errno)
+		die("io_uring_setup");
+	if (r->o.nop)
+		return;
+
+	r->fd = open(r->o.path, (strcmp(r->o.op, "write") ? O_RDONLY : O_RDWR) |
+		     (r->o.block ? O_DIRECT : 0));
+	if (r->fd < 0)
+		die(r->o.path);
+	if (!r->o.block) {
+		int nsid = ioctl(r->fd, NVME_IOCTL_ID);
+
+		if (nsid <= 0)
+			die("NVME_IOCTL_ID");
+		r->nsid = nsid;
+	}
+	errno = -io_uring_register_files(&r->ring, &r->fd, 1);
+	if (errno)
+		die("register files");
+
+	r->buf = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (r->buf == MAP_FAILED)
+		die("mmap");
+	iov.iov_base = r->buf;
+	if (r->o.fixed) {
+		errno = -io_uring_register_buffers(&r->ring, &iov, 1);
+		if (errno)
+			die("register buffers");
+	}
+}
+
+/* The shortest of many: a tick makes one longer, nothing makes one shorter. */
+static uint64_t calibrate(unsigned long n)
+{
+	uint64_t least = UINT64_MAX;
+	unsigned int i;
+
+	for (i = 0; i < 32; i++) {
+		uint64_t t = insns();
+
+		spin(n);
+		t = insns() - t;
+		if (t < least)
+			least = t;
+	}
+	return least;
+}
+
+/* What a round took, in instructions. */
+struct round {
+	uint64_t	submit, irq, reap, user, whole;
+};
+
+static void one_round(struct run *r, struct round *out, uint64_t base,
+		      uint64_t tick)
+{
+	uint64_t t0, t1, start = insns();
+	unsigned int at;
+
+	out->submit = 0;
+	for (at = 0; at < r->o.depth; at += r->o.batch) {
+		prep_batch(r, at);
+		publish(&r->ring);
+		t0 = insns();
+		enter(r, r->o.batch, 0);
+		out->submit += insns() - t0 - tick;
+	}
+	t0 = insns();
+	if (!r->o.nop)
+		spin(r->o.spin);
+	t1 = insns();
+	out->irq = r->o.nop || t1 - t0 < base ? 0 : t1 - t0 - base;
+	t0 = insns();
+	enter(r, 0, r->o.depth);
+	t1 = insns();
+	out->reap = t1 - t0 - tick;
+	check_all(r);
+	out->whole = insns() - start;
+	out->user = out->whole - out->submit - out->irq - out->reap;
+}
+
+/*
+ * Did the reaping wait for the device? Then it took more than the least that was
+ * ever seen, which is when it finds all done.
+ */
+static bool waited(const struct round *round, uint64_t *least)
+{
+	if (round->reap < *least)
+		*least = round->reap;
+	return round->reap > *least + *least / 50 + 300;
+}
+
+/*
+ * One round; false if it has to be repeated, because it waited for the device or
+ * had a timer's tick in it: neither belongs to the commands.
+ */
+static bool good_round(struct run *r, struct round *round, uint64_t base,
+		       uint64_t tick, uint64_t *least)
+{
+	unsigned long long ticks = irqs_of("Local timer");
+
+	one_round(r, round, base, tick);
+	return r->o.nop || (!waited(round, least) &&
+			    irqs_of("Local timer") == ticks);
+}
+
+/* The least that reaping takes after a spin of this length. */
+static uint64_t least_reap(struct run *r, uint64_t tick)
+{
+	uint64_t least = UINT64_MAX;
+	struct round round;
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		one_round(r, &round, 0, tick);
+		if (round.reap < least)
+			least = round.reap;
+	}
+	return least;
+}
+
+/*
+ * Spins longer until that makes no difference, so that the device was done even
+ * before; then until no round has waited eight times in a row.
+ */
+static uint64_t settle(struct run *r, uint64_t tick, uint64_t *least)
+{
+	uint64_t base, now = least_reap(r, tick);
+	struct round round;
+	unsigned int good = 0;
+
+	do {
+		*least = now;
+		r->o.spin *= 2;
+		now = least_reap(r, tick);
+	} while (!r->o.nop && now < *least - *least / 20 &&
+		 r->o.spin < MAX_SPIN);
+	if (now < *least)
+		*least = now;
+
+	base = calibrate(r->o.spin);
+	while (good < 8) {
+		one_round(r, &round, base, tick);
+		if (r->o.nop || !waited(&round, least)) {
+			good++;
+			continue;
+		}
+		good = 0;
+		if (r->o.spin < MAX_SPIN) {
+			r->o.spin += r->o.spin / 2;
+			base = calibrate(r->o.spin);
+		}
+	}
+	return base;
+}
+
+/* A few commands of the admin queue. */
+static void mark(struct run *r)
+{
+	static char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.addr		= (uintptr_t)id,
+		.data_len	= sizeof(id),
+		.cdw10		= 1,
+	};
+	unsigned int i;
+
+	for (i = 0; !r->o.nop && i < MARK; i++)
+		if (ioctl(r->fd, NVME_IOCTL_ADMIN_CMD, &cmd))
+			die("Identify");
+}
+
+static void print_cell(struct run *r)
+{
+	if (r->o.nop)
+		printf("io_uring-nop nop batch=%u", r->o.batch);
+	else
+		printf("nvme %s mode=%s batch=%u depth=%u bs=%u fixed=%s op=%s",
+		       r->o.variant, r->o.poll ? "poll" : "irq", r->o.batch,
+		       r->o.depth, r->o.bs, r->o.fixed ? "true" : "false",
+		       r->o.op);
+	if (r->o.extra)
+		printf(" %s", r->o.extra);
+}
+
+static void one_run(struct run *r, unsigned int run, uint64_t base,
+		    uint64_t tick, uint64_t *least)
+{
+	unsigned int n = r->o.rounds, sent = 0, i;
+	struct round *round = calloc(n, sizeof(*round));
+	double *sum = calloc(n, sizeof(*sum));
+	uint64_t whole = 0, parts = 0, user = UINT64_MAX;
+	uint64_t idle = r->o.nop ? 0 : n * base;
+	unsigned long long irqs;
+
+	if (!round || !sum)
+		die("calloc");
+	irqs = irqs_of("nvme");
+	for (i = 0; i < n; sent++)
+		i += good_round(r, &round[i], base, tick, least) ||
+			sent > PATIENCE * n;
+	irqs = irqs_of("nvme") - irqs;
+
+	for (i = 0; i < n; i++) {
+		sum[i] = (double)(round[i].submit + round[i].irq +
+				  round[i].reap) / r->o.depth;
+		parts += round[i].submit + round[i].irq + round[i].reap;
+		whole += round[i].whole;
+		if (round[i].user < user)
+			user = round[i].user;
+	}
+	printf("cell ");
+	print_cell(r);
+	printf(" run=%u insn=%.2f\n", run, median(sum, n));
+	printf("about ");
+	print_cell(r);
+	/* the program's own part, with the spin, is the same in each round */
+	printf(" run=%u irqs=%llu ops=%u whole=%llu parts=%llu\n", run, irqs,
+	       sent * r->o.depth, (unsigned long long)(whole - idle),
+	       (unsigned long long)(parts + n * user - idle));
+	fflush(stdout);
+	free(round);
+	free(sum);
+}
+
+static void measure(struct run *r)
+{
+	uint64_t tick = counter_floor(), least = UINT64_MAX, base;
+	struct round last;
+	unsigned int i;
+
+	if (!counter_is_exact()) {
+		printf("error the clock does not count instructions\n");
+		exit(1);
+	}
+	base = settle(r, tick, &least);
+	mark(r);
+	for (i = 0; i < r->o.runs; i++)
+		one_run(r, i, base, tick, &least);
+	mark(r);
+	/* so that the mark ends, whatever comes next */
+	one_round(r, &last, base, tick);
+}
+
+static void usage(void)
+{
+	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [node]\n");
+	exit(2);
+}
+
+static void parse(struct opts *o, int argc, char **argv)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pf")) != -1) {
+		switch (c) {
+		case 'v': o->variant = optarg; break;
+		case 'b': o->batch = atoi(optarg); break;
+		case 'd': o->depth = atoi(optarg); break;
+		case 's': o->bs = atoi(optarg); break;
+		case 'r': o->runs = atoi(optarg); break;
+		case 'n': o->rounds = atoi(optarg); break;
+		case 'w': o->spin = atol(optarg); break;
+		case 'o': o->op = optarg; break;
+		case 'x': o->extra = optarg; break;
+		case 'p': o->poll = true; break;
+		case 'f': o->fixed = true; break;
+		default: usage();
+		}
+	}
+	if (!o->depth)
+		o->depth = o->batch;
+	if (!o->variant || !o->batch || o->depth > MAX_DEPTH ||
+	    o->depth % o->batch || !o->runs || !o->rounds || o->bs < 512 ||
+	    o->bs > BUF_STRIDE)
+		usage();
+	o->block = !strcmp(o->variant, "block");
+	o->nop = !strcmp(o->variant, "nop");
+	o->path = o->nop ? NULL : argv[optind];
+	if (!o->nop && !o->path)
+		usage();
+}
+
+int main(int argc, char **argv)
+{
+	static struct run r = {
+		.o = { .batch = 32, .bs = 512, .runs = 3, .rounds = 20,
+		       .spin = 400000, .op = "read" },
+		.seed = 1,
+	};
+
+	parse(&r.o, argc, argv);
+	setup(&r);
+	measure(&r);
+	return 0;
+}

@@ -1,0 +1,147 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# In a guest: instructions per NVMe command, by block device, passthrough and
+# user queue.
+#
+#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow RUNS
+#
+# A kernel without user queues has the other two only.
+programs=$1
+which=$2
+runs=$3
+params=/sys/module/nvme/parameters
+spin=500000
+possible=
+
+fail()
+{
+	echo "error $*"
+	exit 1
+}
+
+# cell VARIANT poll|irq OPTION...
+cell()
+{
+	variant=$1
+	mode=$2
+	shift 2
+	case $variant-$mode in
+	block-*) node=/dev/nvme0n1 ;;
+	passthru-*) node=/dev/ng0n1 ;;
+	uq-irq) node=$irq_node ;;
+	uq-poll) node=$poll_node ;;
+	esac
+	[ -n "$node" ] || return 0
+	[ "$mode" = irq ] || set -- -p "$@"
+	"$programs/nvme-bench" -v "$variant" -r "$runs" -n 12 -w "$spin" \
+		-x "queues=$queues$possible" "$@" "$node" || exit 1
+}
+
+variants()
+{
+	cell block "$@"
+	cell passthru "$@"
+	cell uq "$@"
+}
+
+nop()
+{
+	"$programs/nvme-bench" -v nop -b "$1" -r "$runs" -n 12 || exit 1
+}
+
+# The first node of a kind; nodes come with the scan after a reset.
+first_node()
+{
+	for attr in /sys/class/nvme-generic/ng0n1q*/user_queue/type; do
+		[ "$(cat "$attr" 2>/dev/null)" = "$1" ] || continue
+		node=${attr%/user_queue/type}
+		echo "/dev/${node##*/}"
+		return
+	done
+}
+
+# with_queues N: N user queues of each kind
+with_queues()
+{
+	irq_node=
+	poll_node=
+	queues=$((2 * $1))
+	[ -e $params/user_irq_queues ] || return 0
+	echo "$1" >$params/user_irq_queues || fail "no $1 user_irq_queues"
+	echo "$1" >$params/user_poll_queues || fail "no $1 user_poll_queues"
+	echo 1 >/sys/class/nvme/nvme0/reset_controller || fail "no reset"
+	[ "$1" -gt 0 ] || return 0
+	tries=0
+	while [ -z "$irq_node" ] || [ -z "$poll_node" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 10000 ] || fail "the user queues did not come up"
+		irq_node=$(first_node irq)
+		poll_node=$(first_node poll)
+	done
+}
+
+few()
+{
+	with_queues 1
+	for mode in poll irq; do
+		for batch in 1 32; do
+			variants "$mode" -f -b "$batch"
+		done
+	done
+}
+
+# Without user queues: what those pay who do not use them.
+off()
+{
+	with_queues 0
+	for mode in poll irq; do
+		for batch in 1 32; do
+			cell block "$mode" -f -b "$batch"
+			cell passthru "$mode" -f -b "$batch"
+		done
+	done
+}
+
+all()
+{
+	for batch in 1 2 8 32; do
+		nop "$batch"
+	done
+	off
+	with_queues 1
+	for mode in poll irq; do
+		for batch in 1 2 8 32; do
+			variants "$mode" -f -b "$batch"
+		done
+		variants "$mode" -b 2
+		variants "$mode" -b 32
+		for bs in 4096 131072; do
+			variants "$mode" -f -b 32 -s "$bs"
+			variants "$mode" -b 32 -s "$bs"
+		done
+		variants "$mode" -f -b 32 -o write
+		for depth in 64 128 256; do
+			variants "$mode" -f -b 32 -d "$depth"
+		done
+	done
+}
+
+# Does a command cost more where there are more queues? The number of processors
+# that the machine may have bounds that of queues.
+grow()
+{
+	possible=" possible=4"
+	for number in 1 4; do
+		with_queues $number
+		for mode in poll irq; do
+			cell uq "$mode" -f -b 32
+		done
+	done
+}
+
+[ -b /dev/nvme0n1 ] || fail "the guest has no /dev/nvme0n1"
+case $which in
+all | few | off | grow) $which ;;
+*) fail "nvme-bench.sh knows all, few, off and grow, not $which" ;;
+esac
+echo "complete $which"
