@@ -2,12 +2,13 @@
 """`make demo`: a patched kernel at work, in a guest, with what it gains.
 
 One guest shows that the features are there (the parameter, a DAX mount, the
-emulated NVMe controller), that reads return what was written either way, and
+emulated NVMe controller), that reads return what was written either way,
 what is resident of a hole that was read through a mapping, after how many
-faults; others, in which guest time is instructions, show what a read costs.
+faults, and NVMe user queues at work; others, in which guest time is
+instructions, show what a read and a command cost.
 """
 
-from engine import bench, bench_mmap, build, guest, host, ktap, measure
+from engine import bench, bench_mmap, bench_nvme, build, guest, host, ktap, measure
 from engine.ktap import Case
 
 # What each variant of the measurement is, for a reader who sees it first.
@@ -74,4 +75,7 @@ def main(args):
                      bench.quick, table, out),
             _measure("measure mapped reads",
                      "counting instructions per page of a mapping",
-                     bench_mmap.few, bench_mmap.lines, out)]
+                     bench_mmap.few, bench_mmap.lines, out),
+            _measure("measure NVMe commands",
+                     "counting instructions per NVMe command",
+                     bench_nvme.few, bench_nvme.lines, out)]

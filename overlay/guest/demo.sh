@@ -29,7 +29,7 @@ result()
 }
 
 echo "TAP version 13"
-echo "1..7"
+echo "1..9"
 say "Linux $(uname -r) on $(grep -c ^processor /proc/cpuinfo) processors"
 
 mkdir -p "$work"
@@ -81,5 +81,30 @@ result $? "a hole read through a DAX mapping takes no memory"
 test "$((faults_around * 15))" -lt "$faults_alone"
 result $? "fault-around takes less than a fifteenth of the faults"
 umount "$work"
+
+# One queue of each kind for user space; nodes come with the scan that follows.
+params=/sys/module/nvme/parameters
+echo 1 >$params/user_irq_queues
+echo 1 >$params/user_poll_queues
+echo 1 >/sys/class/nvme/nvme0/reset_controller
+tries=0
+while [ ! -c /dev/ng0n1q2 ] && [ $tries -lt 100000 ]; do
+	tries=$((tries + 1))
+done
+test -c /dev/ng0n1q1 && test -c /dev/ng0n1q2
+result $? "NVMe user queues: one with an interrupt, one polled"
+for node in /sys/class/nvme-generic/ng0n1q*; do
+	[ -e "$node" ] || continue
+	say "/dev/${node##*/}: $(cat "$node/user_queue/type"), qid" \
+		"$(cat "$node/user_queue/qid"), depth" \
+		"$(cat "$node/user_queue/depth")"
+done
+fio --name=demo --filename=/dev/ng0n1q2 --ioengine=io_uring_cmd \
+	--cmd_type=nvme --hipri=1 --fixedbufs=1 --rw=randread --bs=4k \
+	--size=16m --iodepth=32 --iodepth_batch=32 \
+	--iodepth_batch_complete=32 >/run/fio 2>&1
+result $? "fio, unchanged, reads through the polled queue"
+queue=/sys/class/nvme-generic/ng0n1q2/user_queue
+say "commands $(cat $queue/completed), doorbells $(cat $queue/doorbells)"
 
 exit "$failed"
