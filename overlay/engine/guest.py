@@ -35,6 +35,9 @@ PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
 # then dies of an int3 that memory no longer holds. One thread cannot race.
 RACES = (8, 1)
 ONE_THREAD = "-accel tcg,thread=single"
+# Seconds by which a guest runs our script. QEMU's TCG has been seen to hang in
+# the middle of a kernel's start, once in many.
+UP = 600
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
 
 
@@ -141,8 +144,17 @@ def boot(mode, script, *, name, out, memory="3G", cpus=2, append=(), qemu=(),
                    cpus=1 if icount else cpus, append=append, qemu=qemu,
                    rwdirs=(out, *rwdirs), icount=icount)
     env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    done = host.run(cmd, log=log, env=env, check=False, timeout=timeout,
-                    progress=_progress, what=f"the guest {name}")
+    how = {"log": log, "env": env, "check": False, "timeout": timeout,
+           "early": (UP, result.exists), "progress": _progress,
+           "what": f"the guest {name}"}
+    done = host.run(cmd, **how)
+    if done.returncode < 0 and not result.exists():
+        # It hung before our script, so no result is lost. The log goes on,
+        # and what the kernel complained of the first time is seen too.
+        host.say(f"    {name}: the guest did not come up, booting it again")
+        first = done.stdout
+        done = host.run(cmd, **how)
+        done.stdout = first + done.stdout
     said = result.read_text("utf-8", "replace") if result.exists() else ""
     ended = said.rstrip().endswith(END)
     why = "" if ended else _why(done, timeout, log)

@@ -253,12 +253,13 @@ def _start(cmd, cwd, env):
 
 
 def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
-        timeout=None, what=None):
+        timeout=None, early=None, what=None):
     """Run a program; its output goes to the log and into the result.
 
     `progress` is called with every line and returns what to show, or None.
     A failure is a Plain error that names `what` and the log. The program
-    stands in a process group of its own, which ends when we do.
+    stands in a process group of its own, which ends when we do. `early` is a
+    time in seconds, and what has to be true by then, or the program is ended.
     """
     cmd = [str(part) for part in cmd]
     what = what or cmd[0]
@@ -271,10 +272,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
         file.flush()
         proc = _start(cmd, cwd, env)
         RUNNING.add(proc)
-        timer = threading.Timer(timeout or 0, _expire, (proc, late))
-        timer.daemon = True
-        if timeout:
-            timer.start()
+        timers = _timers(proc, late, timeout, early)
         try:
             for line in proc.stdout:
                 lines.append(line)
@@ -288,7 +286,8 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
             _stop(proc)
             raise
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             proc.stdout.close()
             RUNNING.discard(proc)
     Status.clear()
@@ -323,6 +322,21 @@ def memory_available():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _timers(proc, late, timeout, early):
+    """Start what ends a program that takes too long."""
+    timers = []
+    if timeout:
+        timers.append(threading.Timer(timeout, _expire, (proc, late)))
+    if early:
+        seconds, there = early
+        timers.append(threading.Timer(
+            seconds, lambda: there() or _expire(proc, late)))
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
+    return timers
 
 
 def _expire(proc, late):

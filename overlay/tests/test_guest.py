@@ -66,6 +66,19 @@ class Boot(Folder):
                          ["g: the guest ran to its end"])
         self.assertIn("last", boot.why)
 
+    def test_a_guest_that_hangs_at_boot_gets_another_try(self):
+        self.vng("[ -e tried ] || { >tried; echo '[    0.1] WARNING: at x'; "
+                 f"sleep 1000; }}; printf '{GOOD}# overlay: end\\n' >g.ktap")
+        with mock.patch.object(guest, "UP", 0.5):
+            boot = self.boot()
+        self.assertTrue(boot.ok)
+        # What the first try complained of is not forgotten.
+        self.assertEqual(self.failed(boot), ["g: no splat in the boot log"])
+
+    def test_a_guest_that_dies_at_boot_gets_none(self):
+        self.vng("[ -e tried ] && exit; >tried; echo '[    0.1] panic'; exit 1")
+        self.assertFalse(self.boot().ok)
+
     def test_the_exit_code_is_not_believed(self):
         self.vng("printf '# overlay: end\\n' >g.ktap; exit 3")
         self.assertTrue(self.boot().ok)

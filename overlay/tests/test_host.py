@@ -79,6 +79,15 @@ class Run(Folder):
         with self.assertRaisesRegex(Plain, "did not end"):
             self.sh("sleep 1000 & wait", timeout=0.2)
 
+    def test_a_program_that_is_not_up_in_time(self):
+        done = host.run(["sleep", "1000"], check=False,
+                        early=(0.1, lambda: False))
+        self.assertLess(done.returncode, 0)
+
+    def test_a_program_that_is_up_in_time(self):
+        done = self.sh("sleep 0.5; echo up", early=(0.1, lambda: True))
+        self.assertEqual(done.stdout, "up\n")
+
     def test_what_it_started_ends_with_it(self):
         def stop(line):
             raise KeyboardInterrupt
