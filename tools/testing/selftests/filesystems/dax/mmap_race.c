@@ -314,6 +314,71 @@ TEST_F(mmap_race, readers_of_single_pages)
 		 variant->take);
 }
 
+/*
+ * No race, but what one came across: pages of a hole that are mapped, then
+ * written one after the other. With preallocated ones, a filesystem may
+ * convert more than it was asked to.
+ */
+FIXTURE(mmap_writes)
+{
+	struct mmap_test t;
+};
+
+FIXTURE_VARIANT(mmap_writes)
+{
+	enum mmap_fs kind;
+	bool preallocated;
+};
+
+FIXTURE_VARIANT_ADD(mmap_writes, ext4_hole) { .kind = MMAP_EXT4 };
+FIXTURE_VARIANT_ADD(mmap_writes, ext4_preallocated) {
+	.kind = MMAP_EXT4, .preallocated = true
+};
+
+FIXTURE_VARIANT_ADD(mmap_writes, xfs_hole) { .kind = MMAP_XFS };
+FIXTURE_VARIANT_ADD(mmap_writes, xfs_preallocated) {
+	.kind = MMAP_XFS_REFLINK, .preallocated = true
+};
+
+FIXTURE_SETUP(mmap_writes)
+{
+	mmap_begin(_metadata, &self->t, variant->kind);
+}
+
+FIXTURE_TEARDOWN(mmap_writes)
+{
+	mmap_end(_metadata, &self->t);
+}
+
+TEST_F(mmap_writes, seen_one_after_another)
+{
+	static const unsigned int stride[] = { 1, 5, PAGES - 1 };
+	size_t bs = self->t.bs;
+	struct mmap_map m;
+	int fd;
+
+	for (int s = 0; s < 3; s++) {
+		fd = mmap_file(&self->t, "file", PAGES);
+		ASSERT_GE(fd, 0);
+		if (variant->preallocated)
+			ASSERT_EQ(0, fallocate(fd, 0, 0, PAGES * bs));
+		ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, PAGES, PROT_READ,
+				     MAP_SHARED, 1));
+		EXPECT_EQ(0, mmap_touch(m.at, PAGES, bs));
+		for (unsigned long i = 0; i < PAGES; i++) {
+			unsigned long page = (3 + i * stride[s]) % PAGES;
+			char value = page + 1;
+
+			ASSERT_EQ(0, dax_write_all(fd, &value, 1, page * bs));
+			EXPECT_EQ(value, m.at[page * bs])
+				TH_LOG("page %lu, %lu pages written before",
+				       page, i);
+		}
+		mmap_gone(&m);
+		close(fd);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	return dax_main(argc, argv);
