@@ -125,6 +125,10 @@ int uq_reset(int ctrl);
 int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
 /* Waits until a namespace has these nodes; false if it never does. */
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
+/* Waits until the nodes are as many as the driver said it would make. */
+bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
+/* A controller with one interrupt at most, which is the block layer's. */
+bool uq_no_vectors(const struct uq_ns *ns);
 /* Waits until nothing is in flight; false if that never happens. */
 bool uq_wait_idle(const char *node);
 

@@ -36,7 +36,11 @@ FIXTURE_VARIANT_ADD(uq, poll) { .poll = true };
 FIXTURE_SETUP(uq)
 {
 	struct iovec iov;
+	struct uq_ns ns;
 
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (!variant->poll && uq_no_vectors(&ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
 	ASSERT_TRUE(uq_find(&self->node, variant->poll))
 		TH_LOG("no user queue of this kind");
 	if (self->node.ns.lba != LBA)

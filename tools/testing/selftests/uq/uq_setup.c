@@ -42,15 +42,6 @@ static unsigned int block_queues(const struct uq_ns *ns)
 	return count_entries(path);
 }
 
-static unsigned int vectors(const struct uq_ns *ns)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/msi_irqs",
-		 ns->ctrl);
-	return count_entries(path);
-}
-
 /* A block, written and read back in its own format. */
 static int works(const struct uq_node *node)
 {
@@ -84,12 +75,6 @@ static int works(const struct uq_node *node)
 	return ret;
 }
 
-/* Waits until the nodes are as many as the driver said it would make. */
-static bool settle(const struct uq_ns *ns, int *irq, int *poll)
-{
-	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
-}
-
 /* However few it has: the block layer keeps its queues, the rest is shared. */
 TEST(every_controller)
 {
@@ -106,7 +91,7 @@ TEST(every_controller)
 		before = block_queues(&ns);
 		EXPECT_LT(0, before) TH_LOG("%s", ns.block);
 		ASSERT_EQ(0, uq_bring_up(&ns, MANY, MANY));
-		ASSERT_TRUE(settle(&ns, &irq, &poll)) TH_LOG("%s", ns.block);
+		ASSERT_TRUE(uq_settle(&ns, &irq, &poll)) TH_LOG("%s", ns.block);
 		TH_LOG("%s: %u queues of the block layer, %d/%d user irq/poll",
 		       ns.block, before, irq, poll);
 		EXPECT_EQ(before, block_queues(&ns)) TH_LOG("%s", ns.block);
@@ -131,7 +116,7 @@ static bool few_queues(const struct uq_ns *ns)
 {
 	int irq, poll;
 
-	return !uq_bring_up(ns, MANY, MANY) && settle(ns, &irq, &poll) &&
+	return !uq_bring_up(ns, MANY, MANY) && uq_settle(ns, &irq, &poll) &&
 		irq + poll < 2 * MANY && irq + poll > 0;
 }
 
@@ -143,7 +128,7 @@ TEST(more_than_the_controller_has)
 
 	if (!uq_ns_find(&ns, few_queues))
 		SKIP(return, "no named controller has few queues");
-	ASSERT_TRUE(settle(&ns, &irq, &poll));
+	ASSERT_TRUE(uq_settle(&ns, &irq, &poll));
 	TH_LOG("%s: %d/%d of %d/%d", ns.block, irq, poll, MANY, MANY);
 	EXPECT_EQ(irq, (int)uq_count_nodes(&ns, false));
 	EXPECT_EQ(poll, (int)uq_count_nodes(&ns, true));
@@ -156,7 +141,7 @@ TEST(more_than_the_controller_has)
 
 static bool one_vector(const struct uq_ns *ns)
 {
-	return !uq_bring_up(ns, 0, 0) && vectors(ns) <= 1;
+	return !uq_bring_up(ns, 0, 0) && uq_no_vectors(ns);
 }
 
 /* With one interrupt, the block layer has it; polled queues need none. */
@@ -169,7 +154,7 @@ TEST(one_interrupt)
 	if (!uq_ns_find(&ns, one_vector))
 		SKIP(return, "no named controller has one interrupt only");
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
-	ASSERT_TRUE(settle(&ns, &irq, &poll));
+	ASSERT_TRUE(uq_settle(&ns, &irq, &poll));
 	EXPECT_EQ(0, irq);
 	EXPECT_EQ(1, poll);
 	ASSERT_TRUE(uq_node_nth(&node, &ns, true, 0));
@@ -188,17 +173,16 @@ TEST(controller_memory_buffer)
 {
 	struct uq_node node;
 	struct uq_ns ns;
-	bool poll = false;
+	int irq, poll;
 
 	if (!uq_ns_find(&ns, has_cmb))
 		SKIP(return, "no controller with a memory buffer (or CONFIG_PCI_P2PDMA)");
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
-	do {
-		ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
-		EXPECT_EQ(0, works(&node));
-		poll = !poll;
-	} while (poll);
+	ASSERT_TRUE(uq_settle(&ns, &irq, &poll));
+	EXPECT_EQ(1, poll);
+	EXPECT_TRUE(!uq_node_nth(&node, &ns, false, 0) || !works(&node));
+	ASSERT_TRUE(uq_node_nth(&node, &ns, true, 0));
+	EXPECT_EQ(0, works(&node));
 }
 
 /* Every namespace has a node for every queue, and they are the same queues. */
@@ -207,6 +191,7 @@ TEST(several_namespaces)
 	struct uq_node a, b;
 	struct uq_ns first, ns;
 	unsigned int n, same = 0;
+	int irq, poll;
 
 	for (n = 0; uq_ns_nth(&first, n); n++)
 		if (uq_ns_nth(&ns, n + 1) && ns.ctrl == first.ctrl)
@@ -214,13 +199,13 @@ TEST(several_namespaces)
 	if (!uq_ns_nth(&ns, n + 1))
 		SKIP(return, "no two namespaces of one controller were named");
 	ASSERT_EQ(0, uq_bring_up(&first, 2, 2));
-	ASSERT_TRUE(uq_wait_nodes(&first, 2, 2));
-	ASSERT_TRUE(uq_node_nth(&a, &first, false, 0));
+	ASSERT_TRUE(uq_settle(&first, &irq, &poll));
+	ASSERT_TRUE(uq_node_nth(&a, &first, true, 0));
 	for (n = 0; uq_ns_nth(&ns, n); n++) {
 		if (ns.ctrl != first.ctrl || !ns.usable)
 			continue;
-		ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-		ASSERT_TRUE(uq_node_nth(&b, &ns, false, 0));
+		ASSERT_TRUE(uq_wait_nodes(&ns, irq, poll));
+		ASSERT_TRUE(uq_node_nth(&b, &ns, true, 0));
 		EXPECT_EQ(uq_attr(a.name, "qid"), uq_attr(b.name, "qid"));
 		EXPECT_EQ(0, works(&b)) TH_LOG("%s", b.name);
 		EXPECT_EQ(uq_attr(a.name, "submitted"),
@@ -237,8 +222,8 @@ TEST(two_paths)
 	struct uq_ns ns, second;
 	struct uq_node node;
 	bool found = false;
+	int x, irq, poll;
 	unsigned int n;
-	int x;
 
 	for (n = 0; !found && uq_ns_nth(&ns, n); n++) {
 		for (x = 0; !found && x < 64; x++) {
@@ -255,8 +240,8 @@ TEST(two_paths)
 	snprintf(other, sizeof(other), "/dev/nvme%d", second.ctrl);
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
 	ASSERT_EQ(0, uq_bring_up(&second, 1, 1));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
-	ASSERT_TRUE(uq_wait_nodes(&second, 1, 1));
+	ASSERT_TRUE(uq_settle(&ns, &irq, &poll));
+	ASSERT_TRUE(uq_settle(&second, &irq, &poll));
 	ASSERT_TRUE(uq_node_nth(&node, &ns, true, 0));
 	EXPECT_EQ(0, works(&node));
 	ASSERT_TRUE(uq_node_nth(&node, &second, true, 0));
@@ -305,6 +290,8 @@ TEST(affinity_of_the_interrupt)
 	long long irq;
 
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (uq_no_vectors(&ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
 	ASSERT_TRUE(uq_node_nth(&node, &ns, false, 0));
@@ -376,16 +363,18 @@ static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
 	char old[16], val[16];
 	unsigned char *buf;
 	pid_t pid;
-	int fd, status;
+	int fd, status, irqs, polls;
 
 	if (!uq_ns_slow(&ns))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	if (!poll && uq_no_vectors(&ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  old, sizeof(old)));
 	snprintf(val, sizeof(val), "%u", DEPTH);
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", val));
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
+	ASSERT_TRUE(uq_settle(&ns, &irqs, &polls));
 	ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
 	EXPECT_EQ(DEPTH - 1, node.depth);
 	buf = uq_alloc(want * 4096);
@@ -423,7 +412,7 @@ static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
 
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", old));
 	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
-	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	EXPECT_TRUE(uq_settle(&ns, &irqs, &polls));
 }
 
 TEST(full_irq_queue)
@@ -456,6 +445,8 @@ static void killed(struct __test_metadata *_metadata, bool poll)
 
 	if (!uq_ns_slow(&ns))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	if (!poll && uq_no_vectors(&ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
 	ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
 	pid = fork();
 	ASSERT_LE(0, pid);

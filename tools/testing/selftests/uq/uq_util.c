@@ -390,6 +390,28 @@ bool uq_logged(int ctrl, int *irq, int *poll)
 	return found;
 }
 
+bool uq_settle(const struct uq_ns *ns, int *irq, int *poll)
+{
+	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
+}
+
+bool uq_no_vectors(const struct uq_ns *ns)
+{
+	char path[128];
+	struct dirent *e;
+	unsigned int n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/msi_irqs",
+		 ns->ctrl);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n <= 1;
+}
+
 /* -- rings and commands */
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
@@ -491,13 +513,13 @@ void uq_put_back(void)
 /* Queues of both kinds on a controller that has none. */
 static int prepare(const struct uq_ns *ns)
 {
-	int ret;
+	int ret, irq, poll;
 
 	if (uq_count_nodes(ns, false) && uq_count_nodes(ns, true))
 		return 0;
 	ret = uq_bring_up(ns, 2, 2);
-	if (!ret)
-		uq_wait_nodes(ns, 2, 2);
+	if (!ret && !uq_settle(ns, &irq, &poll))
+		ret = -ETIMEDOUT;
 	return ret;
 }
 
