@@ -383,6 +383,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	spin_lock(&uq->sq_lock);
 	uq->sq_tail = 0;
 	uq->last_sq_tail = 0;
+	uq->db_tail = 0;
 	uq->dbbuf_sq_db = NULL;
 	/* nvme_uq_stop() has cancelled the work */
 	uq->tmo_armed = false;

@@ -8,6 +8,26 @@
 
 #include "uq-pci.h"
 
+/*
+ * How often to look after a queue that has shadow doorbells. A device looks at
+ * these while it is busy and says when it stops; then it is told by the real
+ * one. One that writes that down and looks a last time, without a barrier
+ * between the two, misses what came just then, and nobody tells it again if
+ * everybody waits for what was submitted last. QEMU's device has done so.
+ */
+#define NVME_UQ_NUDGE	HZ
+
+/*
+ * Not with the value it has: NVMe base, Asynchronous Event Request, calls that
+ * an Invalid Doorbell Write Value.
+ */
+static void nvme_uq_nudge(struct nvme_uq *uq)
+{
+	if (uq->dbbuf_sq_db && !(uq->blocked & NVME_UQ_DOWN) &&
+	    uq->db_tail != uq->last_sq_tail)
+		nvme_uq_write_sq_db(uq);
+}
+
 /**
  * nvme_uq_arm_timeout - let timeout work run in time for a command
  * @uq:		the queue, with sq_lock held
@@ -18,6 +38,8 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 	unsigned long now = jiffies;
 
 	lockdep_assert_held(&uq->sq_lock);
+	if (uq->dbbuf_sq_db && time_after(deadline, now + NVME_UQ_NUDGE))
+		deadline = now + NVME_UQ_NUDGE;
 	uq->tmo_armed = true;
 	uq->tmo_next = deadline;
 	mod_delayed_work(nvme_wq, &uq->tmo_work,
@@ -176,6 +198,7 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	/* whoever submits from now on may be too late to be found below */
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
+	nvme_uq_nudge(uq);
 	spin_unlock(&uq->sq_lock);
 
 	/* a missed interrupt, or a tenant that no longer polls? */

@@ -42,8 +42,7 @@ static void nvme_uq_ring_sq(struct nvme_uq *uq)
 	if (unlikely(uq->dbbuf_sq_db) &&
 	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
 		return;
-	writel(uq->sq_tail, uq->sq_db);
-	uq->doorbells++;
+	nvme_uq_write_sq_db(uq);
 }
 
 static void nvme_uq_ring_cq(struct nvme_uq *uq)

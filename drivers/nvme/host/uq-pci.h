@@ -14,6 +14,7 @@
 #define _NVME_UQ_PCI_H
 
 #include <linux/dma-mapping.h>
+#include <linux/io.h>
 
 #include "uq.h"
 
@@ -120,6 +121,7 @@ enum nvme_uq_fault {
 #ifdef CONFIG_NVME_UQ_FAULT
 enum nvme_uq_fault nvme_uq_fault_next(void);
 bool nvme_uq_fault_no_sgl(void);
+bool nvme_uq_fault_doorbell(void);
 #else
 static inline enum nvme_uq_fault nvme_uq_fault_next(void)
 {
@@ -130,7 +132,23 @@ static inline bool nvme_uq_fault_no_sgl(void)
 {
 	return false;
 }
+
+static inline bool nvme_uq_fault_doorbell(void)
+{
+	return false;
+}
 #endif
+
+/* Tell the device what its shadow doorbell says, if it has one. */
+static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	if (nvme_uq_fault_doorbell())
+		return;
+	writel(uq->last_sq_tail, uq->sq_db);
+	uq->db_tail = uq->last_sq_tail;
+	uq->doorbells++;
+}
 
 /* Map what is in one piece. */
 static __always_inline int nvme_uq_map_one(struct nvme_uq *uq,

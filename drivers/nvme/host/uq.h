@@ -302,6 +302,7 @@ struct nvme_uq_slot {
  * @blocked:	why no new commands are taken, NVME_UQ_DOWN and so on
  * @sq_tail:	where the next command goes
  * @last_sq_tail: what the device was last told of @sq_tail
+ * @db_tail:	what was last written to @sq_db
  * @plug:	the last task's plug that a doorbell waits for
  * @tmo_armed:	@tmo_work is going to run
  * @tmo_next:	when, in jiffies
@@ -361,6 +362,7 @@ struct nvme_uq {
 	unsigned int		blocked;
 	u16			sq_tail;
 	u16			last_sq_tail;
+	u16			db_tail;
 	struct blk_plug		*plug;
 	bool			tmo_armed;
 	unsigned long		tmo_next;

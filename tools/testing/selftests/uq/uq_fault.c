@@ -129,6 +129,49 @@ TEST_F(fault, lost_completion)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
+/* Optional admin commands of the controller: byte 256 of what it says of itself. */
+static bool has_shadow_doorbells(int ctrl)
+{
+	static unsigned char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.addr		= (uintptr_t)id,
+		.data_len	= sizeof(id),
+		.cdw10		= 1,
+	};
+	char path[40];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
+	fd = open(path, O_RDONLY);
+	ret = fd < 0 ? -1 : ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
+	if (fd >= 0)
+		close(fd);
+	return !ret && id[257] & 1;
+}
+
+/*
+ * A device with shadow doorbells that missed the real one is told again, before
+ * any command has taken too long.
+ */
+TEST_F(fault, lost_doorbell)
+{
+	long long before = uq_attr(self->node.name, "timeouts");
+	unsigned int i;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	if (!has_shadow_doorbells(self->node.ns.ctrl))
+		SKIP(return, "the device has no shadow doorbells");
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));
+		prep(self, CMD_READ, 0, self->buf, 512);
+		EXPECT_EQ(0, uq_run(&self->ring));
+		EXPECT_EQ(0, uq_param_get("user_fault_doorbell"));
+	}
+	EXPECT_EQ(before, uq_attr(self->node.name, "timeouts"));
+}
+
 static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092 };
 static const __u32 lengths[] = {
 	512, 4096, 4608, 8192, 12288, 65536, 131072, 262144
