@@ -306,12 +306,22 @@ static time_t seconds(void)
 	return ts.tv_sec;
 }
 
+/* So many, and each in /dev, where it comes after its attributes. */
+static bool nodes_are(const struct uq_ns *ns, bool poll, unsigned int nr)
+{
+	struct uq_node node;
+	unsigned int n = 0;
+
+	while (uq_node_nth(&node, ns, poll, n) && !access(node.path, F_OK))
+		n++;
+	return n == nr && uq_count_nodes(ns, poll) == nr;
+}
+
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 {
 	time_t start = seconds();
 
-	while ((int)uq_count_nodes(ns, false) != irq ||
-	       (int)uq_count_nodes(ns, true) != poll) {
+	while (!nodes_are(ns, false, irq) || !nodes_are(ns, true, poll)) {
 		if (seconds() - start > NEVER)
 			return false;
 		sched_yield();
