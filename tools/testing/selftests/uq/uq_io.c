@@ -20,6 +20,7 @@ FIXTURE(uq)
 	struct io_uring ring;
 	unsigned int flags;
 	int fd, block;
+	long long spurious;	/* before; other tests make some on purpose */
 	unsigned char *buf, *ref;
 };
 
@@ -46,6 +47,7 @@ FIXTURE_SETUP(uq)
 	if (self->node.ns.lba != LBA)
 		SKIP(return, "the first namespace has blocks of %u bytes",
 		     self->node.ns.lba);
+	self->spurious = uq_attr(self->node.name, "spurious");
 	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
 	self->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, self->fd);
@@ -66,7 +68,7 @@ FIXTURE_TEARDOWN(uq)
 		return;
 	/* whatever a test did, nothing is left in flight, or unknown */
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(0, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 	io_uring_queue_exit(&self->ring);
@@ -215,17 +217,22 @@ TEST_F(uq, vectors)
 		{ self->buf + 49152 + 512, 3584 },
 	};
 	struct iovec many[96];
-	unsigned int i;
+	unsigned int i, n = 0;
+	size_t len = 0;
 
 	for (i = 0; i < ARRAY_SIZE(many); i++) {
 		many[i].iov_base = self->buf + (95 - i) * 12288 + 512 * (i % 5);
 		many[i].iov_len = 512 * (1 + i % 7);
+		/* behind an IOMMU, 128 KiB is all that the kernel wants to map */
+		len += many[i].iov_len;
+		if (len <= self->node.ns.max)
+			n++;
 	}
 	run_vector(_metadata, self, few, 1, false);
 	run_vector(_metadata, self, few, ARRAY_SIZE(few), false);
 	run_vector(_metadata, self, few, ARRAY_SIZE(few), true);
-	run_vector(_metadata, self, many, ARRAY_SIZE(many), false);
-	run_vector(_metadata, self, many, ARRAY_SIZE(many), true);
+	run_vector(_metadata, self, many, n, false);
+	run_vector(_metadata, self, many, n, true);
 }
 
 TEST_F(uq, other_commands)
