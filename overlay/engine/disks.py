@@ -41,7 +41,12 @@ def _drive(folder, name, options=""):
 def _single(folder):
     for name, options in CONTROLLERS.items():
         yield _drive(folder, name, SLOW if name == "slow" else "")
-        yield f"-device nvme,drive={name},serial=overlay-{name},{options}"
+        # Only namespaces of a subsystem can be detached.
+        yield f"-device nvme-subsys,id={name}-subsys"
+        yield (f"-device nvme,id={name}-ctrl,subsys={name}-subsys,"
+               f"serial=overlay-{name},{options}")
+        yield (f"-device nvme-ns,bus={name}-ctrl,drive={name},nsid=1,"
+               "shared=off")
 
 
 def _many(folder):

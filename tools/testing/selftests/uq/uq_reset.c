@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: resets, removal and changed parameters, idle and under
- * load. Each command ends once: with 0, with a status of the device, or with
- * -EINTR; a new one waits, or says that its queue or its device is gone.
+ * NVMe user queues: resets, removal of device and namespace, and changed
+ * parameters, idle and under load. Each command ends once: with 0, with a
+ * status of the device, or with -EINTR; a new one waits, or says that its queue
+ * or its device is gone.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -389,6 +390,85 @@ TEST_F(reset, descriptor_outlives_the_device)
 				   strrchr(pci, '/') + 1));
 	EXPECT_EQ(0, wait_for(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+}
+
+/* -- the namespace */
+
+/* Namespace Attachment of the NVMe base specification: 0 or what it says. */
+static int attach(const struct uq_ns *ns, bool on)
+{
+	static __u16 list[2048] = { 1 };	/* one controller */
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x15,
+		.nsid		= ns->nsid,
+		.addr		= (uintptr_t)list,
+		.data_len	= sizeof(list),
+		.cdw10		= on ? 0 : 1,
+	};
+	char path[64], id[16];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cntlid", ns->ctrl);
+	ret = uq_read_line(path, id, sizeof(id));
+	if (ret)
+		return ret;
+	list[1] = atoi(id);
+	snprintf(path, sizeof(path), "/dev/nvme%d", ns->ctrl);
+	fd = open(path, O_RDWR);
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
+	if (ret < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+/* Status code of a command that the device does not know. */
+#define INVALID_OPCODE	1
+
+/*
+ * The controller lets go of its namespace under load, and takes it back. What
+ * was opened before is of no more use, and keeps the name from being used again.
+ */
+TEST_F(reset, namespace_away_and_back)
+{
+	struct uq_node *node = &self->node;
+	struct uq_ns ns = node->ns;
+	struct io_uring ring;
+	int fd, ret;
+
+	fd = open(node->path, O_RDONLY);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
+	start_load(_metadata, self);
+	wait_busy(self);
+	ret = attach(&ns, false);
+	if (ret) {
+		self->l[0].stop = true;
+		self->l[1].stop = true;
+	} else {
+		EXPECT_TRUE(uq_wait_nodes(&ns, 0, 0));
+	}
+	end_load(_metadata, self);
+	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
+		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
+	ASSERT_EQ(0, ret);
+	EXPECT_NE(0, access(node->path, F_OK));
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(-ENXIO, uq_run(&ring));
+	close(fd);
+	fd = -1;
+
+	ASSERT_EQ(0, attach(&ns, true));
+	EXPECT_EQ(0, wait_for(node->block, true));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
+	EXPECT_EQ(0, read_once(self));
+	expect_idle(_metadata, self);
+out:
+	io_uring_queue_exit(&ring);
+	close(fd);
 }
 
 int main(int argc, char **argv)
