@@ -27,6 +27,11 @@ PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600)}
 # Into how many guests the tests of a kernel go, and what one takes of memory.
 GUESTS = {"lean": 2, "debug": 2}
 GUEST_TAKES = 4 << 30
+# What a kernel's guests have more than others: parameters, options of QEMU.
+# debug: an IOMMU, which stops transfers to memory that is not mapped for them.
+HARDWARE = {
+    "debug": (("intel_iommu=on", "iommu.strict=1"), ("-device intel-iommu",)),
+}
 # How many times the usual rounds the tests do in `make soak`.
 SOAK = 4
 # Guests with other hardware, and the tests of the lean kernel that are about
@@ -173,9 +178,11 @@ def _boot(share, out):
               f"exec sh {guest.SCRIPTS}/kselftest.sh {share.into} "
               f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
     start = time.monotonic()
+    append, qemu = HARDWARE.get(share.mode, ((), ()))
     ran = guest.boot(share.mode, script, name=share.name, out=out,
-                     append=(*guest.PMEM, *share.append),
-                     qemu=disks.attach(out / f"{share.name}.disks"),
+                     append=(*guest.PMEM, *append, *share.append),
+                     qemu=(*qemu,
+                           *disks.attach(out / f"{share.name}.disks")),
                      folder=build.folder(share.mode),
                      timeout=together * share.scale)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \

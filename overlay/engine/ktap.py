@@ -219,7 +219,7 @@ SPLATS = re.compile("|".join((
     r"\bBad page state\b", r"\blist_(add|del) corruption\b",
     r"\bDEBUG_LOCKS_WARN_ON\b", r"\bCall Trace:", r"\bOut of memory: ",
     r"\bheld lock freed\b", r"\bnobody cared\b", r"\bODEBUG: ",
-    r"\bRIP: 0010:",
+    r"\bRIP: 0010:", r"\bDMAR: \[.*fault\b",
 )))
 # Only what the kernel says counts: a program may well print "WARNING: ".
 # Programs and the kernel share the console, so a stamp may stand mid-line.

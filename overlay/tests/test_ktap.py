@@ -184,6 +184,8 @@ class Splats(unittest.TestCase):
         "watchdog: BUG: soft lockup - CPU#0 stuck for 22s!",
         "Oops: general protection fault, probably for non-canonical address",
         "WARNING: suspicious RCU usage",
+        "DMAR: [DMA Write NO_PASID] Request device [00:04.0] fault addr "
+        "0x1000 [fault reason 0x05] PTE Write access is not set",
     )
 
     def test_each_kind_is_seen_with_its_line(self):
