@@ -567,6 +567,19 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
 }
 
+static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_io *io)
+{
+	const struct nvme_ns_head *head = io->node->ns->head;
+
+	return (struct nvme_uq_fmt){
+		.csi		= head->ids.csi,
+		.lba_shift	= head->lba_shift,
+		.ms		= head->ms,
+		.pi_size	= head->pi_type ? head->pi_size : 0,
+		.ext		= head->features & NVME_NS_EXT_LBAS,
+	};
+}
+
 /*
  * Can the device not go beyond the buffers? Where an SGL tells it their length
  * it cannot; elsewhere the command must not let it.
@@ -574,20 +587,27 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 static bool nvme_uq_fits(struct nvme_uq *uq, const struct nvme_command *c,
 			 const struct nvme_uq_io *io)
 {
-	const struct nvme_ns_head *head = io->node->ns->head;
-	struct nvme_uq_fmt fmt = {
-		.csi		= head->ids.csi,
-		.lba_shift	= head->lba_shift,
-		.ms		= head->ms,
-		.pi_size	= head->pi_type ? head->pi_size : 0,
-		.ext		= head->features & NVME_NS_EXT_LBAS,
-	};
+	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io);
 
 	if (!uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, io->len))
 		return false;
 	if (uq->force_sgl && uq->meta_sgl_ok && io->meta_len)
 		return true;
 	return nvme_uq_meta_fits(c, &fmt, io->meta_len);
+}
+
+/*
+ * A command without a buffer that may want one gets an SGL of no length. As a
+ * PRP, no address is address 0, where the device would go.
+ */
+static noinline void nvme_uq_set_none(struct nvme_uq *uq,
+				      struct nvme_command *c,
+				      const struct nvme_uq_io *io)
+{
+	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io);
+
+	if (uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, 0))
+		c->common.flags = NVME_CMD_SGL_METABUF;
 }
 
 /*
@@ -632,8 +652,8 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 		nvme_uq_set_map(uq, c, io->map, idx);
 	else if (io->len)
 		nvme_uq_set_one(uq, c, io);
-	else if (uq->force_sgl && !nvme_uq_fits(uq, c, io))
-		c->common.flags = NVME_CMD_SGL_METABUF;
+	else
+		nvme_uq_set_none(uq, c, io);
 	if (unlikely(io->flags & NVME_UQ_META))
 		nvme_uq_set_meta(uq, c, io, idx);
 

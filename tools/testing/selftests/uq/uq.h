@@ -43,6 +43,7 @@
 #define CMD_COMPARE	0x05
 #define CMD_ZEROES	0x08
 #define CMD_DSM		0x09
+#define CMD_COPY	0x19
 
 /* Status of the device, without the bits that say whether to try again. */
 #define STATUS(res)	((res) & 0x7ff)

@@ -310,6 +310,28 @@ TEST_F(uq, transfer_beyond_the_buffer)
 		ASSERT_EQ(0xee, self->buf[i]);
 }
 
+/* No buffer is one of no length, and not what is at address 0. */
+TEST_F(uq, no_buffer)
+{
+	static const int ops[] = { CMD_READ, CMD_WRITE, CMD_COMPARE, CMD_COPY };
+	unsigned char *before = self->buf, *after = self->buf + 65536;
+	int fd = open(self->node.block, O_RDONLY | O_DIRECT), ret;
+	unsigned int i;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(4096, pread(fd, before, 4096, 0));
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		uq_prep(&self->ring, self->fd, self->node.nsid, ops[i], 0, NULL,
+			0)->cdw12 = 0;
+		ret = uq_run(&self->ring);
+		EXPECT_TRUE(ret == -EINVAL || ret > 0)
+			TH_LOG("opcode %#x: %d", ops[i], ret);
+	}
+	ASSERT_EQ(4096, pread(fd, after, 4096, 0));
+	EXPECT_EQ(0, memcmp(before, after, 4096));
+	close(fd);
+}
+
 TEST_F(uq, metadata_where_there_is_none)
 {
 	struct nvme_uring_cmd *c = prep_read(self);
@@ -464,8 +486,12 @@ TEST_F(uq, privilege_as_on_the_generic_node)
 				struct nvme_uring_cmd *c;
 				int ret[2], i, fd;
 
-				/* these would do something */
-				if (op == CMD_DSM || (op >= 0x79 && op < 0x80))
+				/*
+				 * These would do something; and the generic
+				 * node has Copy fetch its ranges from address 0.
+				 */
+				if (op == CMD_DSM || op == CMD_COPY ||
+				    (op >= 0x79 && op < 0x80))
 					continue;
 				for (i = 0; i < 2; i++) {
 					struct io_uring ring;
