@@ -354,7 +354,7 @@ TEST_F(mmap_writes, seen_one_after_another)
 {
 	static const unsigned int stride[] = { 1, 5, PAGES - 1 };
 	size_t bs = self->t.bs;
-	struct mmap_map m;
+	struct mmap_map m = { };
 	int fd;
 
 	for (int s = 0; s < 3; s++) {
