@@ -42,6 +42,11 @@ class Doorbells(unittest.TestCase):
                  + IO * 5 + ADMIN * 200 + IO + MARK + IO + MARK + IO)
         self.assertEqual(bench_nvme.doorbells(trace), [4, 1])
 
+    def test_mark_with_a_command_of_somebody_else_in_it(self):
+        split = ADMIN * 77 + IO + ADMIN * 20
+        trace = split + IO * 4 + split + IO * 5 + MARK + IO * 2 + MARK + IO
+        self.assertEqual(bench_nvme.doorbells(trace), [4, 2])
+
     def test_go_to_their_rows(self):
         found = rows(cell("passthru", 2000) + cell("uq", 900), [100, 4])
         self.assertEqual([row["doorbells_per_op"] for row in found],
