@@ -149,9 +149,14 @@ def rows(mode, out, runs):
     """All cells."""
     with host.step(f"counting instructions of NVMe commands ({mode})"):
         found = _count(mode, out, "all", min(runs, 5))
-    with host.step(f"the same with more user queues ({mode})"):
-        return found + _count(mode, out, "grow", min(runs, 5),
-                              ("possible_cpus=4",))
+    try:
+        with host.step(f"the same with more user queues ({mode})"):
+            found += _count(mode, out, "grow", min(runs, 5),
+                            ("possible_cpus=4",))
+    except Plain as why:
+        # judge() says that it is missing; the rest is worth keeping.
+        host.say(f"    NOT RUN: {why}")
+    return found
 
 
 def few(out, runs=3):
