@@ -4,7 +4,7 @@
  *
  *	nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth]
  *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
- *		[-x name=value] [node]
+ *		[-x name=value] [-P] [node]
  *
  * Runs in a guest whose clock counts instructions (QEMU, -icount shift=0). One
  * round submits until @depth are in flight, @batch at a time, spins in user
@@ -17,9 +17,11 @@
  * all rounds of a run took, less the calibrated spin, beside the sum of its
  * parts.
  *
- * Before the first and after the last command that counts come a few admin
- * commands, by which whoever looks at the doorbells from outside tells where
- * the cell begins and where it ends.
+ * Before the first and after the last command that counts comes an admin command
+ * of which nobody else sends the like, by which whoever looks at the doorbells
+ * from outside tells where the cell begins and where it ends.
+ *
+ * With -P the rounds are marked for the profiling plugin (insnprof.c) instead.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,8 +41,8 @@
 #include "icount.h"
 
 #define MAX_DEPTH	512
-/* Admin commands in a row, with others before and after. */
-#define MARK		96
+/* In command dword 11 of a Get Features, which ignores it: "mark". */
+#define MARK		0x6d61726b
 #define MAX_SPIN	100000000ul
 /* On a host too busy for quiet rounds, so many times the rounds are tried. */
 #define PATIENCE	20
@@ -59,6 +61,7 @@ struct opts {
 	unsigned long	spin;
 	bool		poll;
 	bool		fixed;
+	bool		profile;
 	bool		block;
 	bool		nop;
 };
@@ -379,21 +382,17 @@ static uint64_t settle(struct run *r, uint64_t tick, uint64_t *least)
 	return base;
 }
 
-/* A few commands of the admin queue. */
+/* Get Features, Number of Queues. */
 static void mark(struct run *r)
 {
-	static char id[4096];
 	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x06,
-		.addr		= (uintptr_t)id,
-		.data_len	= sizeof(id),
-		.cdw10		= 1,
+		.opcode	= 0x0a,
+		.cdw10	= 0x07,
+		.cdw11	= MARK,
 	};
-	unsigned int i;
 
-	for (i = 0; !r->o.nop && i < MARK; i++)
-		if (ioctl(r->fd, NVME_IOCTL_ADMIN_CMD, &cmd))
-			die("Identify");
+	if (!r->o.nop && ioctl(r->fd, NVME_IOCTL_ADMIN_CMD, &cmd) < 0)
+		die("Get Features");
 }
 
 static void print_cell(struct run *r)
@@ -449,10 +448,26 @@ static void one_run(struct run *r, unsigned int run, uint64_t base,
 	free(sum);
 }
 
+static void profile(struct run *r)
+{
+	uint64_t tick = counter_floor(), least = UINT64_MAX;
+	uint64_t base = settle(r, tick, &least);
+	struct round round;
+	unsigned int i;
+
+	for (i = 0; i < r->o.rounds; i++) {
+		profile_start();
+		one_round(r, &round, base, tick);
+		profile_stop();
+	}
+	printf("profiled %s_%s %u %u %u\n", r->o.variant,
+	       r->o.poll ? "poll" : "irq", r->o.depth, r->o.depth,
+	       r->o.rounds);
+}
+
 static void measure(struct run *r)
 {
 	uint64_t tick = counter_floor(), least = UINT64_MAX, base;
-	struct round last;
 	unsigned int i;
 
 	if (!counter_is_exact()) {
@@ -464,13 +479,11 @@ static void measure(struct run *r)
 	for (i = 0; i < r->o.runs; i++)
 		one_run(r, i, base, tick, &least);
 	mark(r);
-	/* so that the mark ends, whatever comes next */
-	one_round(r, &last, base, tick);
 }
 
 static void usage(void)
 {
-	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [node]\n");
+	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [node]\n");
 	exit(2);
 }
 
@@ -478,7 +491,7 @@ static void parse(struct opts *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pf")) != -1) {
+	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pfP")) != -1) {
 		switch (c) {
 		case 'v': o->variant = optarg; break;
 		case 'b': o->batch = atoi(optarg); break;
@@ -491,6 +504,7 @@ static void parse(struct opts *o, int argc, char **argv)
 		case 'x': o->extra = optarg; break;
 		case 'p': o->poll = true; break;
 		case 'f': o->fixed = true; break;
+		case 'P': o->profile = true; break;
 		default: usage();
 		}
 	}
@@ -517,6 +531,9 @@ int main(int argc, char **argv)
 
 	parse(&r.o, argc, argv);
 	setup(&r);
-	measure(&r);
+	if (r.o.profile)
+		profile(&r);
+	else
+		measure(&r);
 	return 0;
 }

@@ -3,7 +3,7 @@
 # In a guest: instructions per NVMe command, by block device, passthrough and
 # user queue.
 #
-#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow RUNS
+#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile RUNS
 #
 # A kernel without user queues has the other two only.
 programs=$1
@@ -139,9 +139,22 @@ grow()
 	done
 }
 
+# Where the instructions go, by function; and what a deep ring adds to them.
+profile()
+{
+	with_queues 1
+	for mode in poll irq; do
+		variants "$mode" -P -f -b 32
+	done
+	for depth in 128 256; do
+		cell passthru poll -P -f -b 32 -d "$depth"
+		cell uq poll -P -f -b 32 -d "$depth"
+	done
+}
+
 [ -b /dev/nvme0n1 ] || fail "the guest has no /dev/nvme0n1"
 case $which in
-all | few | off | grow) $which ;;
-*) fail "nvme-bench.sh knows all, few, off and grow, not $which" ;;
+all | few | off | grow | profile) $which ;;
+*) fail "nvme-bench.sh knows all, few, off, grow and profile, not $which" ;;
 esac
 echo "complete $which"

@@ -84,22 +84,6 @@ def _module(mode, out):
     (folder / "noread.ko").rename(out / "noread.ko")
 
 
-def qemu_version():
-    """QEMU's version as a pair of numbers, and as text."""
-    said = host.output(["qemu-system-x86_64", "--version"]) or ""
-    match = re.search(r"version (\d+)\.(\d+)(\.\d+)*", said)
-    if not match:
-        raise Plain("qemu-system-x86_64 does not tell its version")
-    return (int(match[1]), int(match[2])), match[0].split()[1]
-
-
-def plugin_api(version):
-    """The version of the plugin interface that a QEMU wants to see."""
-    if version < (9, 0):
-        return 1
-    return 2 if version < (9, 1) else 3
-
-
 def _programs(mode, out):
     """A folder with everything that the guests of a mode need."""
     folder = out / f"programs-{mode}"
@@ -139,9 +123,7 @@ def _wall(mode, programs, out):
 
 def _profile(mode, programs, out):
     """Profiles by function: (variant, size) -> function -> instructions."""
-    version, _ = qemu_version()
-    plugin = measure.compiled(programs, "insnprof", "-shared", "-fPIC",
-                              f"-DPLUGIN_API={plugin_api(version)}")
+    plugin = measure.plugin(programs)
     raw = out / "profile.raw"
     host.remove(raw)
     with host.step("counting instructions by function"):
@@ -310,9 +292,10 @@ def _commit():
 
 
 def _tool():
-    _, qemu = qemu_version()
+    said = host.output(["qemu-system-x86_64", "--version"]) or ""
+    qemu = re.search(r"version (\S+)", said)
     gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
-    return f"QEMU {qemu} {COUNTED}; {gcc}"
+    return f"QEMU {qemu[1] if qemu else 'unknown'} {COUNTED}; {gcc}"
 
 
 def _data(rows):
@@ -351,7 +334,9 @@ def _lean(out):
         found = more.rows("lean", out, RUNS)
         cases += more.judge(found)
         rows += found
-    return rows, wall, [*cases, steady(rows), clock, profile]
+    _, commands = _information("profile of NVMe commands by function",
+                               bench_nvme.profile, "lean", out)
+    return rows, wall, [*cases, steady(rows), clock, profile, commands]
 
 
 def _distro(out):

@@ -262,14 +262,14 @@ def profile_text(functions, title):
     return "\n".join(lines) + "\n"
 
 
-def profile_table(beside, title):
+def profile_table(beside, title, what="read"):
     """Profiles beside each other, so that one sees which functions went."""
     names = list(beside)
     order = sorted({name for functions in beside.values()
                     for name, value in functions.items() if value >= 0.5},
                    key=lambda name: [-beside[one].get(name, 0)
                                      for one in names])
-    lines = [f"# {title}", "# Instructions per read, by function; "
+    lines = [f"# {title}", f"# Instructions per {what}, by function; "
              "'-' is a function that is not reached.", "#",
              "".join(f"{name:>12}" for name in names) + "   function"]
     for name in order:

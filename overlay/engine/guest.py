@@ -122,12 +122,13 @@ def _progress(line):
     return None
 
 
-def boot(mode, script, *, name, out, memory="3G", cpus=2, append=(), qemu=(),
-         rwdirs=(), timeout=1800, icount=False, folder=None):
+def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
+         qemu=(), rwdirs=(), timeout=1800, icount=False, folder=None):
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
-    and everything, the kernel's messages with it, to OUT/NAME.boot.log.
+    and everything, the kernel's messages with it, to OUT/NAME.boot.log. What
+    is counted runs on one processor, if nothing else is said.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")
@@ -141,7 +142,7 @@ def boot(mode, script, *, name, out, memory="3G", cpus=2, append=(), qemu=(),
     for path in (log, result):
         host.remove(path)
     cmd = _command(folder, _script(script, out, name), result, memory=memory,
-                   cpus=1 if icount else cpus, append=append, qemu=qemu,
+                   cpus=cpus or (1 if icount else 2), append=append, qemu=qemu,
                    rwdirs=(out, *rwdirs), icount=icount)
     env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     how = {"log": log, "env": env, "check": False, "timeout": timeout,

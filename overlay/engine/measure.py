@@ -19,6 +19,19 @@ def compiled(out, name, *flags):
     return target
 
 
+def plugin_api(version):
+    """The version of the plugin interface that a QEMU wants to see."""
+    if version < (9, 0):
+        return 1
+    return 2 if version < (9, 1) else 3
+
+
+def plugin(out):
+    """QEMU's plugin that counts instructions by address, compiled into OUT."""
+    return compiled(out, "insnprof", "-shared", "-fPIC",
+                    f"-DPLUGIN_API={plugin_api(guest.qemu_version())}")
+
+
 def boot(mode, out, name, script, command, append=PMEM, **how):
     """Boot, run a measuring script of PROGRAMS, return what it printed."""
     words = " ".join(f"'{word}'" for word in command)

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
-from engine import bench, figures, ktap
+from engine import bench, figures, ktap, measure
 from engine.host import Plain
 
 MAP = """\
@@ -242,9 +242,9 @@ class Main(unittest.TestCase):
 
 class Tools(unittest.TestCase):
     def test_plugin_interface(self):
-        self.assertEqual(bench.plugin_api((7, 2)), 1)
-        self.assertEqual(bench.plugin_api((9, 0)), 2)
-        self.assertEqual(bench.plugin_api((10, 1)), 3)
+        self.assertEqual(measure.plugin_api((7, 2)), 1)
+        self.assertEqual(measure.plugin_api((9, 0)), 2)
+        self.assertEqual(measure.plugin_api((10, 1)), 3)
 
     def test_unknown_kernel(self):
         with self.assertRaisesRegex(Plain, "not debug"):

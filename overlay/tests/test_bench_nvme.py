@@ -11,7 +11,8 @@ from engine.host import Plain
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
 IO = "pci_nvme_mmio_doorbell_sq sqid 4 new_tail 7\n"
-MARK = ADMIN * 97
+MARK = ADMIN + ("pci_nvme_getfeat cid 4 nsid 0x0 fid 0x7 sel 0x0 "
+                "cdw11 0x6d61726b\n")
 
 
 def cell(variant, insn, whole=1000, **params):
@@ -42,10 +43,10 @@ class Doorbells(unittest.TestCase):
                  + IO * 5 + ADMIN * 200 + IO + MARK + IO + MARK + IO)
         self.assertEqual(bench_nvme.doorbells(trace), [4, 1])
 
-    def test_mark_with_a_command_of_somebody_else_in_it(self):
-        split = ADMIN * 77 + IO + ADMIN * 20
-        trace = split + IO * 4 + split + IO * 5 + MARK + IO * 2 + MARK + IO
-        self.assertEqual(bench_nvme.doorbells(trace), [4, 2])
+    def test_others_ask_for_features_too(self):
+        other = MARK.replace("0x6d61726b", "0x0")
+        trace = MARK + IO * 3 + other + IO + MARK + other + IO
+        self.assertEqual(bench_nvme.doorbells(trace), [4])
 
     def test_go_to_their_rows(self):
         found = rows(cell("passthru", 2000) + cell("uq", 900), [100, 4])
@@ -83,12 +84,37 @@ class Judge(unittest.TestCase):
         self.assertEqual(status(bench_nvme.judge(found), "what is counted"),
                          ktap.FAIL)
 
-    def test_growth(self):
-        said = "".join(cell("uq", insn, depth=depth) for depth, insn in
-                       ((32, 900), (64, 900), (128, 910), (256, 990)))
-        self.assertEqual(status(bench_nvme.judge(rows(said, [1] * 4)),
-                                "uq, poll does not grow with depth"),
-                         ktap.FAIL)
+    def deep(self, passthru, uq):
+        said = "".join(cell(variant, insn, depth=depth)
+                       for variant, costs in (("passthru", passthru),
+                                              ("uq", uq))
+                       for depth, insn in zip((32, 64, 128, 256), costs,
+                                              strict=True))
+        return status(bench_nvme.judge(rows(said, [1] * 8)),
+                      "uq, poll does not grow with depth")
+
+    def test_growth_with_depth(self):
+        level = (2000, 2000, 2000, 2000)
+        self.assertEqual(self.deep(level, (900, 900, 910, 940)), ktap.PASS)
+        self.assertEqual(self.deep(level, (900, 900, 910, 990)), ktap.FAIL)
+        self.assertEqual(self.deep(level, (900, 990, 900, 900)), ktap.FAIL)
+
+    def test_growth_of_io_uring_itself(self):
+        rises = (2000, 2000, 2000, 2100)
+        self.assertEqual(self.deep(rises, (900, 900, 900, 1010)), ktap.PASS)
+        self.assertEqual(self.deep(rises, (900, 900, 900, 1050)), ktap.FAIL)
+
+    def test_cheaper_passthru_is_no_growth(self):
+        falls = (2000, 1900, 1900, 1900)
+        self.assertEqual(self.deep(falls, (900, 900, 900, 900)), ktap.PASS)
+
+    def test_growth_with_queues(self):
+        for insn, result in ((940, ktap.PASS), (950, ktap.FAIL)):
+            said = cell("uq", 900, possible=4) + cell("uq", insn, queues=8,
+                                                      possible=4)
+            self.assertEqual(status(bench_nvme.judge(rows(said, [1, 1])),
+                                    "uq, poll does not grow with the number"),
+                             result)
 
     def test_off(self):
         params = {"mode": "poll", "batch": 32, "depth": 32, "bs": 512,
@@ -110,6 +136,13 @@ class Report(unittest.TestCase):
         text = bench_nvme.section(found)
         self.assertRegex(text, r"poll, batch 32, 512 B, fixed, 2 queues +\| "
                                r"+3000 \| +1\.500 \| +2000 \| +900 \| +0\.450")
+
+    def test_profiles_leave_the_program_out(self):
+        found = {("passthru_poll", 32): {"[user space]": 9e4, "f": 2.0},
+                 ("uq_poll", 32): {"g": 1.0}, ("uq_irq", 32): {"g": 3.0}}
+        self.assertEqual(bench_nvme.by_cell(found), {
+            "poll-32": {"passthru": {"f": 2.0}, "uq": {"g": 1.0}},
+            "irq-32": {"uq": {"g": 3.0}}})
 
     def test_nothing_measured(self):
         self.assertEqual(bench_nvme.section([]), "")
