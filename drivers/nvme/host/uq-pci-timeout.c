@@ -116,7 +116,7 @@ static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid)
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
 		uq->slot[idx].flags |= NVME_UQ_ABORTED;
-		uq->slot[idx].deadline = jiffies + uq->ctrl->io_timeout;
+		uq->slot[idx].deadline = jiffies + uq->slot[idx].timeout;
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 }

@@ -637,6 +637,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	slot = &uq->slot[idx];
 	slot->ioucmd = io->ioucmd;
 	slot->deadline = deadline;
+	slot->timeout = io->timeout;
 	slot->opcode = io->opcode;
 	slot->flags = io->flags;
 

@@ -251,6 +251,7 @@ struct nvme_uq_map;
  * struct nvme_uq_slot - a command in flight
  * @ioucmd:	whom to tell
  * @deadline:	when it has taken too long, in jiffies
+ * @timeout:	how long it may take, in jiffies; and its abort
  * @addr:	bus address of data in one piece
  * @len:	length of data in one piece
  * @meta_len:	length of metadata
@@ -267,6 +268,7 @@ struct nvme_uq_slot {
 	u32			meta_len;
 	dma_addr_t		meta_addr;
 	struct nvme_uq_map	*map;
+	unsigned int		timeout;
 	u8			opcode;
 	u8			flags;
 } __aligned(64);

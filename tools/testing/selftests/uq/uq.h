@@ -47,6 +47,7 @@
 
 /* Status of the device, without the bits that say whether to try again. */
 #define STATUS(res)	((res) & 0x7ff)
+#define ST_SGL_LENGTH	0x0f
 #define ST_LBA_RANGE	0x80
 #define ST_COMPARE	0x285
 

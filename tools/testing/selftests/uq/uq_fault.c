@@ -109,21 +109,30 @@ TEST_F(fault, repeated_completions)
 	bad_completions(_metadata, self, "user_fault_repeat");
 }
 
-/* A completion that never comes: the command is aborted, then all is reset. */
+/*
+ * A completion that never comes: the command is aborted, then all is reset; each
+ * after the time of the command, whatever others have.
+ */
 TEST_F(fault, lost_completion)
 {
 	long long before = uq_attr(self->node.name, "timeouts");
+	char path[64], usual[16];
 	struct nvme_uring_cmd *c;
 	int ret;
 
 	if (variant->no_sgl)
 		SKIP(return, "not about data");
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/io_timeout",
+		 self->node.ns.ctrl);
+	ASSERT_EQ(0, uq_read_line(path, usual, sizeof(usual)));
+	ASSERT_EQ(0, uq_write_line(path, "7200000"));
 	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
 	c = prep(self, CMD_READ, 0, self->buf, 512);
 	c->timeout_ms = 1000;
 	ret = uq_run(&self->ring);
 	EXPECT_TRUE(ret == -EINTR || ret > 0) TH_LOG("%d", ret);
 	EXPECT_LT(before, uq_attr(self->node.name, "timeouts"));
+	EXPECT_EQ(0, uq_write_line(path, usual));
 	/* and life goes on */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	EXPECT_EQ(0, uq_run(&self->ring));
