@@ -11,15 +11,15 @@
  * space for long enough that the emulated device is done, and reaps all. Only
  * the system calls count, and what the spin took beyond its calibrated length,
  * which is interrupts. Waiting is never counted: how long the device takes is
- * the host's affair. Nor do timer ticks count, nor more interrupts than the
+ * the host's affair; a polled queue has no interrupts, so nothing in the spin is
+ * the commands'. Nor do timer ticks count, nor more interrupts than the
  * fewest that the commands can make: how many of them end in one is a matter of
  * the emulator's threads. A round goes once around the ring's completions, as
  * they do not cost the same everywhere in it. A command's figure is the median
  * over the rounds.
  *
  * Prints a line for each run, and one that shows that nothing is hidden: what
- * all rounds of a run took, less the calibrated spin, beside the sum of its
- * parts.
+ * all rounds of a run took but for the wait, beside the sum of its parts.
  *
  * Before the first and after the last command that counts comes an admin command
  * of which nobody else sends the like, by which whoever looks at the doorbells
@@ -49,11 +49,15 @@
 /* In command dword 11 of a Get Features, which ignores it: "mark". */
 #define MARK		0x6d61726b
 #define MAX_SPIN	100000000ul
+/* Within a timer's tick: PASSES of four instructions each in four million. */
+#define MAX_IRQ_SPIN	400000ul
 /* On a host too busy for quiet rounds, so many times the rounds are tried. */
-#define PATIENCE	20
+#define PATIENCE	100
 #define BUF_STRIDE	(128 * 1024)
 /* io_uring's completion ring is twice as long as that for submissions. */
 #define PASSES		2
+
+#define min(a, b)	((a) < (b) ? (a) : (b))
 
 struct opts {
 	const char	*path;
@@ -269,26 +273,38 @@ static void setup(struct run *r)
 	}
 }
 
+/* What a spin takes if nothing but so many timer ticks happens in it. */
+struct idle {
+	uint64_t		insns;
+	unsigned long long	ticks;
+};
+
 /* The shortest of many: a tick makes one longer, nothing makes one shorter. */
-static uint64_t calibrate(unsigned long n)
+static void calibrate(unsigned long n, struct idle *idle)
 {
-	uint64_t least = UINT64_MAX;
 	unsigned int i;
 
+	idle->insns = UINT64_MAX;
 	for (i = 0; i < 32; i++) {
-		uint64_t t = insns();
+		struct irqs before, after;
+		uint64_t t;
 
+		read_irqs(&before);
+		t = insns();
 		spin(n);
 		t = insns() - t;
-		if (t < least)
-			least = t;
+		read_irqs(&after);
+		if (t < idle->insns) {
+			idle->insns = t;
+			idle->ticks = after.ticks - before.ticks;
+		}
 	}
-	return least;
 }
 
-/* What a round took, in instructions. */
+/* What a round took, in instructions; @whole is without the wait. */
 struct round {
-	uint64_t	submit, irq, reap, user, whole;
+	uint64_t		submit, irq, reap, user, whole;
+	unsigned long long	ticks;	/* that are nobody's */
 };
 
 /* The least that was ever seen of what a round cannot be without. */
@@ -297,10 +313,40 @@ struct least {
 	unsigned long long	irqs;
 };
 
-static void one_pass(struct run *r, struct round *out, uint64_t base,
-		     uint64_t tick)
+/*
+ * Until the device is done; returns how long. What it takes more than it should
+ * is interrupts; with a polled queue it is nobody's, and there is time to see
+ * whether a tick is.
+ */
+static uint64_t wait_for_device(struct run *r, struct round *out,
+				const struct idle *idle)
 {
-	uint64_t t0, t1;
+	struct irqs before, after;
+	uint64_t start = insns(), t;
+
+	if (r->o.nop)
+		return 0;
+	if (r->o.poll) {
+		read_irqs(&before);
+		spin(r->o.spin);
+		read_irqs(&after);
+		out->ticks += after.ticks - before.ticks;
+		return insns() - start;
+	}
+	spin(r->o.spin);
+	t = insns() - start;
+	out->ticks += idle->ticks;
+	if (t < idle->insns)
+		return t;
+	out->irq += t - idle->insns;
+	return idle->insns;
+}
+
+/* Returns how long it waited. */
+static uint64_t one_pass(struct run *r, struct round *out,
+			 const struct idle *idle, uint64_t tick)
+{
+	uint64_t t0, t1, waited;
 	unsigned int at;
 
 	for (at = 0; at < r->o.depth; at += r->o.batch) {
@@ -310,28 +356,25 @@ static void one_pass(struct run *r, struct round *out, uint64_t base,
 		enter(r, r->o.batch, 0);
 		out->submit += insns() - t0 - tick;
 	}
-	t0 = insns();
-	if (!r->o.nop)
-		spin(r->o.spin);
-	t1 = insns();
-	out->irq += r->o.nop || t1 - t0 < base ? 0 : t1 - t0 - base;
+	waited = wait_for_device(r, out, idle);
 	t0 = insns();
 	enter(r, 0, r->o.depth);
 	t1 = insns();
 	out->reap += t1 - t0 - tick;
 	check_all(r);
+	return waited;
 }
 
-static void one_round(struct run *r, struct round *out, uint64_t base,
-		      uint64_t tick)
+static void one_round(struct run *r, struct round *out,
+		      const struct idle *idle, uint64_t tick)
 {
-	uint64_t start = insns();
+	uint64_t start = insns(), waited = 0;
 	unsigned int pass;
 
 	memset(out, 0, sizeof(*out));
 	for (pass = 0; pass < PASSES; pass++)
-		one_pass(r, out, base, tick);
-	out->whole = insns() - start;
+		waited += one_pass(r, out, idle, tick);
+	out->whole = insns() - start - waited;
 	out->user = out->whole - out->submit - out->irq - out->reap;
 }
 
@@ -348,36 +391,41 @@ static bool waited(const struct round *round, struct least *least)
 
 /*
  * One round; false if it has to be repeated, because there was something in it
- * that does not belong to the commands.
+ * that does not belong to the commands. If @patient is false, a tick or an
+ * interrupt too many is put up with, which the spread of the runs will show.
  */
-static bool good_round(struct run *r, struct round *round, uint64_t base,
-		       uint64_t tick, struct least *least)
+static bool good_round(struct run *r, struct round *round,
+		       const struct idle *idle, uint64_t tick,
+		       struct least *least, bool patient)
 {
 	struct irqs before, after;
 
 	if (r->o.nop) {
-		one_round(r, round, base, tick);
+		one_round(r, round, idle, tick);
 		return true;
 	}
 	read_irqs(&before);
-	one_round(r, round, base, tick);
+	one_round(r, round, idle, tick);
 	read_irqs(&after);
 	after.nvme -= before.nvme;
 	if (after.nvme < least->irqs)
 		least->irqs = after.nvme;
-	return !waited(round, least) && after.ticks == before.ticks &&
-		after.nvme == least->irqs;
+	if (waited(round, least))
+		return false;
+	return !patient || (after.nvme == least->irqs &&
+			    after.ticks - before.ticks == round->ticks);
 }
 
 /* The least that reaping takes after a spin of this length. */
 static uint64_t least_reap(struct run *r, uint64_t tick)
 {
 	uint64_t least = UINT64_MAX;
+	struct idle idle = { 0 };
 	struct round round;
 	unsigned int i;
 
 	for (i = 0; i < 6; i++) {
-		one_round(r, &round, 0, tick);
+		one_round(r, &round, &idle, tick);
 		if (round.reap < least)
 			least = round.reap;
 	}
@@ -388,9 +436,11 @@ static uint64_t least_reap(struct run *r, uint64_t tick)
  * Spins longer until that makes no difference, so that the device was done even
  * before; then until no round has waited eight times in a row.
  */
-static uint64_t settle(struct run *r, uint64_t tick, struct least *least)
+static void settle(struct run *r, uint64_t tick, struct idle *idle,
+		   struct least *least)
 {
-	uint64_t base, now = least_reap(r, tick);
+	unsigned long most = r->o.poll ? MAX_SPIN : MAX_IRQ_SPIN;
+	uint64_t now = least_reap(r, tick);
 	struct round round;
 	unsigned int good = 0;
 
@@ -400,24 +450,23 @@ static uint64_t settle(struct run *r, uint64_t tick, struct least *least)
 		r->o.spin *= 2;
 		now = least_reap(r, tick);
 	} while (!r->o.nop && now < least->reap - least->reap / 20 &&
-		 r->o.spin < MAX_SPIN);
+		 r->o.spin < most);
 	if (now < least->reap)
 		least->reap = now;
 
-	base = calibrate(r->o.spin);
+	calibrate(r->o.spin, idle);
 	while (good < 8) {
-		one_round(r, &round, base, tick);
+		one_round(r, &round, idle, tick);
 		if (r->o.nop || !waited(&round, least)) {
 			good++;
 			continue;
 		}
+		if (r->o.spin >= most)
+			break;
 		good = 0;
-		if (r->o.spin < MAX_SPIN) {
-			r->o.spin += r->o.spin / 2;
-			base = calibrate(r->o.spin);
-		}
+		r->o.spin = min(r->o.spin + r->o.spin / 2, most);
+		calibrate(r->o.spin, idle);
 	}
-	return base;
 }
 
 /* Get Features, Number of Queues. */
@@ -446,22 +495,26 @@ static void print_cell(struct run *r)
 		printf(" %s", r->o.extra);
 }
 
-static void one_run(struct run *r, unsigned int run, uint64_t base,
+static void one_run(struct run *r, unsigned int run, const struct idle *idle,
 		    uint64_t tick, struct least *least)
 {
 	unsigned int n = r->o.rounds, sent = 0, i;
 	struct round *round = calloc(n, sizeof(*round));
 	double *sum = calloc(n, sizeof(*sum));
 	uint64_t whole = 0, parts = 0, user = UINT64_MAX;
-	uint64_t idle = r->o.nop ? 0 : n * PASSES * base;
 	struct irqs before, after;
 
 	if (!round || !sum)
 		die("calloc");
 	read_irqs(&before);
-	for (i = 0; i < n; sent++)
-		i += good_round(r, &round[i], base, tick, least) ||
-			sent > PATIENCE * n;
+	for (i = 0; i < n; sent++) {
+		i += good_round(r, &round[i], idle, tick, least,
+				sent < PATIENCE * n);
+		if (sent > 2 * PATIENCE * n) {
+			printf("error the host is too busy: the device is late in all rounds\n");
+			exit(1);
+		}
+	}
 	read_irqs(&after);
 
 	for (i = 0; i < n; i++) {
@@ -477,10 +530,10 @@ static void one_run(struct run *r, unsigned int run, uint64_t base,
 	printf(" run=%u insn=%.2f\n", run, median(sum, n));
 	printf("about ");
 	print_cell(r);
-	/* the program's own part, with the spin, is the same in each round */
+	/* the program's own part is the same in each round */
 	printf(" run=%u irqs=%llu ops=%u whole=%llu parts=%llu\n", run,
-	       after.nvme - before.nvme, sent * PASSES * r->o.depth, (unsigned long long)(whole - idle),
-	       (unsigned long long)(parts + n * user - idle));
+	       after.nvme - before.nvme, sent * PASSES * r->o.depth, (unsigned long long)whole,
+	       (unsigned long long)(parts + n * user));
 	fflush(stdout);
 	free(round);
 	free(sum);
@@ -488,15 +541,16 @@ static void one_run(struct run *r, unsigned int run, uint64_t base,
 
 static void profile(struct run *r)
 {
-	uint64_t tick = counter_floor(), base;
+	uint64_t tick = counter_floor();
 	struct least least;
+	struct idle idle;
 	struct round round;
 	unsigned int i;
 
-	base = settle(r, tick, &least);
+	settle(r, tick, &idle, &least);
 	for (i = 0; i < r->o.rounds; i++) {
 		profile_start();
-		one_round(r, &round, base, tick);
+		one_round(r, &round, &idle, tick);
 		profile_stop();
 	}
 	printf("profiled %s_%s %u %u %u\n", r->o.variant,
@@ -506,18 +560,19 @@ static void profile(struct run *r)
 
 static void measure(struct run *r)
 {
-	uint64_t tick = counter_floor(), base;
+	uint64_t tick = counter_floor();
 	struct least least;
+	struct idle idle;
 	unsigned int i;
 
 	if (!counter_is_exact()) {
 		printf("error the clock does not count instructions\n");
 		exit(1);
 	}
-	base = settle(r, tick, &least);
+	settle(r, tick, &idle, &least);
 	mark(r);
 	for (i = 0; i < r->o.runs; i++)
-		one_run(r, i, base, tick, &least);
+		one_run(r, i, &idle, tick, &least);
 	mark(r);
 }
 

@@ -24,9 +24,16 @@ END = "# overlay: end"
 # Two pmem regions that do not touch (they would become one) and lie below
 # QEMU's ACPI tables; the kernel offers them as /dev/pmem0 and /dev/pmem1.
 PMEM = ("memmap=512M!1G", "memmap=256M!1600M")
-NVME = ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
-        "format=raw,if=none,id=nvme0 "
-        "-device nvme,drive=nvme0,serial=overlay0,max_ioqpairs=16",)
+
+
+def nvme(takes=0):
+    """QEMU's options for a controller whose commands take so many ns."""
+    return ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
+            f"file.latency-ns={takes},format=raw,if=none,id=nvme0 "
+            "-device nvme,drive=nvme0,serial=overlay0,max_ioqpairs=16",)
+
+
+NVME = nvme()
 # On a busy machine TCG's timer comes too late for the check that the kernel
 # makes of it at boot, and for the usual patience with a quiet processor.
 PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
