@@ -60,6 +60,29 @@ cleanup() {
 	rm -rf "$tmp"
 }
 
+# The number of the controller that has a namespace, if only one has.
+ctrl_of() { # BLOCK
+	device=$(readlink -f "/sys/block/$1/device")
+	case ${device##*/nvme} in
+	-subsys*)
+		set -- "$device"/nvme[0-9]*
+		numbers=
+		for path; do
+			case ${path##*/nvme} in
+			*[!0-9]*) ;;
+			*) numbers="$numbers ${path##*/nvme}" ;;
+			esac
+		done
+		# shellcheck disable=SC2086 # one word for each
+		set -- $numbers
+		[ $# -ne 1 ] || echo "$1"
+		;;
+	*)
+		echo "${device##*/nvme}"
+		;;
+	esac
+}
+
 # Sets $block, $ctrl (its number) and $head to those of the first namespace.
 need_dev() {
 	[ -e $PARAMS/user_irq_queues ] ||
@@ -69,10 +92,9 @@ need_dev() {
 	block=${block#/dev/}
 	[ -b "/dev/$block" ] ||
 		skip_all "UQ_TEST_DEV names no NVMe namespace that may be overwritten"
-	device=$(readlink -f "/sys/block/$block/device")
-	ctrl=${device##*/nvme}
+	ctrl=$(ctrl_of "$block")
 	head=${block##*n}
-	[ -e "/sys/class/nvme/nvme$ctrl" ] ||
+	[ -n "$ctrl" ] ||
 		skip_all "$block has several paths; name one without"
 }
 
