@@ -193,6 +193,16 @@ def _boot(share, out):
     return cases
 
 
+def never_ran(tests, cases):
+    """A failing case for each test that skipped itself wherever it was."""
+    ran = [case.name.partition(": ")[2] for case in cases
+           if case.status != ktap.SKIP]
+    names = [test.replace(":", ": ") for test in tests]
+    return [Case(name, ktap.FAIL, "NOT RUN: it was skipped in all guests")
+            for name in names
+            if not any(one.startswith(f"{name}: ") for one in ran)]
+
+
 def _rename(mode, cases):
     """Test names with their kernel before them."""
     return [Case(f"{mode}: {re.sub(r'^selftests: ', '', case.name)}",
@@ -213,7 +223,7 @@ def main(args):
     out = host.fresh("soak" if soak else "kselftest")
     if not targets():
         return [Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")]
-    todo, cases = [], []
+    todo, cases, every = [], [], []
     for mode in modes:
         chosen = subset() if mode == "debug" and not soak else None
         if chosen == []:
@@ -223,4 +233,7 @@ def main(args):
         todo += shares(mode, into, tests, GUESTS[mode], SOAK if soak else 1)
         todo += others(mode, into, tests)
         cases += bad
-    return cases + run(todo, out)
+        every = tests if mode == "lean" else every
+    cases += run(todo, out)
+    # Some need what only one of the kernels has.
+    return cases + (never_ran(every, cases) if len(modes) > 1 else [])

@@ -223,6 +223,18 @@ class Tests(Folder):
         self.assertEqual((case.name, case.status), ("a:c", ktap.FAIL))
         self.assertIn("NOT RUN", case.detail)
 
+    def test_a_test_that_skips_itself_everywhere_is_red(self):
+        cases = [ktap.Case("lean: uq: uq_meta: a: b", ktap.SKIP),
+                 ktap.Case("debug: uq: uq_meta: a: b", ktap.PASS),
+                 ktap.Case("lean: uq: uq_meta_more: a", ktap.PASS),
+                 ktap.Case("lean: uq: uq_clients.sh: all", ktap.SKIP)]
+        tests = ["uq:uq_meta", "uq:uq_clients.sh"]
+        case, = kselftest.never_ran(tests, cases)
+        self.assertEqual((case.name, case.status),
+                         ("uq: uq_clients.sh", ktap.FAIL))
+        case, = kselftest.never_ran(["uq:uq_meta"], cases[:1])
+        self.assertIn("NOT RUN", case.detail)
+
     def test_suites_are_found(self):
         text = ("static struct kunit_suite ext4_x_suite = {\n"
                 "\t.init = x,\n\t.name = \"ext4-x\",\n};\n")
