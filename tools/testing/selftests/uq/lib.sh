@@ -60,27 +60,16 @@ cleanup() {
 	rm -rf "$tmp"
 }
 
-# The number of the controller that has a namespace, if only one has.
+# The number of the controller that has a namespace, if only one has. With native
+# multipath its device is the subsystem, in which the controllers are.
 ctrl_of() { # BLOCK
 	device=$(readlink -f "/sys/block/$1/device")
-	case ${device##*/nvme} in
-	-subsys*)
-		set -- "$device"/nvme[0-9]*
-		numbers=
-		for path; do
-			case ${path##*/nvme} in
-			*[!0-9]*) ;;
-			*) numbers="$numbers ${path##*/nvme}" ;;
-			esac
-		done
-		# shellcheck disable=SC2086 # one word for each
-		set -- $numbers
-		[ $# -ne 1 ] || echo "$1"
-		;;
-	*)
-		echo "${device##*/nvme}"
-		;;
-	esac
+	if [ ! -e "$device/cntlid" ]; then
+		set -- "$device"/nvme*/cntlid
+		[ $# -eq 1 ] || return 0
+		device=${1%/cntlid}
+	fi
+	echo "${device##*/nvme}"
 }
 
 # Sets $block, $ctrl (its number) and $head to those of the first namespace.
