@@ -273,38 +273,27 @@ static void setup(struct run *r)
 	}
 }
 
-/* What a spin takes if nothing but so many timer ticks happens in it. */
-struct idle {
-	uint64_t		insns;
-	unsigned long long	ticks;
-};
-
 /* The shortest of many: a tick makes one longer, nothing makes one shorter. */
-static void calibrate(unsigned long n, struct idle *idle)
+static uint64_t calibrate(unsigned long n)
 {
+	uint64_t least = UINT64_MAX;
 	unsigned int i;
 
-	idle->insns = UINT64_MAX;
 	for (i = 0; i < 32; i++) {
-		struct irqs before, after;
-		uint64_t t;
+		uint64_t t = insns();
 
-		read_irqs(&before);
-		t = insns();
 		spin(n);
 		t = insns() - t;
-		read_irqs(&after);
-		if (t < idle->insns) {
-			idle->insns = t;
-			idle->ticks = after.ticks - before.ticks;
-		}
+		if (t < least)
+			least = t;
 	}
+	return least;
 }
 
 /* What a round took, in instructions; @whole is without the wait. */
 struct round {
 	uint64_t		submit, irq, reap, user, whole;
-	unsigned long long	ticks;	/* that are nobody's */
+	unsigned long long	ticks;	/* in what is nobody's */
 };
 
 /* The least that was ever seen of what a round cannot be without. */
@@ -319,7 +308,7 @@ struct least {
  * whether a tick is.
  */
 static uint64_t wait_for_device(struct run *r, struct round *out,
-				const struct idle *idle)
+				uint64_t base)
 {
 	struct irqs before, after;
 	uint64_t start = insns(), t;
@@ -335,16 +324,15 @@ static uint64_t wait_for_device(struct run *r, struct round *out,
 	}
 	spin(r->o.spin);
 	t = insns() - start;
-	out->ticks += idle->ticks;
-	if (t < idle->insns)
+	if (t < base)
 		return t;
-	out->irq += t - idle->insns;
-	return idle->insns;
+	out->irq += t - base;
+	return base;
 }
 
 /* Returns how long it waited. */
 static uint64_t one_pass(struct run *r, struct round *out,
-			 const struct idle *idle, uint64_t tick)
+			 uint64_t base, uint64_t tick)
 {
 	uint64_t t0, t1, waited;
 	unsigned int at;
@@ -356,7 +344,7 @@ static uint64_t one_pass(struct run *r, struct round *out,
 		enter(r, r->o.batch, 0);
 		out->submit += insns() - t0 - tick;
 	}
-	waited = wait_for_device(r, out, idle);
+	waited = wait_for_device(r, out, base);
 	t0 = insns();
 	enter(r, 0, r->o.depth);
 	t1 = insns();
@@ -366,14 +354,14 @@ static uint64_t one_pass(struct run *r, struct round *out,
 }
 
 static void one_round(struct run *r, struct round *out,
-		      const struct idle *idle, uint64_t tick)
+		      uint64_t base, uint64_t tick)
 {
 	uint64_t start = insns(), waited = 0;
 	unsigned int pass;
 
 	memset(out, 0, sizeof(*out));
 	for (pass = 0; pass < PASSES; pass++)
-		waited += one_pass(r, out, idle, tick);
+		waited += one_pass(r, out, base, tick);
 	out->whole = insns() - start - waited;
 	out->user = out->whole - out->submit - out->irq - out->reap;
 }
@@ -395,17 +383,17 @@ static bool waited(const struct round *round, struct least *least)
  * interrupt too many is put up with, which the spread of the runs will show.
  */
 static bool good_round(struct run *r, struct round *round,
-		       const struct idle *idle, uint64_t tick,
+		       uint64_t base, uint64_t tick,
 		       struct least *least, bool patient)
 {
 	struct irqs before, after;
 
 	if (r->o.nop) {
-		one_round(r, round, idle, tick);
+		one_round(r, round, base, tick);
 		return true;
 	}
 	read_irqs(&before);
-	one_round(r, round, idle, tick);
+	one_round(r, round, base, tick);
 	read_irqs(&after);
 	after.nvme -= before.nvme;
 	if (after.nvme < least->irqs)
@@ -420,12 +408,11 @@ static bool good_round(struct run *r, struct round *round,
 static uint64_t least_reap(struct run *r, uint64_t tick)
 {
 	uint64_t least = UINT64_MAX;
-	struct idle idle = { 0 };
 	struct round round;
 	unsigned int i;
 
 	for (i = 0; i < 6; i++) {
-		one_round(r, &round, &idle, tick);
+		one_round(r, &round, 0, tick);
 		if (round.reap < least)
 			least = round.reap;
 	}
@@ -436,11 +423,10 @@ static uint64_t least_reap(struct run *r, uint64_t tick)
  * Spins longer until that makes no difference, so that the device was done even
  * before; then until no round has waited eight times in a row.
  */
-static void settle(struct run *r, uint64_t tick, struct idle *idle,
-		   struct least *least)
+static uint64_t settle(struct run *r, uint64_t tick, struct least *least)
 {
 	unsigned long most = r->o.poll ? MAX_SPIN : MAX_IRQ_SPIN;
-	uint64_t now = least_reap(r, tick);
+	uint64_t base, now = least_reap(r, tick);
 	struct round round;
 	unsigned int good = 0;
 
@@ -454,9 +440,9 @@ static void settle(struct run *r, uint64_t tick, struct idle *idle,
 	if (now < least->reap)
 		least->reap = now;
 
-	calibrate(r->o.spin, idle);
+	base = calibrate(r->o.spin);
 	while (good < 8) {
-		one_round(r, &round, idle, tick);
+		one_round(r, &round, base, tick);
 		if (r->o.nop || !waited(&round, least)) {
 			good++;
 			continue;
@@ -465,8 +451,9 @@ static void settle(struct run *r, uint64_t tick, struct idle *idle,
 			break;
 		good = 0;
 		r->o.spin = min(r->o.spin + r->o.spin / 2, most);
-		calibrate(r->o.spin, idle);
+		base = calibrate(r->o.spin);
 	}
+	return base;
 }
 
 /* Get Features, Number of Queues. */
@@ -495,7 +482,7 @@ static void print_cell(struct run *r)
 		printf(" %s", r->o.extra);
 }
 
-static void one_run(struct run *r, unsigned int run, const struct idle *idle,
+static void one_run(struct run *r, unsigned int run, uint64_t base,
 		    uint64_t tick, struct least *least)
 {
 	unsigned int n = r->o.rounds, sent = 0, i;
@@ -508,7 +495,7 @@ static void one_run(struct run *r, unsigned int run, const struct idle *idle,
 		die("calloc");
 	read_irqs(&before);
 	for (i = 0; i < n; sent++) {
-		i += good_round(r, &round[i], idle, tick, least,
+		i += good_round(r, &round[i], base, tick, least,
 				sent < PATIENCE * n);
 		if (sent > 2 * PATIENCE * n) {
 			printf("error the host is too busy: the device is late in all rounds\n");
@@ -541,16 +528,15 @@ static void one_run(struct run *r, unsigned int run, const struct idle *idle,
 
 static void profile(struct run *r)
 {
-	uint64_t tick = counter_floor();
+	uint64_t tick = counter_floor(), base;
 	struct least least;
-	struct idle idle;
 	struct round round;
 	unsigned int i;
 
-	settle(r, tick, &idle, &least);
+	base = settle(r, tick, &least);
 	for (i = 0; i < r->o.rounds; i++) {
 		profile_start();
-		one_round(r, &round, &idle, tick);
+		one_round(r, &round, base, tick);
 		profile_stop();
 	}
 	printf("profiled %s_%s %u %u %u\n", r->o.variant,
@@ -560,19 +546,18 @@ static void profile(struct run *r)
 
 static void measure(struct run *r)
 {
-	uint64_t tick = counter_floor();
+	uint64_t tick = counter_floor(), base;
 	struct least least;
-	struct idle idle;
 	unsigned int i;
 
 	if (!counter_is_exact()) {
 		printf("error the clock does not count instructions\n");
 		exit(1);
 	}
-	settle(r, tick, &idle, &least);
+	base = settle(r, tick, &least);
 	mark(r);
 	for (i = 0; i < r->o.runs; i++)
-		one_run(r, i, &idle, tick, &least);
+		one_run(r, i, base, tick, &least);
 	mark(r);
 }
 
