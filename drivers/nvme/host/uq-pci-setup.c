@@ -10,6 +10,7 @@
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <uapi/linux/nvme_uq.h>
 
 #include "uq-pci.h"
 
@@ -216,6 +217,7 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
 	size_t meta = uq->slots.nr * sizeof(struct nvme_sgl_desc);
 
+	nvme_uq_set_mappable(uq, false);
 	nvme_uq_free_small(uq);
 	if (uq->meta_sgls)
 		dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls,
@@ -235,6 +237,7 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	uq->depth = 0;
 }
 
+/* With map_lock held, so that a fault does not find the moment between. */
 static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 {
 	bool generations = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
@@ -257,6 +260,7 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 	if (!uq->slot || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls ||
 	    nvme_uq_alloc_small(uq))
 		goto out_free;
+	nvme_uq_set_mappable(uq, true);
 	return 0;
 
 out_free:
@@ -304,6 +308,9 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	init_waitqueue_head(&uq->wait);
 	init_completion(&uq->deleted);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+	mutex_init(&uq->map_lock);
+	INIT_LIST_HEAD(&uq->files);
+	init_waitqueue_head(&uq->line);
 
 	mutex_lock(&uqc->lock);
 	if (uqc->frozen)
@@ -388,6 +395,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	/* nvme_uq_stop() has cancelled the work */
 	uq->tmo_armed = false;
 	uq->blocked &= ~NVME_UQ_ABSENT;
+	nvme_uq_limits_changed(uq);
 	spin_unlock(&uq->sq_lock);
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
@@ -395,6 +403,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->cq_phase = 1;
 	uq->dbbuf_cq_db = NULL;
 	uq->cq_live = true;
+	nvme_uq_info_up(uq);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 
 	if (uq->polled)
@@ -408,6 +417,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	uq->cq_live = false;
+	nvme_uq_info_down(uq, NVME_UQ_DEAD_DOWN);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	nvme_uq_block(uq, NVME_UQ_ABSENT);
 	return ret;
@@ -437,7 +447,9 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	int ret;
 
+	mutex_lock(&uq->map_lock);
 	ret = nvme_uq_alloc_mem(uq, room->depth);
+	mutex_unlock(&uq->map_lock);
 	if (ret)
 		return ret;
 
@@ -685,8 +697,11 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 
 		nvme_uq_block(uq, NVME_UQ_ABSENT | NVME_UQ_DOWN);
 		cancel_delayed_work_sync(&uq->tmo_work);
+		nvme_uq_info_gone(uq, NULL);
+		mutex_lock(&uq->map_lock);
 		nvme_uq_free_mem(uq);
-		wake_up_all(&uq->wait);
+		mutex_unlock(&uq->map_lock);
+		nvme_uq_wake_all(uq);
 	}
 	dma_pool_destroy(uqc->small);
 	dma_pool_destroy(uqc->large);

@@ -7,10 +7,13 @@
  */
 #include <linux/blkdev.h>
 #include <linux/bvec.h>
+#include <linux/cc_platform.h>
+#include <linux/dma-map-ops.h>
 #include <linux/io.h>
 #include <linux/nvme_ioctl.h>
-#include <linux/sched/signal.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <uapi/linux/nvme_uq.h>
 
 #include "uq-pci.h"
 
@@ -39,6 +42,8 @@ static void nvme_uq_ring_sq(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	uq->last_sq_tail = uq->sq_tail;
+	if (unlikely(uq->info))
+		nvme_uq_info_told(uq);
 	if (unlikely(uq->dbbuf_sq_db) &&
 	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
 		return;
@@ -225,6 +230,23 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
  * Completion
  */
 
+/* Give back what few commands have. */
+static noinline void nvme_uq_release_slot(struct nvme_uq *uq,
+					  struct nvme_uq_slot *slot)
+{
+	struct nvme_uq_file *uf = slot->ioucmd->file->private_data;
+
+	nvme_uq_unmap_slow(uq, slot);
+	if (slot->flags & NVME_UQ_MAP)
+		kfree(slot->map);
+	if (slot->flags & NVME_UQ_COUNTED) {
+		WRITE_ONCE(uf->given, uf->given + 1);
+		/* with the lock held, as the file may end with the command */
+		if (wq_has_sleeper(&uf->line))
+			wake_up(&uf->line);
+	}
+}
+
 static __always_inline void
 nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
 		      u64 result, struct nvme_uq_done *done)
@@ -236,9 +258,9 @@ nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
 	pdu->status = status;
 	pdu->result = result;
 	uq->completed++;
-	nvme_uq_unmap(uq, slot);
-	if (unlikely(slot->flags & NVME_UQ_MAP))
-		kfree(slot->map);
+	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				    NVME_UQ_MAP | NVME_UQ_COUNTED)))
+		nvme_uq_release_slot(uq, slot);
 	nvme_uq_slot_put(&uq->slots, idx);
 	nvme_uq_done_add(done, ioucmd);
 }
@@ -289,13 +311,6 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 	nvme_uq_handle_cid(uq, cid, status, result, done);
 }
 
-static inline bool nvme_uq_cqe_pending(struct nvme_uq *uq)
-{
-	const struct nvme_completion *cqe = &uq->cqes[uq->cq_head];
-
-	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == uq->cq_phase;
-}
-
 /* Take all completions that there are; how many? With cq_lock held. */
 static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 					struct nvme_uq_done *done)
@@ -315,14 +330,19 @@ static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 	if (found) {
 		uq->reaps++;
 		nvme_uq_ring_cq(uq);
+		if (unlikely(uq->info))
+			nvme_uq_info_reaped(uq);
 	}
 	return found;
 }
 
 static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 {
-	if (freed && unlikely(wq_has_sleeper(&uq->wait)))
-		wake_up_nr(&uq->wait, freed);
+	if (unlikely(wq_has_sleeper(&uq->line)))
+		wake_up_nr(&uq->line, freed);
+	/* the barrier was for both */
+	if (unlikely(waitqueue_active(&uq->wait)))
+		wake_up(&uq->wait);
 }
 
 static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
@@ -398,6 +418,8 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	if (irq >= 0)
 		enable_irq(irq);
 
+	if (!found)
+		return;
 	nvme_uq_finish_all(&done, NULL);
 	nvme_uq_wake(uq, found);
 }
@@ -441,12 +463,15 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 		if (uq->cq_live) {
 			/* the last chance to hear how a command really ended */
 			nvme_uq_reap_locked(uq, &done);
+			nvme_uq_info_down(uq, NVME_UQ_DEAD_DOWN);
 			nvme_uq_cancel_locked(uq, &done);
 			uq->cq_live = false;
+			if (uq->info)
+				nvme_uq_info_reaped(uq);
 		}
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
 		nvme_uq_finish_all(&done, NULL);
-		wake_up_all(&uq->wait);
+		nvme_uq_wake_all(uq);
 	}
 }
 
@@ -503,55 +528,6 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 /*
  * Submission
  */
-
-/* Why can this command not be submitted now? */
-static int nvme_uq_refusal(struct nvme_uq *uq, struct nvme_uq_node *node)
-{
-	if (READ_ONCE(node->gone) || (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
-		return -ENXIO;
-	if (nvme_state_terminal(uq->ctrl))
-		return -ENODEV;
-	return -EAGAIN;
-}
-
-static bool nvme_uq_ready(struct nvme_uq *uq)
-{
-	return !READ_ONCE(uq->blocked) && nvme_uq_slots_left(&uq->slots);
-}
-
-/* Is the task being killed, or does io_uring take back what it gave a worker? */
-static bool nvme_uq_cancelled(void)
-{
-	return fatal_signal_pending(current) ||
-		test_thread_flag(TIF_NOTIFY_SIGNAL);
-}
-
-/*
- * Wait until it is worth to try again. Only io_uring's workers do: elsewhere
- * a command must not sleep.
- */
-static int nvme_uq_wait_ready(struct nvme_uq *uq, struct nvme_uq_node *node)
-{
-	DEFINE_WAIT(wait);
-	int ret;
-
-	for (;;) {
-		prepare_to_wait_exclusive(&uq->wait, &wait, TASK_KILLABLE);
-		ret = nvme_uq_ready(uq) ? 0 : nvme_uq_refusal(uq, node);
-		if (ret != -EAGAIN)
-			break;
-		if (nvme_uq_cancelled()) {
-			ret = -EINTR;
-			break;
-		}
-		/* nobody may be polling who would make room for us */
-		io_schedule_timeout(HZ / 50 ?: 1);
-		if (uq->polled)
-			nvme_uq_pci_reap(uq);
-	}
-	finish_wait(&uq->wait, &wait);
-	return ret;
-}
 
 /* The dwords of a command that are user space's own business. */
 static __always_inline void
@@ -671,14 +647,15 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
  * moment the slot is armed, the command may be complete and its issuer gone.
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
-				       struct nvme_uq_io *io)
+				       struct nvme_uq_io *io,
+				       struct nvme_uq_place *place)
 {
 	unsigned long deadline = jiffies + io->timeout;
 	bool defer;
 	int ret;
 
-	if (unlikely(READ_ONCE(uq->blocked)))
-		return nvme_uq_refusal(uq, io->node);
+	if (unlikely(READ_ONCE(uq->blocked) & io->file->heeds))
+		return nvme_uq_refusal(uq, io);
 	ret = nvme_uq_map(uq, io);
 	if (unlikely(ret))
 		return ret;
@@ -687,8 +664,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
-	if (likely(!uq->blocked && !io->node->gone &&
-		   nvme_uq_slots_left(&uq->slots)))
+	if (likely(nvme_uq_admit(uq, io, place)))
 		ret = nvme_uq_write_sqe(uq, io, deadline);
 	if (likely(ret == -EIOCBQUEUED)) {
 		if (unlikely(!uq->tmo_armed ||
@@ -699,25 +675,38 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 		spin_unlock(&uq->sq_lock);
 		return ret;
 	}
+	/* what has no place has nothing to keep it by */
+	if (!place && (io->flags & NVME_UQ_COUNTED))
+		io->file->taken--;
 	spin_unlock(&uq->sq_lock);
 
 	nvme_uq_unmap_io(uq, io);
-	return ret == -EAGAIN ? nvme_uq_refusal(uq, io->node) : ret;
+	return ret == -EAGAIN ? nvme_uq_refusal(uq, io) : ret;
 }
 
-static noinline int nvme_uq_submit_slow(struct nvme_uq *uq,
-					struct nvme_uq_io *io, int ret)
+/* Submit a command that may wait, for its limit or for a slot. */
+static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
+					struct nvme_uq_io *io)
 {
-	while (ret == -EAGAIN && !io->nowait) {
-		ret = nvme_uq_wait_ready(uq, io->node);
-		if (ret)
-			break;
+	struct nvme_uq_place place = {
+		.wait	= {
+			.private	= current,
+			.func		= default_wake_function,
+		},
+	};
+	int ret;
+
+	do {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io);
+		ret = nvme_uq_try(uq, io, &place);
 		rcu_read_unlock();
-	}
+		if (ret != -EAGAIN)
+			break;
+		ret = nvme_uq_wait_turn(uq, io, &place);
+	} while (!ret);
+
 	if (ret != -EIOCBQUEUED)
-		nvme_uq_unprep(io);
+		nvme_uq_leave(uq, io, &place);
 	return ret;
 }
 
@@ -728,17 +717,45 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 	if (unlikely(ret))
 		return ret;
 
-	rcu_read_lock();
-	ret = nvme_uq_try(uq, io);
-	rcu_read_unlock();
-	if (likely(ret == -EIOCBQUEUED))
-		return ret;
-	return nvme_uq_submit_slow(uq, io, ret);
+	if (unlikely(!io->nowait)) {
+		ret = nvme_uq_submit_wait(uq, io);
+	} else {
+		rcu_read_lock();
+		ret = nvme_uq_try(uq, io, NULL);
+		rcu_read_unlock();
+	}
+	if (unlikely(ret != -EIOCBQUEUED))
+		nvme_uq_unprep(io);
+	return ret;
+}
+
+/*
+ * A page of the completion queue. It has to be memory as any other, which needs no
+ * page protection of its own: that is known to dma_mmap_coherent() alone.
+ */
+static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
+{
+	struct page *page = NULL;
+	struct sg_page_iter iter;
+	struct sg_table sgt;
+
+	if (cc_platform_has(CC_ATTR_MEM_ENCRYPT) ||
+	    !dev_is_dma_coherent(uq->dma_dev))
+		return NULL;
+	if (dma_get_sgtable(uq->dma_dev, &sgt, uq->cqes, uq->cq_dma,
+			    NVME_UQ_CQ_BYTES(uq)))
+		return NULL;
+	for_each_sgtable_page(&sgt, &iter, nr) {
+		page = sg_page_iter_page(&iter);
+		break;
+	}
+	sg_free_table(&sgt);
+	return page;
 }
 
 const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.submit	= nvme_uq_pci_submit,
 	.iopoll	= nvme_uq_pci_iopoll,
 	.reap	= nvme_uq_pci_reap,
+	.cq_page = nvme_uq_pci_cq_page,
 };
-

@@ -19,7 +19,8 @@
 #include "uq.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
-#define NVME_UQ_CQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_completion))
+/* Whole pages: what is behind the last entry may be seen by user space too. */
+#define NVME_UQ_CQ_BYTES(uq)	PAGE_ALIGN((size_t)(uq)->depth * sizeof(struct nvme_completion))
 
 /**
  * struct nvme_uq_map - data in more than one piece

@@ -8,6 +8,7 @@
 #include <linux/blk-integrity.h>
 #include <linux/compat.h>
 #include <linux/fs.h>
+#include <linux/kstrtox.h>
 #include <linux/nvme_ioctl.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -43,7 +44,7 @@ void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 	spin_lock(&uq->sq_lock);
 	WRITE_ONCE(uq->blocked, uq->blocked & ~why);
 	spin_unlock(&uq->sq_lock);
-	wake_up_all(&uq->wait);
+	nvme_uq_wake_all(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_unblock);
 
@@ -82,7 +83,7 @@ void nvme_uq_start(struct nvme_ctrl *ctrl)
 			nvme_uq_unblock(uq, NVME_UQ_DOWN);
 		} else {
 			nvme_uq_block(uq, NVME_UQ_ABSENT);
-			wake_up_all(&uq->wait);
+			nvme_uq_wake_all(uq);
 		}
 	}
 	mutex_unlock(&uqc->lock);
@@ -124,9 +125,6 @@ void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 	nvme_uq_for_each(ctrl, NVME_UQ_FROZEN, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);
 }
-
-/* How often to look when nobody is bound to tell. */
-#define NVME_UQ_LOOK	(HZ / 50 ?: 1)
 
 static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 {
@@ -210,32 +208,60 @@ void nvme_uq_release(struct nvme_ctrl *ctrl)
 	mutex_unlock(&uqc->lock);
 }
 
-static struct nvme_uq_node *nvme_uq_file_node(struct file *file)
-{
-	return file->private_data;
-}
-
 static int nvme_uq_open(struct inode *inode, struct file *file)
 {
 	struct nvme_uq_node *node =
 		container_of(inode->i_cdev, struct nvme_uq_node, cdev);
+	struct nvme_uq_file *uf;
 
 	/* the open file holds the node, its namespace and nvme.ko: see cdev */
 	if (READ_ONCE(node->gone))
 		return -ENXIO;
-	file->private_data = node;
+	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
+	if (!uf)
+		return -ENOMEM;
+
+	uf->node = node;
+	uf->file = file;
+	uf->heeds = ~0;
+	init_waitqueue_head(&uf->line);
+	file->private_data = uf;
+	nvme_uq_add_file(node->uq, uf);
+	return 0;
+}
+
+static int nvme_uq_close(struct inode *inode, struct file *file)
+{
+	struct nvme_uq_file *uf = file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+
+	nvme_uq_unclaim(uf);
+	spin_lock(&uq->sq_lock);
+	list_del(&uf->list);
+	spin_unlock(&uq->sq_lock);
+	kfree(uf);
 	return 0;
 }
 
 static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
 			  unsigned long arg)
 {
-	struct nvme_uq_node *node = nvme_uq_file_node(file);
+	void __user *argp = (void __user *)arg;
+	struct nvme_uq_file *uf = file->private_data;
 
-	if (READ_ONCE(node->gone))
+	if (READ_ONCE(uf->node->gone))
 		return -ENXIO;
-	return nvme_uq_forward_ioctl(node->ns, cmd, (void __user *)arg,
-				     file->f_mode & FMODE_WRITE);
+	switch (cmd) {
+	case NVME_UQ_IOC_CLAIM:
+		return nvme_uq_claim(uf);
+	case NVME_UQ_IOC_SET_LIMIT:
+		return nvme_uq_ioctl_set_limit(uf, argp);
+	case NVME_UQ_IOC_GET_LIMIT:
+		return nvme_uq_ioctl_get_limit(uf, argp);
+	default:
+		return nvme_uq_forward_ioctl(uf->node->ns, cmd, argp,
+					     file->f_mode & FMODE_WRITE);
+	}
 }
 
 static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
@@ -280,7 +306,7 @@ static bool nvme_uq_is_write(u8 opcode, u32 nsid)
 	return (unlikely(opcode == nvme_fabrics_command) ? nsid : opcode) & 1;
 }
 
-static __always_inline int nvme_uq_queue_io(struct nvme_uq_node *node,
+static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 					    struct io_uring_cmd *ioucmd,
 					    unsigned int issue_flags)
 {
@@ -289,12 +315,14 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_node *node,
 	bool vec = ioucmd->cmd_op == NVME_URING_CMD_IO_VEC;
 	u32 len = READ_ONCE(cmd->data_len);
 	u32 timeout = READ_ONCE(cmd->timeout_ms);
+	struct nvme_uq_node *node = uf->node;
 	struct nvme_uq *uq = node->uq;
 	struct nvme_uq_io io __uninitialized;
 	int ret;
 
 	io.cmd = cmd;
 	io.ioucmd = ioucmd;
+	io.file = uf;
 	io.node = node;
 	io.iov = NULL;
 	io.meta_len = 0;
@@ -337,7 +365,7 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_node *node,
 static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
 			     unsigned int issue_flags)
 {
-	struct nvme_uq_node *node = nvme_uq_file_node(ioucmd->file);
+	struct nvme_uq_file *uf = ioucmd->file->private_data;
 
 	if ((issue_flags & (IO_URING_F_SQE128 | IO_URING_F_CQE32)) !=
 	    (IO_URING_F_SQE128 | IO_URING_F_CQE32))
@@ -348,17 +376,18 @@ static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
 		return -ENOTTY;
 
 	/* a ring that does not poll would have nobody to reap for it */
-	if (node->uq->polled && !(issue_flags & IO_URING_F_IOPOLL))
+	if (uf->node->uq->polled && !(issue_flags & IO_URING_F_IOPOLL))
 		return -EOPNOTSUPP;
 
-	return nvme_uq_queue_io(node, ioucmd, issue_flags);
+	return nvme_uq_queue_io(uf, ioucmd, issue_flags);
 }
 
 static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 				    struct io_comp_batch *iob,
 				    unsigned int poll_flags)
 {
-	struct nvme_uq *uq = nvme_uq_file_node(ioucmd->file)->uq;
+	struct nvme_uq_file *uf = ioucmd->file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
 
 	/*
 	 * An interrupt queue belongs to its interrupt handler. To take
@@ -373,6 +402,8 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 static const struct file_operations nvme_uq_fops = {
 	.owner		= THIS_MODULE,
 	.open		= nvme_uq_open,
+	.release	= nvme_uq_close,
+	.mmap_prepare	= nvme_uq_mmap_prepare,
 	.unlocked_ioctl	= nvme_uq_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
 	.uring_cmd	= nvme_uq_uring_cmd,
@@ -395,7 +426,8 @@ static DEVICE_ATTR_RO(type);
 static ssize_t state_show(struct device *dev, struct device_attribute *attr,
 			  char *buf)
 {
-	unsigned int why = READ_ONCE(nvme_uq_dev_node(dev)->uq->blocked);
+	unsigned int why = READ_ONCE(nvme_uq_dev_node(dev)->uq->blocked) &
+		~NVME_UQ_CLAIMED;
 
 	if (why & NVME_UQ_ABSENT)
 		return sysfs_emit(buf, "absent\n");
@@ -419,6 +451,8 @@ NVME_UQ_ATTR(qid, "%u", READ_ONCE(uq->qid));
 NVME_UQ_ATTR(depth, "%u", READ_ONCE(uq->slots.nr));
 NVME_UQ_ATTR(irq, "%d", READ_ONCE(uq->irq));
 NVME_UQ_ATTR(in_flight, "%u", nvme_uq_slots_used(&uq->slots));
+NVME_UQ_ATTR(waiting, "%u", READ_ONCE(uq->waiting));
+NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(uq->owner));
 NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(uq->submitted));
 NVME_UQ_ATTR(completed, "%llu", READ_ONCE(uq->completed));
 NVME_UQ_ATTR(doorbells, "%llu", READ_ONCE(uq->doorbells));
@@ -427,13 +461,63 @@ NVME_UQ_ATTR(spurious, "%llu", READ_ONCE(uq->spurious));
 NVME_UQ_ATTR(timeouts, "%llu", READ_ONCE(uq->timeouts));
 NVME_UQ_ATTR(cancelled, "%llu", READ_ONCE(uq->cancelled));
 
+static ssize_t nvme_uq_store_limit(struct nvme_uq *uq, unsigned int *which,
+				   const char *buf, size_t len)
+{
+	unsigned int limit;
+	int ret = kstrtouint(buf, 10, &limit);
+
+	if (!ret)
+		ret = nvme_uq_set_limit(uq, which, limit);
+	return ret ?: len;
+}
+
+static ssize_t limit_show(struct device *dev, struct device_attribute *attr,
+			  char *buf)
+{
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+
+	return sysfs_emit(buf, "%u\n", nvme_uq_get_limit(uq, &uq->limit));
+}
+
+static ssize_t limit_store(struct device *dev, struct device_attribute *attr,
+			   const char *buf, size_t len)
+{
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+
+	return nvme_uq_store_limit(uq, &uq->limit, buf, len);
+}
+static DEVICE_ATTR_RW(limit);
+
+static ssize_t file_limit_show(struct device *dev,
+			       struct device_attribute *attr, char *buf)
+{
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+
+	return sysfs_emit(buf, "%u\n", nvme_uq_get_limit(uq, &uq->file_limit));
+}
+
+static ssize_t file_limit_store(struct device *dev,
+				struct device_attribute *attr, const char *buf,
+				size_t len)
+{
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+
+	return nvme_uq_store_limit(uq, &uq->file_limit, buf, len);
+}
+static DEVICE_ATTR_RW(file_limit);
+
 static struct attribute *nvme_uq_attrs[] = {
 	&dev_attr_type.attr,
 	&dev_attr_state.attr,
 	&dev_attr_qid.attr,
 	&dev_attr_depth.attr,
 	&dev_attr_irq.attr,
+	&dev_attr_limit.attr,
+	&dev_attr_file_limit.attr,
 	&dev_attr_in_flight.attr,
+	&dev_attr_waiting.attr,
+	&dev_attr_claimed.attr,
 	&dev_attr_submitted.attr,
 	&dev_attr_completed.attr,
 	&dev_attr_doorbells.attr,
@@ -578,7 +662,8 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 		spin_lock(&node->uq->sq_lock);
 		WRITE_ONCE(node->gone, true);
 		spin_unlock(&node->uq->sq_lock);
-		wake_up_all(&node->uq->wait);
+		nvme_uq_info_gone(node->uq, node);
+		nvme_uq_wake_all(node->uq);
 		nvme_uq_remove_node(node);
 	}
 	mutex_unlock(&nvme_uq_nodes_lock);

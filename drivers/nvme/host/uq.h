@@ -5,13 +5,15 @@
  * Locks, in the order in which they nest:
  *
  *   nvme_uq_ctrl.lock	mutex; which queues there are and who holds them back.
- *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of slots.
- *			Process context only.
+ *   nvme_uq.map_lock	mutex; memory that can be mapped, who has claimed it.
+ *			Taken by page faults.
+ *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of slots,
+ *			limits, lines. Process context only.
  *   nvme_uq.cq_lock	completion queue, giving back of slots, @cq_live. Taken
  *			by the interrupt handler of an interrupt queue.
  *
- * sq_lock and cq_lock are never held together, but for a moment when a queue is
- * created and nobody can use it yet.
+ * sq_lock and cq_lock are held together only where both sides of the queue have
+ * to stand still: claims, and the count of a file that gets a limit.
  *
  * A slot (struct nvme_uq_slots) goes from free to in flight under sq_lock, in
  * the same critical section that writes the submission queue entry, and back to
@@ -82,11 +84,13 @@ static inline unsigned int nvme_uq_slots_used(const struct nvme_uq_slots *s)
 	return left < s->nr ? s->nr - left : 0;
 }
 
-/* Is there a free slot? A hint without the lock, the truth with it. */
-static inline bool nvme_uq_slots_left(const struct nvme_uq_slots *s)
+/* Free slots. At least as many with the lock that takes them, else a hint. */
+static inline unsigned int nvme_uq_slots_left(const struct nvme_uq_slots *s)
 {
+	u32 head = READ_ONCE(s->head);
+
 	/* pairs with the release in nvme_uq_slot_put() */
-	return READ_ONCE(s->head) != smp_load_acquire(&s->tail);
+	return smp_load_acquire(&s->tail) - head;
 }
 
 /**
@@ -234,6 +238,7 @@ unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
 #define NVME_UQ_DOWN		BIT(1)	/* not created on the controller now */
 #define NVME_UQ_FROZEN		BIT(2)	/* nvme_start_freeze() */
 #define NVME_UQ_HELD		BIT(3)	/* a command that changes the format */
+#define NVME_UQ_CLAIMED		BIT(4)	/* an open file has it to itself */
 
 /* bits for nvme_uq_slot.flags */
 #define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
@@ -241,9 +246,13 @@ unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
 #define NVME_UQ_WRITE		BIT(2)	/* memory to device */
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_MAP		BIT(4)	/* @map is set */
+#define NVME_UQ_COUNTED		BIT(5)	/* to the limit of its file */
 
 /* More metadata than the largest transfer can have is nobody's honest wish. */
 #define NVME_UQ_MAX_META	SZ_1M
+
+/* How often to look when nobody is bound to tell. */
+#define NVME_UQ_LOOK	(HZ / 50 ?: 1)
 
 struct nvme_uq_map;
 
@@ -290,7 +299,7 @@ struct nvme_uq_slot {
  * @meta_sgls_dma: where the device finds @meta_sgls
  * @sq_cmds:	submission queue
  * @sq_dma:	where the device finds @sq_cmds
- * @cqes:	completion queue
+ * @cqes:	completion queue, in pages that hold nothing else
  * @cq_dma:	where the device finds @cqes
  * @sq_db:	doorbell of the submission queue
  * @cq_db:	doorbell of the completion queue
@@ -300,8 +309,15 @@ struct nvme_uq_slot {
  * @dbbuf_cq_ei: up to where the device wants no real one
  * @force_sgl:	data is described by SGLs, else by PRPs
  * @meta_sgl_ok: metadata too
+ * @map_lock:	for what follows, which is written under @sq_lock and @cq_lock too
+ * @owner:	the open file that has claimed the queue, or NULL
+ * @info:	its information page, or NULL
+ * @info_base:	@submitted and @completed at the time of the claim
+ * @mappable:	there is memory that a fault may map; @map_lock is enough
  * @sq_lock:	for what follows
  * @blocked:	why no new commands are taken, NVME_UQ_DOWN and so on
+ * @reserve:	slots that a newcomer leaves free: those beyond @limit and one for
+ *		each who waits in @line
  * @sq_tail:	where the next command goes
  * @last_sq_tail: what the device was last told of @sq_tail
  * @db_tail:	what was last written to @sq_db
@@ -310,6 +326,12 @@ struct nvme_uq_slot {
  * @tmo_next:	when, in jiffies
  * @doorbells:	writes to @sq_db
  * @submitted:	commands ever submitted
+ * @limit:	how many may be in flight, 0 for as many as there are slots
+ * @file_limit:	the same for each open file
+ * @queued:	how many wait in @line
+ * @waiting:	how many wait in @line or for their file
+ * @files:	open files of the queue's nodes
+ * @line:	who waits for a slot, or for the queue to come up, in order
  * @slots:	command ids; taken under @sq_lock, given back under @cq_lock
  * @cq_lock:	for what follows
  * @cq_live:	there may be completions
@@ -320,7 +342,7 @@ struct nvme_uq_slot {
  * @spurious:	completions with an id that was not in flight
  * @timeouts:	commands that took too long
  * @cancelled:	commands that a reset ended
- * @wait:	for a slot, for the queue to come up, or to fall idle
+ * @wait:	for the queue to fall idle
  * @tmo_work:	looks for commands that are overdue
  * @deleted:	the controller has answered to the deletion of a queue
  *
@@ -359,9 +381,17 @@ struct nvme_uq {
 	bool			force_sgl;
 	bool			meta_sgl_ok;
 
+	/* who has the queue to himself */
+	struct mutex		map_lock;
+	struct nvme_uq_file	*owner;
+	struct nvme_uq_info	*info;
+	u32			info_base;
+	bool			mappable;
+
 	/* submission */
 	spinlock_t		sq_lock ____cacheline_aligned_in_smp;
 	unsigned int		blocked;
+	unsigned int		reserve;
 	u16			sq_tail;
 	u16			last_sq_tail;
 	u16			db_tail;
@@ -370,6 +400,12 @@ struct nvme_uq {
 	unsigned long		tmo_next;
 	u64			doorbells;
 	u64			submitted;
+	unsigned int		limit;
+	unsigned int		file_limit;
+	unsigned int		queued;
+	unsigned int		waiting;
+	struct list_head	files;
+	wait_queue_head_t	line;
 	struct nvme_uq_slots	slots;
 
 	/* completion */
@@ -383,11 +419,18 @@ struct nvme_uq {
 	u64			timeouts;
 	u64			cancelled;
 
-	/* whoever waits for a slot, for the queue to come up, or to fall idle */
 	wait_queue_head_t	wait;
 	struct delayed_work	tmo_work;
 	struct completion	deleted;
 };
+
+/* Is there a completion? With cq_lock held, of a queue that is live. */
+static inline bool nvme_uq_cqe_pending(struct nvme_uq *uq)
+{
+	const struct nvme_completion *cqe = &uq->cqes[uq->cq_head];
+
+	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == uq->cq_phase;
+}
 
 /**
  * struct nvme_uq_ctrl - the user queues of a controller
@@ -434,11 +477,64 @@ struct nvme_uq_node {
 };
 
 /**
+ * struct nvme_uq_file - an open file of a node
+ * @node:	the node
+ * @heeds:	bits of nvme_uq.blocked that stop it: all, but for
+ *		NVME_UQ_CLAIMED if it has claimed the queue. Written under the
+ *		queue's sq_lock.
+ * @asked:	limit that was asked for, 0 for none; under sq_lock
+ * @limit:	the less of that and nvme_uq.file_limit, 0 for none; under sq_lock
+ * @taken:	commands ever counted to @limit; under sq_lock
+ * @queued:	how many wait in @line; under sq_lock
+ * @waiting:	how many wait in @line or in that of the queue; under sq_lock
+ * @given:	commands that were counted and have ended; under cq_lock
+ * @file:	the open file, which holds the node
+ * @list:	in nvme_uq.files; under sq_lock
+ * @line:	who waits for @limit, in order
+ * @info:	page for nvme_uq.info if it has claimed the queue, or NULL
+ *
+ * Lives as long as the file, which its commands, mappings and descriptors hold.
+ */
+struct nvme_uq_file {
+	struct nvme_uq_node	*node;
+	unsigned int		heeds;
+	unsigned int		asked;
+	unsigned int		limit;
+	u32			taken;
+	unsigned int		queued;
+	unsigned int		waiting;
+	u32			given;
+	struct file		*file;
+	struct list_head	list;
+	wait_queue_head_t	line;
+	struct page		*info;
+};
+
+/* Commands of a file that has a limit, and could tell. */
+static inline unsigned int nvme_uq_file_used(const struct nvme_uq_file *uf)
+{
+	return uf->taken - READ_ONCE(uf->given);
+}
+
+/**
+ * struct nvme_uq_place - what a command that waits for its turn has got so far
+ * @line:	where it stands, or NULL; all of it is under the queue's sq_lock
+ * @wait:	entry of the line's wait queue
+ * @counted:	to the limit of its file
+ */
+struct nvme_uq_place {
+	wait_queue_head_t	*line;
+	wait_queue_entry_t	wait;
+	bool			counted;
+};
+
+/**
  * struct nvme_uq_io - a command on its way to the device
  * @cmd:	what user space asks for; it may change it at any time, so each
  *		field is read once
  * @ioucmd:	whom to tell
- * @node:	where it came in
+ * @file:	where it came in
+ * @node:	the node of @file
  * @iov:	to be freed once @iter is of no more use, or NULL
  * @meta:	user address of the metadata
  * @meta_len:	length of the metadata, 0 for none
@@ -464,6 +560,7 @@ struct nvme_uq_node {
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
 	struct io_uring_cmd	*ioucmd;
+	struct nvme_uq_file	*file;
 	struct nvme_uq_node	*node;
 	struct iovec		*iov;
 	u64			meta;
@@ -485,20 +582,46 @@ struct nvme_uq_io {
 	u8			flags;
 };
 
+bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
+			struct nvme_uq_place *place);
+
+/**
+ * nvme_uq_admit - may a command be submitted now?
+ * @uq:		the queue, with sq_lock held
+ * @io:		the command
+ * @place:	where it waits, or NULL if it may not
+ *
+ * Return: true if it may; then it has to be, or to give back what it got.
+ */
+static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
+					  struct nvme_uq_io *io,
+					  struct nvme_uq_place *place)
+{
+	if (unlikely(uq->blocked & io->file->heeds) || unlikely(io->node->gone))
+		return false;
+	if (place || unlikely(io->file->limit))
+		return nvme_uq_admit_slow(uq, io, place);
+	return nvme_uq_slots_left(&uq->slots) > uq->reserve;
+}
+
 /**
  * struct nvme_uq_ops - what the driver of a controller does for user queues
  * @submit:	start a command; -EIOCBQUEUED or an error
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @reap:	look for completions on behalf of nobody in particular
+ * @cq_page:	a page of the completion queue; NULL if it is not one that looks to
+ *		user space as others do. Under map_lock, with nvme_uq.mappable set.
  */
 struct nvme_uq_ops {
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
 	void (*reap)(struct nvme_uq *uq);
+	struct page *(*cq_page)(struct nvme_uq *uq, unsigned long nr);
 };
 
 struct irq_affinity;
+struct vm_area_desc;
 
 #ifdef CONFIG_NVME_UQ
 /* uq.c, called by core.c */
@@ -522,6 +645,33 @@ long nvme_uq_forward_ioctl(struct nvme_ns *ns, unsigned int cmd,
 /* uq.c, called by uq-pci.c */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why);
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why);
+
+/* uq-limit.c */
+int nvme_uq_refusal(struct nvme_uq *uq, const struct nvme_uq_io *io);
+int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
+		      struct nvme_uq_place *place);
+void nvme_uq_leave(struct nvme_uq *uq, struct nvme_uq_io *io,
+		   struct nvme_uq_place *place);
+void nvme_uq_wake_all(struct nvme_uq *uq);
+void nvme_uq_limits_changed(struct nvme_uq *uq);
+int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
+		      unsigned int limit);
+unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
+			       const unsigned int *which);
+void nvme_uq_add_file(struct nvme_uq *uq, struct nvme_uq_file *uf);
+int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp);
+int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp);
+
+/* uq-map.c */
+int nvme_uq_claim(struct nvme_uq_file *uf);
+void nvme_uq_unclaim(struct nvme_uq_file *uf);
+int nvme_uq_mmap_prepare(struct vm_area_desc *desc);
+void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
+void nvme_uq_info_up(struct nvme_uq *uq);
+void nvme_uq_info_down(struct nvme_uq *uq, u32 dead);
+void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_uq_node *node);
+void nvme_uq_info_reaped(struct nvme_uq *uq);
+void nvme_uq_info_told(struct nvme_uq *uq);
 
 /* uq-pci.c, called by pci.c */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: completions seen from user space.
+ *
+ * An open file claims a queue, has it to itself from then on, and may map its
+ * completion queue and a page of information, to read only. The kernel reads
+ * nothing of what it has mapped, but for what the device has written.
+ *
+ * Documentation/nvme/user-queues.rst tells what becomes of a mapping.
+ */
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <uapi/linux/nvme_uq.h>
+
+#include "uq.h"
+
+#define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
+
+/* Pages of a completion queue; with map_lock held. */
+static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
+{
+	if (!uq->mappable)
+		return 0;
+	return PFN_UP(uq->depth * sizeof(struct nvme_completion));
+}
+
+/*
+ * The information page. Its fields are of one word each, and written in the
+ * order that the uapi header promises.
+ */
+
+static void nvme_uq_info_head(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->cq_lock);
+	WRITE_ONCE(uq->info->head, uq->cq_head |
+		   (uq->cq_phase ? NVME_UQ_HEAD_PHASE : 0));
+}
+
+/**
+ * nvme_uq_info_reaped - tell that completions were taken
+ * @uq:		the queue, claimed, with cq_lock held
+ */
+void nvme_uq_info_reaped(struct nvme_uq *uq)
+{
+	nvme_uq_info_head(uq);
+	/* who sees that a command has ended does not see its completion */
+	smp_store_release(&uq->info->completed,
+			  (u32)uq->completed - uq->info_base);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_info_reaped);
+
+/**
+ * nvme_uq_info_told - tell that the device is being told of commands
+ * @uq:		the queue, claimed, with sq_lock held
+ */
+void nvme_uq_info_told(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	WRITE_ONCE(uq->info->submitted, (u32)uq->submitted - uq->info_base);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_info_told);
+
+/**
+ * nvme_uq_info_down - tell that the queue is not there
+ * @uq:		the queue, with cq_lock held
+ * @dead:	NVME_UQ_DEAD_DOWN or NVME_UQ_DEAD_GONE
+ *
+ * Comes before commands are ended that have no completion.
+ */
+void nvme_uq_info_down(struct nvme_uq *uq, u32 dead)
+{
+	lockdep_assert_held(&uq->cq_lock);
+	if (!uq->info || uq->info->dead == NVME_UQ_DEAD_GONE)
+		return;
+	WRITE_ONCE(uq->info->dead, dead);
+	smp_wmb();	/* and before all that follows from it */
+}
+EXPORT_SYMBOL_GPL(nvme_uq_info_down);
+
+/**
+ * nvme_uq_info_gone - tell that the queue will never be there again
+ * @uq:		the queue
+ * @node:	for who has claimed it by this node; NULL for whoever has
+ */
+void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_uq_node *node)
+{
+	unsigned long flags;
+
+	spin_lock(&uq->sq_lock);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	if (uq->owner && (!node || uq->owner->node == node))
+		nvme_uq_info_down(uq, NVME_UQ_DEAD_GONE);
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	spin_unlock(&uq->sq_lock);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_info_gone);
+
+/**
+ * nvme_uq_info_up - tell that the queue has been created
+ * @uq:		the queue, with cq_lock held, and nothing in flight
+ */
+void nvme_uq_info_up(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->cq_lock);
+	if (!uq->info)
+		return;
+	WRITE_ONCE(uq->info->entries, uq->depth);
+	nvme_uq_info_head(uq);
+	WRITE_ONCE(uq->info->completed, (u32)uq->completed - uq->info_base);
+	/* who sees the generation sees the queue that it is of */
+	smp_store_release(&uq->info->generation, uq->info->generation + 1);
+	if (uq->info->dead != NVME_UQ_DEAD_GONE)
+		/* and who sees it alive, its generation */
+		smp_store_release(&uq->info->dead, NVME_UQ_ALIVE);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_info_up);
+
+static void nvme_uq_info_init(struct nvme_uq *uq)
+{
+	struct nvme_uq_info *info = uq->info;
+
+	lockdep_assert_held(&uq->cq_lock);
+	uq->info_base = (u32)uq->submitted;
+	info->version = NVME_UQ_INFO_V1;
+	info->size = sizeof(*info);
+	info->entry_size = sizeof(struct nvme_uq_cqe);
+	info->entries = uq->depth;
+	info->dead = uq->cq_live ? NVME_UQ_ALIVE : NVME_UQ_DEAD_DOWN;
+	nvme_uq_info_head(uq);
+}
+
+/*
+ * Claims
+ */
+
+/*
+ * Leave nothing of an entry but its phase, which tells old ones from new ones:
+ * those before the head were written in this round, the others in the last. What
+ * is behind the last entry has been zero since it was allocated.
+ */
+static void nvme_uq_scrub(struct nvme_uq *uq)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&uq->cq_lock);
+	memset(uq->cqes, 0, uq->depth * sizeof(*uq->cqes));
+	/* before it is created again, all are old: the first phase is one */
+	for (i = 0; uq->cq_live && i < uq->depth; i++)
+		uq->cqes[i].status = cpu_to_le16(i < uq->cq_head ?
+						 uq->cq_phase : !uq->cq_phase);
+}
+
+/*
+ * Idle, with nothing left to reap either: to make a completion look old that the
+ * device has just written would leave the two of us at different entries.
+ */
+static bool nvme_uq_is_idle(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	lockdep_assert_held(&uq->cq_lock);
+	return !nvme_uq_slots_used(&uq->slots) &&
+		!(uq->cq_live && nvme_uq_cqe_pending(uq));
+}
+
+static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
+{
+	unsigned long flags;
+	int ret = -EBUSY;
+
+	lockdep_assert_held(&uq->map_lock);
+	/* its last tenant may have stopped polling */
+	if (uq->polled)
+		uq->ops->reap(uq);
+	/* nobody submits, and nobody completes */
+	spin_lock(&uq->sq_lock);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	if (nvme_uq_is_idle(uq)) {
+		nvme_uq_scrub(uq);
+		WRITE_ONCE(uq->owner, uf);
+		uq->info = page_address(uf->info);
+		uf->heeds &= ~NVME_UQ_CLAIMED;
+		WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
+		nvme_uq_info_init(uq);
+		ret = 0;
+	}
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	if (!ret)
+		nvme_uq_limits_changed(uq);
+	spin_unlock(&uq->sq_lock);
+	return ret;
+}
+
+/* With map_lock held, under which an owner stays one. */
+static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
+{
+	if (uq->owner)
+		return -EBUSY;
+	if (READ_ONCE(uf->node->gone) || !uq->mappable ||
+	    (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
+		return -ENXIO;
+	return uq->ops->cq_page(uq, 0) ? 0 : -EOPNOTSUPP;
+}
+
+/**
+ * nvme_uq_claim - NVME_UQ_IOC_CLAIM
+ * @uf:		the open file
+ *
+ * Return: 0 or an error, see the uapi header.
+ */
+int nvme_uq_claim(struct nvme_uq_file *uf)
+{
+	const fmode_t both = FMODE_READ | FMODE_WRITE;
+	struct nvme_uq *uq = uf->node->uq;
+	struct page *info;
+	int ret;
+
+	if ((uf->file->f_mode & both) != both)
+		return -EACCES;
+	info = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!info)
+		return -ENOMEM;
+
+	mutex_lock(&uq->map_lock);
+	if (uq->owner == uf) {
+		mutex_unlock(&uq->map_lock);
+		__free_page(info);
+		return 0;
+	}
+	ret = nvme_uq_may_claim(uq, uf);
+	if (!ret) {
+		uf->info = info;
+		ret = nvme_uq_claim_locked(uq, uf);
+	}
+	if (ret)
+		uf->info = NULL;
+	mutex_unlock(&uq->map_lock);
+
+	if (ret) {
+		__free_page(info);
+		return ret;
+	}
+	/* those who wait do so in vain */
+	nvme_uq_wake_all(uq);
+	return 0;
+}
+
+/**
+ * nvme_uq_unclaim - undo nvme_uq_claim()
+ * @uf:		the open file, which is being released: it has no mapping and no
+ *		command any more
+ */
+void nvme_uq_unclaim(struct nvme_uq_file *uf)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	unsigned long flags;
+
+	if (!uf->info)
+		return;
+	mutex_lock(&uq->map_lock);
+	spin_lock(&uq->sq_lock);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	WRITE_ONCE(uq->owner, NULL);
+	uq->info = NULL;
+	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	spin_unlock(&uq->sq_lock);
+	mutex_unlock(&uq->map_lock);
+	__free_page(uf->info);
+}
+
+/*
+ * Mappings
+ */
+
+static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
+{
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+	struct page *page = NULL;
+	unsigned int noio;
+
+	mutex_lock(&uq->map_lock);
+	/* a reset may wait for the lock, and reclaim for the reset */
+	noio = memalloc_noio_save();
+	if (vmf->pgoff < nvme_uq_cq_pages(uq))
+		page = uq->ops->cq_page(uq, vmf->pgoff);
+	if (page)
+		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
+	memalloc_noio_restore(noio);
+	mutex_unlock(&uq->map_lock);
+	return ret;
+}
+
+static vm_fault_t nvme_uq_vm_fault(struct vm_fault *vmf)
+{
+	struct nvme_uq_file *uf = vmf->vma->vm_file->private_data;
+
+	if (vmf->pgoff != NVME_UQ_INFO_PGOFF)
+		return nvme_uq_fault_cq(vmf, uf->node->uq);
+	/* the mapping holds the file, and that holds the page */
+	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uf->info));
+}
+
+static const struct vm_operations_struct nvme_uq_vm_ops = {
+	.fault	= nvme_uq_vm_fault,
+};
+
+static int nvme_uq_check_range(struct nvme_uq *uq,
+			       const struct vm_area_desc *desc)
+{
+	unsigned long nr = vma_desc_pages(desc), pages;
+
+	if (desc->pgoff == NVME_UQ_INFO_PGOFF)
+		return nr == 1 ? 0 : -EINVAL;
+	if (desc->pgoff != NVME_UQ_OFF_CQ >> PAGE_SHIFT)
+		return -EINVAL;
+	mutex_lock(&uq->map_lock);
+	pages = nvme_uq_cq_pages(uq);
+	mutex_unlock(&uq->map_lock);
+	if (!pages)
+		return -ENXIO;
+	return nr <= pages ? 0 : -EINVAL;
+}
+
+/**
+ * nvme_uq_mmap_prepare - ->mmap_prepare() of a node
+ * @desc:	what is to be mapped
+ *
+ * Return: 0 or an error, see the uapi header.
+ */
+int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
+{
+	struct nvme_uq_file *uf = desc->file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+	int ret;
+
+	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
+		return -EACCES;
+	/* once an owner, always one, so there is no need for a lock */
+	if (READ_ONCE(uq->owner) != uf)
+		return -EPERM;
+	if (!vma_desc_test(desc, VMA_SHARED_BIT))
+		return -EINVAL;
+	ret = nvme_uq_check_range(uq, desc);
+	if (ret)
+		return ret;
+
+	vma_desc_clear_flags(desc, VMA_MAYWRITE_BIT, VMA_MAYEXEC_BIT);
+	/* VM_IO makes the others stay */
+	vma_desc_set_flags(desc, VMA_IO_BIT, VMA_PFNMAP_BIT, VMA_DONTEXPAND_BIT,
+			   VMA_DONTCOPY_BIT, VMA_DONTDUMP_BIT);
+	desc->vm_ops = &nvme_uq_vm_ops;
+	return 0;
+}
+
+/**
+ * nvme_uq_set_mappable - tell that a completion queue has memory, or has not
+ * @uq:		the queue, with map_lock held
+ * @mappable:	it has; if not, nobody has it mapped any more when this returns,
+ *		and nobody maps it before it has again
+ */
+void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
+{
+	lockdep_assert_held(&uq->map_lock);
+	if (!mappable && uq->mappable && uq->owner)
+		unmap_mapping_range(uq->owner->file->f_mapping, NVME_UQ_OFF_CQ,
+				    nvme_uq_cq_pages(uq) << PAGE_SHIFT, 1);
+	uq->mappable = mappable;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_set_mappable);
