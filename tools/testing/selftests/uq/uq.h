@@ -129,6 +129,11 @@ int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
 /* Waits until the nodes are as many as the driver said it would make. */
 bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
+/*
+ * Namespace Attachment of the NVMe base specification: a controller takes a
+ * namespace, or lets go of it. Returns 0 or what the device says.
+ */
+int uq_attach(const struct uq_ns *ns, bool on);
 /* A controller with one interrupt at most, which is the block layer's. */
 bool uq_no_vectors(const struct uq_ns *ns);
 /* Waits until nothing is in flight; false if that never happens. */
@@ -180,5 +185,9 @@ int uq_run_all(struct io_uring *ring, unsigned int n);
 void uq_fill(void *buf, size_t len, unsigned int seed);
 /* Memory that is there, page-aligned; NULL if there is none. */
 void *uq_alloc(size_t len);
+
+/* A descriptor through a socket; the one that came, or -1. */
+int uq_send_fd(int sock, int fd);
+int uq_receive_fd(int sock);
 
 #endif /* SELFTESTS_UQ_H */

@@ -5,6 +5,7 @@
  * whose parameters make a good device look like that.
  */
 #define _GNU_SOURCE
+#include "uq_cq.h"
 #include "uq_fixture.h"
 
 #define AREA	(4 << 20)
@@ -136,6 +137,75 @@ TEST_F(fault, lost_completion)
 	/* and life goes on */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+/* Who only looks learns of it too, though no completion will ever be there. */
+TEST_F(fault, lost_completion_of_a_mapped_queue)
+{
+	unsigned int seen[UQ_CQ_GONE + 1] = { 0 };
+	struct nvme_uring_cmd *c;
+	struct uq_cq cq;
+	__u32 before;
+	int ret;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ret = uq_cq_map(&cq, self->fd);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "completion queues cannot be mapped here");
+	ASSERT_EQ(0, ret);
+	before = cq.generation;
+	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
+	c = prep(self, CMD_READ, 0, self->buf, 512);
+	c->timeout_ms = 1000;
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	while (!io_uring_cq_ready(&self->ring)) {
+		enum uq_cq_seen saw = uq_cq_look(&cq);
+
+		seen[saw]++;
+		if (saw != UQ_CQ_NONE)
+			io_uring_enter(self->ring.ring_fd, 0, 0,
+				       IORING_ENTER_GETEVENTS, NULL);
+	}
+	ret = uq_reap(&self->ring, NULL);
+	TH_LOG("result %d; seen: %u ready, %u idle, %u down, %u new", ret,
+	       seen[UQ_CQ_READY], seen[UQ_CQ_IDLE], seen[UQ_CQ_DOWN],
+	       seen[UQ_CQ_NEW]);
+	EXPECT_TRUE(ret == -EINTR || ret > 0);
+	EXPECT_TRUE(ret != -EINTR || cq.info->generation != before ||
+		    cq.info->dead);
+	/* once it is up again, looks are of use again */
+	prep(self, CMD_READ, 0, self->buf, 512);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_EQ(1, uq_cq_wait(&cq, &self->ring, ~0ul));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	uq_cq_unmap(&cq);
+}
+
+/* One that comes twice completes nobody, and the counters of a queue agree. */
+TEST_F(fault, repeated_completions_of_a_mapped_queue)
+{
+	unsigned int i;
+	struct uq_cq cq;
+	int ret;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ret = uq_cq_map(&cq, self->fd);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "completion queues cannot be mapped here");
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, uq_param_set("user_fault_repeat", "8"));
+	for (i = 0; i < 32; i++) {
+		prep(self, CMD_READ, i, self->buf, 512);
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		ASSERT_EQ(1, uq_cq_wait(&cq, &self->ring, ~0ul));
+		EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+		EXPECT_EQ(i + 1, cq.info->completed);
+		EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&cq));
+	}
+	EXPECT_EQ(0, uq_param_get("user_fault_repeat"));
+	uq_cq_unmap(&cq);
 }
 
 /* Optional admin commands of the controller: byte 256 of what it says of itself. */

@@ -560,43 +560,6 @@ TEST_F(uq, ring_of_a_parent)
 	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
 }
 
-static int send_fd(int sock, int fd)
-{
-	char data = 0, control[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec iov = { &data, 1 };
-	struct msghdr msg = {
-		.msg_iov	= &iov,
-		.msg_iovlen	= 1,
-		.msg_control	= control,
-		.msg_controllen	= sizeof(control),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
-}
-
-static int receive_fd(int sock)
-{
-	char data, control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { &data, 1 };
-	struct msghdr msg = {
-		.msg_iov	= &iov,
-		.msg_iovlen	= 1,
-		.msg_control	= control,
-		.msg_controllen	= sizeof(control),
-	};
-	int fd;
-
-	if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
-		return -1;
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	return fd;
-}
-
 /* Whoever is given a descriptor may use it, without a right to open the node. */
 TEST_F(uq, descriptor_passed)
 {
@@ -613,10 +576,10 @@ TEST_F(uq, descriptor_passed)
 		if (setgid(65534) || setuid(65534) ||
 		    open(self->node.path, O_RDONLY) >= 0)
 			_exit(3);
-		fd = receive_fd(pair[1]);
+		fd = uq_receive_fd(pair[1]);
 		_exit(fd < 0 ? 4 : read_by(fd, self));
 	}
-	ASSERT_EQ(0, send_fd(pair[0], self->fd));
+	ASSERT_EQ(0, uq_send_fd(pair[0], self->fd));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
 }

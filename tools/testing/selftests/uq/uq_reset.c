@@ -394,36 +394,6 @@ TEST_F(reset, descriptor_outlives_the_device)
 
 /* -- the namespace */
 
-/* Namespace Attachment of the NVMe base specification: 0 or what it says. */
-static int attach(const struct uq_ns *ns, bool on)
-{
-	static __u16 list[2048] = { 1 };	/* one controller */
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x15,
-		.nsid		= ns->nsid,
-		.addr		= (uintptr_t)list,
-		.data_len	= sizeof(list),
-		.cdw10		= on ? 0 : 1,
-	};
-	char path[64], id[16];
-	int fd, ret;
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cntlid", ns->ctrl);
-	ret = uq_read_line(path, id, sizeof(id));
-	if (ret)
-		return ret;
-	list[1] = atoi(id);
-	snprintf(path, sizeof(path), "/dev/nvme%d", ns->ctrl);
-	fd = open(path, O_RDWR);
-	if (fd < 0)
-		return -errno;
-	ret = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
-	if (ret < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
-}
-
 /* Status code of a command that the device does not know. */
 #define INVALID_OPCODE	1
 
@@ -443,7 +413,7 @@ TEST_F(reset, namespace_away_and_back)
 	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
 	start_load(_metadata, self);
 	wait_busy(self);
-	ret = attach(&ns, false);
+	ret = uq_attach(&ns, false);
 	if (ret) {
 		self->l[0].stop = true;
 		self->l[1].stop = true;
@@ -460,7 +430,7 @@ TEST_F(reset, namespace_away_and_back)
 	close(fd);
 	fd = -1;
 
-	ASSERT_EQ(0, attach(&ns, true));
+	ASSERT_EQ(0, uq_attach(&ns, true));
 	EXPECT_EQ(0, wait_for(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <sys/klog.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "uq.h"
@@ -405,6 +406,35 @@ bool uq_settle(const struct uq_ns *ns, int *irq, int *poll)
 	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
 }
 
+int uq_attach(const struct uq_ns *ns, bool on)
+{
+	static __u16 list[2048] = { 1 };	/* one controller */
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x15,
+		.nsid		= ns->nsid,
+		.addr		= (uintptr_t)list,
+		.data_len	= sizeof(list),
+		.cdw10		= on ? 0 : 1,
+	};
+	char path[64], id[16];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cntlid", ns->ctrl);
+	ret = uq_read_line(path, id, sizeof(id));
+	if (ret)
+		return ret;
+	list[1] = atoi(id);
+	snprintf(path, sizeof(path), "/dev/nvme%d", ns->ctrl);
+	fd = open(path, O_RDWR);
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
+	if (ret < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
 bool uq_no_vectors(const struct uq_ns *ns)
 {
 	char path[128];
@@ -508,6 +538,45 @@ void *uq_alloc(size_t len)
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+/* -- descriptors */
+
+int uq_send_fd(int sock, int fd)
+{
+	char data = 0, control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec iov = { &data, 1 };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
+}
+
+int uq_receive_fd(int sock)
+{
+	char data, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { &data, 1 };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+	int fd;
+
+	if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
 }
 
 /* -- the start and the end of a program */

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues and processors: whoever runs anywhere uses any queue, also
+ * while it moves; and the interrupt of a queue goes where the administrator
+ * sends it, whoever uses the queue.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "uq_fixture.h"
+
+#define BATCH	32
+#define MAX_CPU	64
+
+static int pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+/* The processors that this program may run on. */
+static unsigned int my_cpus(int *cpu)
+{
+	unsigned int n = 0;
+	cpu_set_t set;
+	int i;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 0;
+	for (i = 0; i < MAX_CPU; i++)
+		if (CPU_ISSET(i, &set))
+			cpu[n++] = i;
+	return n;
+}
+
+/* So many batches of reads, or until it is told to stop. */
+static int use(const struct uq_node *node, unsigned int batches,
+	       atomic_bool *stop)
+{
+	unsigned char *buf = uq_alloc(BATCH * 4096);
+	int fd = open(node->path, O_RDONLY), ret;
+	struct io_uring ring;
+	unsigned int i;
+
+	if (fd < 0 || !buf)
+		return -ENODEV;
+	ret = uq_ring(&ring, BATCH, node->poll ? IORING_SETUP_IOPOLL : 0);
+	if (ret)
+		return ret;
+	while (!ret && (stop ? !*stop : batches--)) {
+		for (i = 0; i < BATCH; i++)
+			uq_prep(&ring, fd, node->nsid, CMD_READ, i,
+				buf + i * 4096, 4096);
+		ret = uq_run_all(&ring, BATCH);
+	}
+	io_uring_queue_exit(&ring);
+	close(fd);
+	munmap(buf, BATCH * 4096);
+	return ret;
+}
+
+FIXTURE(cpu)
+{
+	struct uq_ns ns;
+	int cpu[MAX_CPU];
+	unsigned int nr;
+};
+
+FIXTURE_VARIANT(cpu)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(cpu, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(cpu, poll) { .poll = true };
+/* clang-format on */
+
+FIXTURE_SETUP(cpu)
+{
+	ASSERT_TRUE(uq_ns_nth(&self->ns, 0));
+	if (!variant->poll && uq_no_vectors(&self->ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
+	if (self->ns.lba != 512)
+		SKIP(return, "the first namespace has blocks of %u bytes",
+		     self->ns.lba);
+	self->nr = my_cpus(self->cpu);
+	ASSERT_LT(0, self->nr);
+}
+
+FIXTURE_TEARDOWN(cpu)
+{
+}
+
+TEST_F(cpu, any_to_any_queue)
+{
+	struct uq_node node;
+	unsigned int c, n;
+
+	for (c = 0; c < self->nr; c++) {
+		ASSERT_EQ(0, pin(self->cpu[c]));
+		for (n = 0; uq_node_nth(&node, &self->ns, variant->poll, n);
+		     n++) {
+			EXPECT_EQ(0, use(&node, 4, NULL))
+				TH_LOG("%s by processor %d", node.name,
+				       self->cpu[c]);
+			EXPECT_TRUE(uq_wait_idle(node.name));
+		}
+		EXPECT_LT(0, n);
+	}
+}
+
+struct user {
+	struct uq_node	node;
+	atomic_bool	stop;
+	pid_t		tid;
+	atomic_int	ready;
+	int		ret;
+};
+
+static void *keep_using(void *arg)
+{
+	struct user *u = arg;
+
+	u->tid = gettid();
+	u->ready = 1;
+	u->ret = use(&u->node, 0, &u->stop);
+	return NULL;
+}
+
+/* A process that is sent from one processor to another notices nothing. */
+TEST_F(cpu, moved_under_load)
+{
+	struct user u = { .stop = false };
+	cpu_set_t set;
+	unsigned int i;
+	pthread_t t;
+
+	if (self->nr < 2)
+		SKIP(return, "one processor");
+	ASSERT_TRUE(uq_node_nth(&u.node, &self->ns, variant->poll, 0));
+	ASSERT_EQ(0, pthread_create(&t, NULL, keep_using, &u));
+	while (!u.ready)
+		sched_yield();
+	for (i = 0; i < 20 * uq_scale(); i++) {
+		long long done = uq_attr(u.node.name, "completed");
+
+		CPU_ZERO(&set);
+		CPU_SET(self->cpu[i % self->nr], &set);
+		EXPECT_EQ(0, sched_setaffinity(u.tid, sizeof(set), &set));
+		/* until some have ended there */
+		while (uq_attr(u.node.name, "completed") < done + 2 * BATCH &&
+		       !u.ret)
+			sched_yield();
+	}
+	u.stop = true;
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	EXPECT_EQ(0, u.ret);
+	EXPECT_TRUE(uq_wait_idle(u.node.name));
+	EXPECT_EQ(uq_attr(u.node.name, "submitted"),
+		  uq_attr(u.node.name, "completed"));
+}
+
+/* -- where the interrupt goes */
+
+static int irq_file(int irq, const char *name, char *buf, size_t len)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/irq/%d/%s", irq, name);
+	return uq_read_line(path, buf, len);
+}
+
+static int send_irq(int irq, const char *cpus)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/irq/%d/smp_affinity_list", irq);
+	return uq_write_line(path, cpus);
+}
+
+static int send_irq_to(int irq, int cpu)
+{
+	char val[16];
+
+	snprintf(val, sizeof(val), "%d", cpu);
+	return send_irq(irq, val);
+}
+
+static bool goes_to(int irq, int cpu)
+{
+	char line[64], *end;
+
+	if (irq_file(irq, "effective_affinity_list", line, sizeof(line)))
+		return false;
+	return strtol(line, &end, 10) == cpu && !*end;
+}
+
+/*
+ * Interrupts so far, by the columns of /proc/interrupts, which are those of
+ * the processors that are online.
+ */
+static unsigned int irq_counts(int irq, unsigned long long *count)
+{
+	unsigned int n = 0;
+	char line[1024];
+	FILE *f = fopen("/proc/interrupts", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		char *at, *end;
+
+		if (strtol(line, &at, 10) != irq || *at != ':')
+			continue;
+		for (at++; n < MAX_CPU; at = end) {
+			count[n] = strtoull(at, &end, 10);
+			if (end == at)
+				break;
+			n++;
+		}
+		break;
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+TEST_F(cpu, interrupt_goes_where_it_is_sent)
+{
+	unsigned long long before[MAX_CPU], after[MAX_CPU];
+	struct uq_node node;
+	unsigned int c, user, n, i;
+	char old[64];
+	int irq;
+
+	if (variant->poll)
+		SKIP(return, "polled queues have no interrupt");
+	ASSERT_TRUE(uq_node_nth(&node, &self->ns, false, 0));
+	irq = uq_attr(node.name, "irq");
+	if (self->nr < 2)
+		SKIP(return, "one processor");
+	if (irq_file(irq, "smp_affinity_list", old, sizeof(old)))
+		SKIP(return, "no affinity of interrupt %d", irq);
+	if (send_irq_to(irq, self->cpu[0]) == -EIO)
+		SKIP(return, "interrupt %d cannot be moved", irq);
+	for (c = 0; c < 2 * self->nr; c++) {
+		int cpu = self->cpu[c % self->nr];
+
+		ASSERT_EQ(0, send_irq_to(irq, cpu));
+		/* x86 moves a line when its next interrupt comes */
+		for (i = 0; i < 1000 && !goes_to(irq, cpu); i++)
+			ASSERT_EQ(0, use(&node, 1, NULL));
+		ASSERT_TRUE(goes_to(irq, cpu));
+		for (user = 0; user < self->nr; user++) {
+			ASSERT_EQ(0, pin(self->cpu[user]));
+			n = irq_counts(irq, before);
+			ASSERT_EQ(0, use(&node, 8, NULL));
+			ASSERT_EQ(n, irq_counts(irq, after));
+			ASSERT_LT(cpu, (int)n);
+			for (i = 0; i < n; i++)
+				EXPECT_EQ(i == (unsigned int)cpu,
+					  after[i] > before[i])
+					TH_LOG("sent to %d, used by %d: %llu on %u",
+					       cpu, self->cpu[user],
+					       after[i] - before[i], i);
+		}
+	}
+	EXPECT_EQ(0, send_irq(irq, old));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Completions of an NVMe user queue, seen without entering the kernel.
+ *
+ * A program that keeps commands in flight on a node, by an io_uring, maps the
+ * node's completion queue and looks there; it enters the kernel only when that
+ * is of use. This header is all that it needs, beside liburing:
+ *
+ *	struct uq_cq cq;
+ *
+ *	uq_cq_map(&cq, fd);		the node, open for reading and writing
+ *	...				submit commands by a ring
+ *	if (uq_cq_look(&cq))		here nothing has entered the kernel
+ *		enter;			for completions, of which there are some
+ *	uq_cq_wait(&cq, &ring, 1000);	or: a thousand looks, then wait there
+ *	...				CQEs are in the ring
+ *	uq_cq_unmap(&cq);
+ *
+ * What is read from a mapping is a hint: it tells when to enter, and the ring
+ * tells what has become of commands. A look is for who has commands
+ * outstanding. One struct uq_cq is for one thread; several threads may each
+ * have their own of one queue.
+ *
+ * Functions that can fail return a negative errno.
+ */
+#ifndef SELFTESTS_UQ_CQ_H
+#define SELFTESTS_UQ_CQ_H
+
+#include <errno.h>
+#include <liburing.h>
+#include <linux/nvme_uq.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/**
+ * struct uq_cq - a mapped completion queue
+ * @info:	the kernel's word on it
+ * @cqe:	its entries
+ * @mapped:	how many of them are mapped
+ * @generation:	that of the last look
+ * @len:	of the mapping of @cqe, in bytes; 0 if it is somebody else's
+ * @info_len:	of the mapping of @info
+ * @lost:	uq_cq_survive(): the entries were taken away
+ */
+struct uq_cq {
+	const struct nvme_uq_info	*info;
+	const struct nvme_uq_cqe	*cqe;
+	__u32				mapped;
+	__u32				generation;
+	size_t				len;
+	size_t				info_len;
+	int				lost;
+};
+
+/**
+ * enum uq_cq_seen - what a look has seen
+ * @UQ_CQ_NONE:	nothing to enter the kernel for
+ * @UQ_CQ_READY: a completion
+ * @UQ_CQ_IDLE:	nothing is in flight: somebody else has reaped what was, or it
+ *		has not got there, and the ring knows
+ * @UQ_CQ_NEW:	the queue was made anew by a reset, and commands have ended; the
+ *		looks that follow are at the new one
+ * @UQ_CQ_REMAP: the queue is another one than the mapping was made for: the
+ *		mapping is too short, or was taken away. Looks cannot tell more
+ *		until uq_cq_unmap() and uq_cq_map().
+ * @UQ_CQ_DOWN:	the queue is not on the controller now, commands are ending
+ * @UQ_CQ_GONE:	nor will it ever be again
+ *
+ * All but the first are worth to enter the kernel, if commands are outstanding.
+ */
+enum uq_cq_seen {
+	UQ_CQ_NONE,
+	UQ_CQ_READY,
+	UQ_CQ_IDLE,
+	UQ_CQ_NEW,
+	UQ_CQ_REMAP,
+	UQ_CQ_DOWN,
+	UQ_CQ_GONE,
+};
+
+/* Phase and place of the next completion are one word, so of one moment. */
+static inline __u32 uq_cq_index(__u32 head)
+{
+	return head & NVME_UQ_HEAD_MASK;
+}
+
+static inline bool uq_cq_phase(__u32 head)
+{
+	return head & NVME_UQ_HEAD_PHASE;
+}
+
+/* Has the device written this entry, which it does with this phase? */
+static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
+{
+	/* of a little-endian word, bit 0 is in its first byte */
+	const __u8 *status = (const __u8 *)&cqe->status;
+
+	return (__atomic_load_n(status, __ATOMIC_RELAXED) & 1) == phase;
+}
+
+static inline enum uq_cq_seen uq_cq_dead(__u32 dead)
+{
+	return dead == NVME_UQ_DEAD_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
+}
+
+/**
+ * uq_cq_look - is there anything to enter the kernel for?
+ * @cq:		the mapped queue
+ *
+ * For who has commands outstanding. The order of the reads is that of
+ * struct nvme_uq_info.
+ *
+ * Return: what was seen, see there; 0 for nothing.
+ */
+static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
+{
+	const struct nvme_uq_info *info = cq->info;
+	__u32 dead, generation, head, completed;
+
+	dead = __atomic_load_n(&info->dead, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(dead != NVME_UQ_ALIVE, 0))
+		return uq_cq_dead(dead);
+	generation = __atomic_load_n(&info->generation, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(generation != cq->generation, 0)) {
+		cq->generation = generation;
+		return UQ_CQ_NEW;
+	}
+
+	head = __atomic_load_n(&info->head, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(uq_cq_index(head) >= cq->mapped ||
+			     __atomic_load_n(&cq->lost, __ATOMIC_RELAXED), 0))
+		return UQ_CQ_REMAP;
+	if (uq_cq_written(&cq->cqe[uq_cq_index(head)], uq_cq_phase(head)))
+		return UQ_CQ_READY;
+
+	/* in this order, or what is submitted between them would look ended */
+	completed = __atomic_load_n(&info->completed, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(__atomic_load_n(&info->submitted,
+					     __ATOMIC_ACQUIRE) == completed, 0))
+		return UQ_CQ_IDLE;
+	/* the queue may have become another one behind the look at its entry */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&info->generation, __ATOMIC_RELAXED) ==
+		generation ? UQ_CQ_NONE : UQ_CQ_NEW;
+}
+
+/**
+ * uq_cq_pending - is there a completion?
+ * @cq:		the mapped queue
+ *
+ * Return: true if there is one. It says nothing of other reasons to enter the
+ * kernel: see uq_cq_look().
+ */
+static inline bool uq_cq_pending(struct uq_cq *cq)
+{
+	return uq_cq_look(cq) == UQ_CQ_READY;
+}
+
+/**
+ * uq_cq_count - how many completions are there?
+ * @cq:		the mapped queue
+ * @max:	as many as are of interest
+ *
+ * For who enters the kernel only when a batch of them is there.
+ *
+ * Return: how many, up to @max, that the kernel has not yet reaped.
+ */
+static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
+{
+	__u32 entries, head, at, n;
+	bool phase;
+
+	if (uq_cq_look(cq) != UQ_CQ_READY)
+		return 0;
+	entries = __atomic_load_n(&cq->info->entries, __ATOMIC_ACQUIRE);
+	head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
+	at = uq_cq_index(head);
+	phase = uq_cq_phase(head);
+	/* the last entry is never written: there is one command less */
+	for (n = 0; n < max && n + 1 < entries && at < cq->mapped; n++) {
+		if (!uq_cq_written(&cq->cqe[at], phase))
+			break;
+		if (++at == entries) {
+			at = 0;
+			phase = !phase;
+		}
+	}
+	return n;
+}
+
+/**
+ * uq_cq_wait - wait until the ring has a CQE
+ * @cq:		the mapped queue
+ * @ring:	a ring that has commands outstanding
+ * @spins:	how often to look before the kernel is to wait
+ *
+ * Enters the kernel once, or again after a signal; not at all when the ring has
+ * a CQE already.
+ *
+ * Return: how many CQEs the ring has, 1 or more; or what io_uring_enter() said,
+ * -EINTR for a signal that was handled.
+ */
+static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
+			     unsigned long spins)
+{
+	unsigned int n = io_uring_cq_ready(ring);
+	int ret;
+
+	while (!n && spins-- && uq_cq_look(cq) == UQ_CQ_NONE)
+		;
+	while (!n) {
+		ret = io_uring_enter(ring->ring_fd, 0, 1,
+				     IORING_ENTER_GETEVENTS, NULL);
+		if (ret < 0)
+			return ret;
+		n = io_uring_cq_ready(ring);
+	}
+	return n;
+}
+
+/* Use memory that looks like a mapping. */
+static inline void uq_cq_init(struct uq_cq *cq,
+			      const struct nvme_uq_info *info,
+			      const struct nvme_uq_cqe *cqe, __u32 mapped)
+{
+	memset(cq, 0, sizeof(*cq));
+	cq->info = info;
+	cq->cqe = cqe;
+	cq->mapped = mapped;
+	cq->generation = __atomic_load_n(&info->generation, __ATOMIC_ACQUIRE);
+}
+
+/**
+ * uq_cq_unmap - undo uq_cq_map()
+ * @cq:		the mapped queue
+ *
+ * The claim of the queue stays with the open file.
+ */
+static inline void uq_cq_unmap(struct uq_cq *cq)
+{
+	if (cq->len)
+		munmap((void *)cq->cqe, cq->len);
+	if (cq->info_len)
+		munmap((void *)cq->info, cq->info_len);
+	memset(cq, 0, sizeof(*cq));
+}
+
+static inline void *uq_cq_map_part(int fd, size_t len, off_t offset)
+{
+	return mmap(NULL, len, PROT_READ, MAP_SHARED, fd, offset);
+}
+
+static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
+{
+	__u32 entries = __atomic_load_n(&cq->info->entries, __ATOMIC_ACQUIRE);
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t len = entries * sizeof(*cq->cqe);
+	void *p;
+
+	len = (len + page - 1) & ~(page - 1);
+	p = uq_cq_map_part(fd, len, NVME_UQ_OFF_CQ);
+	if (p == MAP_FAILED)
+		return -errno;
+	cq->cqe = p;
+	cq->len = len;
+	cq->mapped = entries;
+	return 0;
+}
+
+/**
+ * uq_cq_map - claim a queue and map its completions
+ * @cq:		is filled in
+ * @fd:		a node, open for reading and writing. Rings that use the queue
+ *		have to use this open file, since others no longer can.
+ *
+ * Return: 0, or as NVME_UQ_IOC_CLAIM and mmap(): -EBUSY for a queue that others
+ * use, -ENXIO for one that is absent; -EPROTONOSUPPORT for a kernel whose
+ * information page is not for this header.
+ */
+static inline int uq_cq_map(struct uq_cq *cq, int fd)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	const struct nvme_uq_info *info;
+	int ret;
+
+	memset(cq, 0, sizeof(*cq));
+	if (ioctl(fd, NVME_UQ_IOC_CLAIM))
+		return -errno;
+	info = uq_cq_map_part(fd, page, NVME_UQ_OFF_INFO);
+	if (info == MAP_FAILED)
+		return -errno;
+	uq_cq_init(cq, info, NULL, 0);
+	cq->info_len = page;
+	if (info->version < NVME_UQ_INFO_V1 || info->size < sizeof(*info) ||
+	    info->entry_size != sizeof(*cq->cqe))
+		ret = -EPROTONOSUPPORT;
+	else
+		ret = uq_cq_map_entries(cq, fd);
+	if (ret)
+		uq_cq_unmap(cq);
+	return ret;
+}
+
+/*
+ * Entries may be taken away between the look at whether they are there and the
+ * look at one of them: when the driver is unbound, or when a reset makes the
+ * queue smaller. That raises SIGBUS. Who wants to live through it asks for it.
+ */
+
+#define UQ_CQ_SURVIVORS	16
+
+static inline struct uq_cq **uq_cq_survivors(void)
+{
+	static struct uq_cq *survivor[UQ_CQ_SURVIVORS];
+
+	return survivor;
+}
+
+/* Puts a page of zeroes where the entry was, and the look is done again. */
+static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
+{
+	uintptr_t page = (uintptr_t)si->si_addr & -sysconf(_SC_PAGESIZE);
+	int i, err = errno;
+
+	(void)context;
+	for (i = 0; i < UQ_CQ_SURVIVORS; i++) {
+		struct uq_cq *cq = uq_cq_survivors()[i];
+		uintptr_t start = cq ? (uintptr_t)cq->cqe : 0;
+
+		if (!cq || page < start || page >= start + cq->len)
+			continue;
+		__atomic_store_n(&cq->lost, 1, __ATOMIC_RELAXED);
+		if (mmap((void *)page, sysconf(_SC_PAGESIZE), PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		    MAP_FAILED)
+			break;
+		errno = err;
+		return;
+	}
+	/* not ours: it is raised again, and ends the program as ever */
+	signal(sig, SIG_DFL);
+}
+
+/**
+ * uq_cq_survive - turn SIGBUS of a mapped queue into UQ_CQ_REMAP
+ * @cq:		the mapped queue; to be forgotten by uq_cq_forget()
+ *
+ * Takes the process's handler of SIGBUS. A program that has its own calls
+ * uq_cq_sigbus() there.
+ *
+ * Return: 0, -ENOSPC, or as sigaction().
+ */
+static inline int uq_cq_survive(struct uq_cq *cq)
+{
+	struct sigaction sa = { .sa_flags = SA_SIGINFO };
+	int i;
+
+	sa.sa_sigaction = uq_cq_sigbus;
+	for (i = 0; i < UQ_CQ_SURVIVORS; i++) {
+		if (uq_cq_survivors()[i])
+			continue;
+		uq_cq_survivors()[i] = cq;
+		return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
+	}
+	return -ENOSPC;
+}
+
+/**
+ * uq_cq_forget - undo uq_cq_survive(), before uq_cq_unmap()
+ * @cq:		the mapped queue
+ */
+static inline void uq_cq_forget(struct uq_cq *cq)
+{
+	int i;
+
+	for (i = 0; i < UQ_CQ_SURVIVORS; i++)
+		if (uq_cq_survivors()[i] == cq)
+			uq_cq_survivors()[i] = NULL;
+}
+
+#endif /* SELFTESTS_UQ_CQ_H */

@@ -1,0 +1,645 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: a mapped completion queue through resets, other sizes, and
+ * the end of its queue, its namespace or its controller. A reader learns of it;
+ * it never sees a page that has another use, and nothing crashes.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+
+#include "uq_cq.h"
+#include "uq_fixture.h"
+
+#define AREA	(1024 * 1024)
+#define PAGE	((size_t)sysconf(_SC_PAGESIZE))
+
+FIXTURE(life)
+{
+	struct uq_node node;
+	struct io_uring ring;
+	struct uq_cq cq;
+	unsigned char *buf;
+	char depth[16];		/* the parameter, before */
+	int fd;
+};
+
+FIXTURE_VARIANT(life)
+{
+	bool poll;
+	bool slow;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(life, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(life, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(life, irq_slow) { .poll = false, .slow = true };
+FIXTURE_VARIANT_ADD(life, poll_slow) { .poll = true, .slow = true };
+/* clang-format on */
+
+/* The one who had it lets go of everything. */
+static void let_go(FIXTURE_DATA(life) *self)
+{
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+}
+
+FIXTURE_SETUP(life)
+{
+	struct uq_ns ns;
+	int ret;
+
+	if (variant->slow && !uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	/* a test before may have left others */
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	ASSERT_EQ(0, uq_ring(&self->ring, 64, variant->poll ?
+			     IORING_SETUP_IOPOLL : 0));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	ret = uq_cq_map(&self->cq, self->fd);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "completion queues cannot be mapped here");
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, uq_cq_survive(&self->cq));
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	if (!self->cq.info)
+		return;
+	let_go(self);
+}
+
+/* A read, waited for by looks. */
+static int read_mapped(FIXTURE_DATA(life) *self)
+{
+	int ret;
+
+	uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf,
+		512);
+	ret = io_uring_submit(&self->ring);
+	if (ret != 1)
+		return ret < 0 ? ret : -EPROTO;
+	ret = uq_cq_wait(&self->cq, &self->ring, ~0ul);
+	return ret < 0 ? ret : uq_reap(&self->ring, NULL);
+}
+
+/* -- faults that are expected */
+
+static sigjmp_buf out_of_here;
+
+static void jump(int sig)
+{
+	siglongjmp(out_of_here, sig);
+}
+
+/* The signal that reading a byte raises, or 0. */
+static int touch(const void *p)
+{
+	struct sigaction sa = { .sa_handler = jump }, old;
+	int sig;
+
+	sigaction(SIGBUS, &sa, &old);
+	sig = sigsetjmp(out_of_here, 1);
+	if (!sig)
+		__atomic_load_n((const char *)p, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return sig;
+}
+
+static const void *page_of(FIXTURE_DATA(life) *self, unsigned int n)
+{
+	return (const char *)self->cq.cqe + n * PAGE;
+}
+
+/* Bytes of the entries' pages that are not of entries. */
+static unsigned int beyond(FIXTURE_DATA(life) *self)
+{
+	const unsigned char *p = (const unsigned char *)self->cq.cqe;
+	size_t end = self->cq.info->entries * sizeof(*self->cq.cqe), i;
+	unsigned int n = 0;
+
+	for (i = end; i < ((end + PAGE - 1) & -PAGE) && i < self->cq.len; i++)
+		n += !!p[i];
+	return n;
+}
+
+/* -- resets */
+
+/* The mapping stays, and shows the queue as it was made anew. */
+TEST_F(life, reset)
+{
+	const struct nvme_uq_info *info = self->cq.info;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		__u32 before = info->generation;
+		unsigned int k;
+
+		for (k = 0; k < 10; k++)
+			ASSERT_EQ(0, read_mapped(self));
+		ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
+		EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+		EXPECT_EQ(before + 1, info->generation);
+		EXPECT_EQ(NVME_UQ_HEAD_PHASE, info->head);
+		EXPECT_EQ(info->submitted, info->completed);
+		EXPECT_EQ(UQ_CQ_NEW, uq_cq_look(&self->cq));
+		for (k = 0; k < self->cq.mapped; k++)
+			ASSERT_FALSE(uq_cq_written(&self->cq.cqe[k], true));
+		ASSERT_EQ(0, read_mapped(self));
+	}
+}
+
+/* The claim outlives a reset: nobody slips in. */
+TEST_F(life, claim_outlives_a_reset)
+{
+	int other = open(self->node.path, O_RDWR);
+	struct io_uring ring;
+
+	ASSERT_LE(0, other);
+	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-1, ioctl(other, NVME_UQ_IOC_CLAIM));
+	EXPECT_EQ(EBUSY, errno);
+	ASSERT_EQ(0, uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL :
+			     0));
+	uq_prep(&ring, other, self->node.nsid, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(-EBUSY, uq_run(&ring));
+	io_uring_queue_exit(&ring);
+	close(other);
+	EXPECT_EQ(0, read_mapped(self));
+}
+
+struct load {
+	FIXTURE_DATA(life)	*self;
+	atomic_bool		stop;
+	atomic_ulong		done;
+	unsigned long		sent, interrupted, bad;
+	unsigned long		seen[UQ_CQ_GONE + 1];
+	int			first_bad;
+};
+
+/* Keeps 32 commands in flight and looks all the time. */
+static void *run_load(void *arg)
+{
+	FIXTURE_DATA(life) *self = ((struct load *)arg)->self;
+	struct load *l = arg;
+	unsigned int i, left;
+
+	while (!l->stop) {
+		for (i = 0; i < 32; i++)
+			uq_prep(&self->ring, self->fd, self->node.nsid,
+				CMD_READ, i, self->buf + i * 512, 512);
+		if (io_uring_submit(&self->ring) != 32) {
+			l->bad++;
+			break;
+		}
+		l->sent += 32;
+		for (left = 32; left; left--) {
+			int res;
+
+			while (!io_uring_cq_ready(&self->ring)) {
+				enum uq_cq_seen saw = uq_cq_look(&self->cq);
+
+				l->seen[saw]++;
+				if (saw == UQ_CQ_NONE)
+					continue;
+				uq_cq_wait(&self->cq, &self->ring, 0);
+			}
+			res = uq_reap(&self->ring, NULL);
+			l->done++;
+			if (res == -EINTR)
+				l->interrupted++;
+			else if (res == -ENXIO || res == -ENODEV)
+				l->stop = true;
+			else if (res && !l->bad++)
+				l->first_bad = res;
+		}
+	}
+	return NULL;
+}
+
+static void end_load(struct __test_metadata *_metadata, struct load *l,
+		     pthread_t t)
+{
+	l->stop = true;
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	TH_LOG("%lu sent, %lu interrupted; seen: %lu down, %lu new, %lu remap, %lu gone",
+	       l->sent, l->interrupted, l->seen[UQ_CQ_DOWN],
+	       l->seen[UQ_CQ_NEW], l->seen[UQ_CQ_REMAP], l->seen[UQ_CQ_GONE]);
+	EXPECT_EQ(0, l->bad) TH_LOG("result %d", l->first_bad);
+	EXPECT_EQ(l->sent, l->done);
+}
+
+static void wait_busy(struct load *l)
+{
+	while (uq_attr(l->self->node.name, "in_flight") <= 0 && !l->bad)
+		sched_yield();
+}
+
+/* Under load each command ends once, and its reader does not hang. */
+TEST_F(life, reset_under_load)
+{
+	struct load l = { .self = self };
+	unsigned int i;
+	pthread_t t;
+
+	ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
+	for (i = 0; i < 5 * uq_scale(); i++) {
+		wait_busy(&l);
+		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	}
+	end_load(_metadata, &l, t);
+	EXPECT_EQ(0, l.seen[UQ_CQ_GONE]);
+	EXPECT_EQ(0, read_mapped(self));
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+}
+
+/* -- a reset that changes how long the queue is */
+
+static void set_depth(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(life) *self, const char *depth)
+{
+	ASSERT_EQ(0, uq_param_set("io_queue_depth", depth));
+	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
+	ASSERT_EQ(0, uq_param_set("io_queue_depth", self->depth));
+}
+
+TEST_F(life, shorter)
+{
+	const struct nvme_uq_info *info = self->cq.info;
+	unsigned int i, was = info->entries;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	if (was < 2 * PAGE / sizeof(*self->cq.cqe))
+		SKIP(return, "%u entries at most", was);
+	ASSERT_EQ(0, read_mapped(self));
+	set_depth(_metadata, self, "100");
+	EXPECT_EQ(100, info->entries);
+	EXPECT_EQ(99, info->limit);
+	EXPECT_EQ(0, touch(page_of(self, 0)));
+	EXPECT_EQ(0, beyond(self));
+	for (i = 1; i < self->cq.len / PAGE; i++)
+		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+	/* around it, and around again */
+	for (i = 0; i < 250; i++)
+		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
+
+	set_depth(_metadata, self, self->depth);
+	EXPECT_EQ(was, info->entries);
+	for (i = 0; i < self->cq.len / PAGE; i++)
+		EXPECT_EQ(0, touch(page_of(self, i))) TH_LOG("page %u", i);
+	for (i = 0; i < was + 20; i++)
+		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
+}
+
+/* A mapping that has become too short says so, and a new one does. */
+TEST_F(life, longer)
+{
+	const struct nvme_uq_info *info = self->cq.info;
+	unsigned int i, seen = 0, was = info->entries;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	set_depth(_metadata, self, "100");
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	ASSERT_EQ(0, uq_cq_map(&self->cq, self->fd));
+	info = self->cq.info;
+	ASSERT_EQ(100, self->cq.mapped);
+	ASSERT_EQ(0, uq_cq_survive(&self->cq));
+
+	set_depth(_metadata, self, self->depth);
+	ASSERT_EQ(was, info->entries);
+	for (i = 0; i < 2 * was; i++) {
+		/* by the kernel, where the mapping does not reach */
+		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
+		seen += uq_cq_look(&self->cq) == UQ_CQ_REMAP;
+	}
+	EXPECT_LT(0, seen);
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	ASSERT_EQ(0, uq_cq_map(&self->cq, self->fd));
+	ASSERT_EQ(was, self->cq.mapped);
+	for (i = 0; i < 2 * was; i++) {
+		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
+		ASSERT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
+	}
+}
+
+/* Sizes that change while there is load and somebody looks. */
+TEST_F(life, sizes_under_load)
+{
+	static const char * const depth[] = { "100", "700", "64", "1024" };
+	struct load l = { .self = self };
+	unsigned int i;
+	pthread_t t;
+
+	ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
+	for (i = 0; i < ARRAY_SIZE(depth) * uq_scale(); i++) {
+		wait_busy(&l);
+		EXPECT_EQ(0, uq_param_set("io_queue_depth",
+					  depth[i % ARRAY_SIZE(depth)]));
+		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	}
+	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
+	end_load(_metadata, &l, t);
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	ASSERT_EQ(0, uq_cq_map(&self->cq, self->fd));
+	EXPECT_EQ(0, read_mapped(self));
+}
+
+/* -- a queue that a reset does not bring up, and a later one does */
+
+TEST_F(life, away_and_back)
+{
+	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
+	const struct nvme_uq_info *info = self->cq.info;
+	__u32 before = info->generation;
+
+	ASSERT_EQ(0, read_mapped(self));
+	ASSERT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
+	EXPECT_EQ(NVME_UQ_DEAD_DOWN, info->dead);
+	EXPECT_EQ(UQ_CQ_DOWN, uq_cq_look(&self->cq));
+	EXPECT_EQ(-ENXIO, read_mapped(self));
+	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
+
+	ASSERT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
+	EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+	EXPECT_NE(before, info->generation);
+	EXPECT_EQ(0, read_mapped(self));
+	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+}
+
+/* -- the end */
+
+static int pci_path(const struct uq_ns *ns, char *path)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	return realpath(link, path) ? 0 : -errno;
+}
+
+static void wait_there(const char *path)
+{
+	while (access(path, F_OK))
+		sched_yield();
+}
+
+/* By the driver, or the device itself. */
+static int take_away(const char *pci, bool device)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), device ? "%s/remove" : "%s/driver/unbind",
+		 pci);
+	return uq_write_line(path, device ? "1" : strrchr(pci, '/') + 1);
+}
+
+/* The number after @prefix in the name of a queue's node in @folder; or -1. */
+static int number_after(const char *folder, const char *prefix)
+{
+	size_t len = strlen(prefix);
+	DIR *d = opendir(folder);
+	struct dirent *e;
+	int n = -1;
+
+	while (d && (e = readdir(d)))
+		if (!strncmp(e->d_name, prefix, len) && strchr(e->d_name, 'q'))
+			n = atoi(e->d_name + len);
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int ctrl_of(const char *pci)
+{
+	char path[PATH_MAX + 32];
+	struct dirent *e;
+	int ctrl = -1;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/nvme", pci);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		sscanf(e->d_name, "nvme%d", &ctrl);
+	if (d)
+		closedir(d);
+	return ctrl;
+}
+
+/*
+ * Gives it back and waits for its nodes. While somebody holds what was there
+ * before, controller and namespace have other numbers: @ns is told.
+ */
+static bool give_back(const char *pci, bool device, struct uq_ns *ns)
+{
+	char prefix[32];
+
+	if (uq_write_line(device ? "/sys/bus/pci/rescan" :
+			  "/sys/bus/pci/drivers/nvme/bind",
+			  device ? "1" : strrchr(pci, '/') + 1))
+		return false;
+	do {
+		ns->ctrl = ctrl_of(pci);
+	} while (ns->ctrl < 0);
+	snprintf(prefix, sizeof(prefix), "ng%dn", ns->ctrl);
+	do {
+		ns->head = number_after("/sys/class/nvme-generic", prefix);
+	} while (ns->head < 0);
+	return uq_wait_nodes(ns, 2, 2);
+}
+
+/* When nobody holds anything of it: under its old name, for the tests to come. */
+static bool give_back_name(const char *pci, const struct uq_ns *ns)
+{
+	struct uq_ns now = *ns;
+	char path[40];
+
+	if (take_away(pci, false) || !give_back(pci, false, &now))
+		return false;
+	snprintf(path, sizeof(path), "/dev/%s", ns->block);
+	wait_there(path);
+	return now.ctrl == ns->ctrl && now.head == ns->head;
+}
+
+/* What whoever has mapped a queue can do once it is gone: nothing bad. */
+static void expect_gone(struct __test_metadata *_metadata,
+			FIXTURE_DATA(life) *self)
+{
+	const struct nvme_uq_info *info = self->cq.info;
+	void *p;
+
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
+	EXPECT_GT(0, read_mapped(self));
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_CLAIM));
+	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, self->fd, NVME_UQ_OFF_CQ);
+	EXPECT_EQ(MAP_FAILED, p);
+}
+
+/* A new queue has an owner of its own. */
+static int use_new(const struct uq_ns *ns, bool poll)
+{
+	FIXTURE_DATA(life) new = { 0 };
+	int ret;
+
+	if (!uq_node_nth(&new.node, ns, poll, 0))
+		return -ENOENT;
+	new.buf = uq_alloc(PAGE);
+	new.fd = open(new.node.path, O_RDWR);
+	if (new.fd < 0 || !new.buf)
+		return -errno;
+	ret = uq_ring(&new.ring, 4, poll ? IORING_SETUP_IOPOLL : 0);
+	if (ret)
+		return ret;
+	ret = uq_cq_map(&new.cq, new.fd);
+	if (!ret)
+		ret = read_mapped(&new);
+	let_go(&new);
+	return ret;
+}
+
+static void unbind_and_bind(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(life) *self, bool device, bool load)
+{
+	struct load l = { .self = self };
+	struct uq_ns ns = self->node.ns;
+	char pci[PATH_MAX];
+	unsigned int i;
+	pthread_t t;
+
+	ASSERT_EQ(0, pci_path(&ns, pci));
+	if (load) {
+		ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
+		wait_busy(&l);
+	}
+	EXPECT_EQ(0, take_away(pci, device));
+	if (load)
+		end_load(_metadata, &l, t);
+
+	expect_gone(_metadata, self);
+	/* under load, a look may have put its own page there */
+	for (i = 0; !load && i < self->cq.len / PAGE; i++)
+		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+
+	/* the queue that comes next is not the old one's owner's */
+	ASSERT_TRUE(give_back(pci, device, &ns));
+	EXPECT_EQ(0, use_new(&ns, self->node.poll));
+	expect_gone(_metadata, self);
+	for (i = 0; !load && i < self->cq.len / PAGE; i++)
+		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+	let_go(self);
+	self->cq.info = NULL;
+	EXPECT_TRUE(give_back_name(pci, &self->node.ns));
+}
+
+TEST_F(life, unbind)
+{
+	unbind_and_bind(_metadata, self, false, false);
+}
+
+TEST_F(life, unbind_under_load)
+{
+	unbind_and_bind(_metadata, self, false, true);
+}
+
+TEST_F(life, removed)
+{
+	unbind_and_bind(_metadata, self, true, false);
+}
+
+TEST_F(life, removed_under_load)
+{
+	unbind_and_bind(_metadata, self, true, true);
+}
+
+/* Mapped, closed, and the controller goes: then the mapping is let go of. */
+TEST_F(life, unmapped_after_the_end)
+{
+	struct uq_ns ns = self->node.ns;
+	char pci[PATH_MAX];
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	ASSERT_EQ(0, pci_path(&ns, pci));
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	EXPECT_EQ(0, take_away(pci, false));
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, self->cq.info->dead);
+	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
+	ASSERT_TRUE(give_back(pci, false, &ns));
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, self->cq.info->dead);
+	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	EXPECT_TRUE(give_back_name(pci, &self->node.ns));
+}
+
+/* Its namespace is gone, and with it this way to the queue. */
+TEST_F(life, namespace_removed)
+{
+	const struct nvme_uq_info *info = self->cq.info;
+	int ret;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	ASSERT_EQ(0, read_mapped(self));
+	ret = uq_attach(&self->node.ns, false);
+	if (ret)
+		SKIP(return, "the device does not detach namespaces: %d", ret);
+	while (!access(self->node.path, F_OK))
+		sched_yield();
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
+	EXPECT_EQ(-ENXIO, read_mapped(self));
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	close(self->fd);
+
+	EXPECT_EQ(0, uq_attach(&self->node.ns, true));
+	wait_there(self->node.block);
+	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, uq_cq_map(&self->cq, self->fd));
+	EXPECT_EQ(0, read_mapped(self));
+}
+
+/* A module whose queues somebody has mapped stays. */
+TEST_F(life, module_stays)
+{
+	if (access("/sys/module/nvme/refcnt", F_OK))
+		SKIP(return, "nvme is built into this kernel: it cannot go");
+	EXPECT_NE(0, system("rmmod nvme 2> /dev/null"));
+	close(self->fd);
+	EXPECT_NE(0, system("rmmod nvme 2> /dev/null"));
+	EXPECT_EQ(NVME_UQ_ALIVE, self->cq.info->dead);
+	self->fd = open(self->node.path, O_RDWR);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

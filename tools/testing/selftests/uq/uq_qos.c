@@ -1,0 +1,686 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: limits of commands in flight, by open file and by queue.
+ * What is refused, what a limit holds back, who gets what share of a slow
+ * device, and that nobody is forgotten. All of it in commands, none in time.
+ */
+#define _GNU_SOURCE
+#include <linux/nvme_uq.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "uq_fixture.h"
+
+#define NOBODY		65534
+#define OUTSTANDING	96
+
+FIXTURE(qos)
+{
+	struct uq_node node;
+	unsigned char *buf;
+	int fd;
+};
+
+FIXTURE_VARIANT(qos)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(qos, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(qos, poll) { .poll = true };
+/* clang-format on */
+
+FIXTURE_SETUP(qos)
+{
+	struct uq_ns ns;
+
+	/* on a device that is fast, hardly anything is ever in flight */
+	if (!uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	if (!variant->poll && uq_no_vectors(&ns))
+		SKIP(return, "the controller has no interrupt for a user queue");
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_LE(64 + OUTSTANDING, self->node.depth);
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->buf = uq_alloc(65536);
+	ASSERT_NE(NULL, self->buf);
+}
+
+FIXTURE_TEARDOWN(qos)
+{
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(self->node.depth, uq_attr(self->node.name, "limit"));
+	EXPECT_EQ(self->node.depth, uq_attr(self->node.name, "file_limit"));
+	EXPECT_EQ(0, uq_attr(self->node.name, "waiting"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	close(self->fd);
+}
+
+static int set_limit(int fd, __u32 scope, __u32 limit)
+{
+	struct nvme_uq_limit l = { .scope = scope, .limit = limit };
+
+	return ioctl(fd, NVME_UQ_IOC_SET_LIMIT, &l) ? -errno : 0;
+}
+
+/* All ones where it fails. */
+static struct nvme_uq_limit get_limit(int fd, __u32 scope)
+{
+	struct nvme_uq_limit l = { .scope = scope };
+
+	if (ioctl(fd, NVME_UQ_IOC_GET_LIMIT, &l))
+		memset(&l, 0xff, sizeof(l));
+	return l;
+}
+
+static int write_attr(FIXTURE_DATA(qos) *self, const char *attr,
+		      const char *val)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme-generic/%s/user_queue/%s",
+		 self->node.name, attr);
+	return uq_write_line(path, val);
+}
+
+static int write_limit(FIXTURE_DATA(qos) *self, const char *val)
+{
+	return write_attr(self, "limit", val);
+}
+
+/* -- refusals, and what is there */
+
+TEST_F(qos, refused)
+{
+	const __u32 bad[] = { 0, self->node.depth + 1, 65536, ~0u };
+	unsigned int scope, i;
+	struct nvme_uq_limit l;
+
+	for (scope = NVME_UQ_LIMIT_FILE; scope <= NVME_UQ_LIMIT_QUEUE;
+	     scope++) {
+		ASSERT_EQ(0, set_limit(self->fd, scope, 7));
+		for (i = 0; i < ARRAY_SIZE(bad); i++) {
+			EXPECT_EQ(-EINVAL, set_limit(self->fd, scope, bad[i]))
+				TH_LOG("scope %u, limit %u", scope, bad[i]);
+		}
+		/* nothing has changed */
+		EXPECT_EQ(7, get_limit(self->fd, scope).limit);
+		ASSERT_EQ(0, set_limit(self->fd, scope, self->node.depth));
+	}
+	EXPECT_EQ(-EINVAL, set_limit(self->fd, 2, 7));
+	EXPECT_EQ(-EINVAL, set_limit(self->fd, ~0u, 7));
+	l.scope = 2;
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_GET_LIMIT, &l));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_SET_LIMIT, NULL));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_GET_LIMIT, NULL));
+	EXPECT_EQ(EFAULT, errno);
+}
+
+TEST_F(qos, refused_by_the_attributes)
+{
+	static const char * const bad[] = {
+		"0", "-1", "x", "\n", "4294967296", "65536", "7x",
+	};
+	static const char * const attrs[] = { "limit", "file_limit" };
+	unsigned int i, a;
+	char depth[16], more[16];
+
+	snprintf(depth, sizeof(depth), "%u", self->node.depth);
+	snprintf(more, sizeof(more), "%u", self->node.depth + 1);
+	for (a = 0; a < ARRAY_SIZE(attrs); a++) {
+		ASSERT_EQ(0, write_attr(self, attrs[a], "9"));
+		EXPECT_EQ(-EINVAL, write_attr(self, attrs[a], more));
+		for (i = 0; i < ARRAY_SIZE(bad); i++) {
+			int ret = write_attr(self, attrs[a], bad[i]);
+
+			EXPECT_TRUE(ret == -EINVAL || ret == -ERANGE)
+				TH_LOG("%s, value %u: %d", attrs[a], i, ret);
+		}
+		EXPECT_EQ(9, uq_attr(self->node.name, attrs[a]));
+		EXPECT_EQ(0, write_attr(self, attrs[a], depth));
+	}
+}
+
+/* What the administrator allows each file: those that are open, and new ones. */
+TEST_F(qos, limit_of_each_file)
+{
+	char depth[16];
+	int other;
+
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 20));
+	ASSERT_EQ(0, write_attr(self, "file_limit", "8"));
+	EXPECT_EQ(8, get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
+	other = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, other);
+	EXPECT_EQ(8, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
+	/* one can ask for less, and for more in vain */
+	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 3));
+	EXPECT_EQ(3, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
+	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 9));
+	EXPECT_EQ(8, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
+	snprintf(depth, sizeof(depth), "%u", self->node.depth);
+	ASSERT_EQ(0, write_attr(self, "file_limit", depth));
+	EXPECT_EQ(9, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
+	EXPECT_EQ(20, get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
+	close(other);
+}
+
+/* The limit of a queue is one, whichever way one looks at it. */
+TEST_F(qos, attribute_and_ioctl)
+{
+	struct nvme_uq_limit l = get_limit(self->fd, NVME_UQ_LIMIT_QUEUE);
+	int other = open(self->node.path, O_RDONLY);
+
+	ASSERT_LE(0, other);
+	EXPECT_EQ(self->node.depth, l.limit);
+	EXPECT_EQ(0, l.in_flight);
+	EXPECT_EQ(0, l.waiting);
+	ASSERT_EQ(0, write_limit(self, "12"));
+	EXPECT_EQ(12, get_limit(self->fd, NVME_UQ_LIMIT_QUEUE).limit);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE, 13));
+	EXPECT_EQ(13, uq_attr(self->node.name, "limit"));
+	EXPECT_EQ(13, get_limit(other, NVME_UQ_LIMIT_QUEUE).limit);
+
+	/* that of a file is its own */
+	EXPECT_EQ(self->node.depth,
+		  get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 5));
+	EXPECT_EQ(5, get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
+	EXPECT_EQ(self->node.depth,
+		  get_limit(other, NVME_UQ_LIMIT_FILE).limit);
+	EXPECT_EQ(13, uq_attr(self->node.name, "limit"));
+	close(other);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+}
+
+static int limits_as_nobody(FIXTURE_DATA(qos) *self)
+{
+	int fd;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	fd = open(self->node.path, O_RDONLY);
+	if (fd < 0)
+		return 2;
+	if (set_limit(fd, NVME_UQ_LIMIT_QUEUE, 3) != -EACCES)
+		return 3;
+	if (write_limit(self, "3") != -EACCES ||
+	    write_attr(self, "file_limit", "3") != -EACCES)
+		return 4;
+	if (get_limit(fd, NVME_UQ_LIMIT_QUEUE).limit != self->node.depth)
+		return 5;
+	/* of one's own file one may */
+	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 3))
+		return 6;
+	return get_limit(fd, NVME_UQ_LIMIT_FILE).limit == 3 ? 0 : 7;
+}
+
+/* The queue's limit is the administrator's: it is about everybody. */
+TEST_F(qos, permission)
+{
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(limits_as_nobody(self));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+/* -- what a limit holds back */
+
+static int ring_of(const struct uq_node *node, struct io_uring *ring)
+{
+	return uq_ring(ring, OUTSTANDING, node->poll ? IORING_SETUP_IOPOLL : 0);
+}
+
+static void prep_read(struct io_uring *ring, const struct uq_node *node,
+		      int fd, void *buf)
+{
+	uq_prep(ring, fd, node->nsid, CMD_READ, 0, buf, 512);
+}
+
+/* Submission does not wait; the commands do, and all are done in the end. */
+TEST_F(qos, submission_does_not_wait)
+{
+	struct nvme_uq_limit l;
+	struct io_uring ring;
+	unsigned int i;
+
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 4));
+	for (i = 0; i < 32; i++)
+		prep_read(&ring, &self->node, self->fd, self->buf);
+	ASSERT_EQ(32, io_uring_submit(&ring));
+	/* those over the limit wait in workers, which take their time */
+	do {
+		l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
+		ASSERT_GE(4, l.in_flight);
+	} while (!l.waiting);
+	for (i = 0; i < 32; i++) {
+		ASSERT_EQ(0, uq_reap(&ring, NULL));
+		ASSERT_GE(4, get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight);
+	}
+	l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
+	EXPECT_EQ(0, l.in_flight);
+	EXPECT_EQ(0, l.waiting);
+	io_uring_queue_exit(&ring);
+}
+
+/* Limited when much is in flight already: it is counted, and not exceeded. */
+TEST_F(qos, limited_afterwards)
+{
+	struct io_uring ring;
+	unsigned int i, most = 0;
+
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	for (i = 0; i < 40; i++)
+		prep_read(&ring, &self->node, self->fd, self->buf);
+	ASSERT_EQ(40, io_uring_submit(&ring));
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 2));
+	EXPECT_LT(2, get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight);
+	for (i = 0; i < 40; i++)
+		ASSERT_EQ(0, uq_reap(&ring, NULL));
+	EXPECT_EQ(0, get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight);
+	for (i = 0; i < 10; i++)
+		prep_read(&ring, &self->node, self->fd, self->buf);
+	ASSERT_EQ(10, io_uring_submit(&ring));
+	for (i = 0; i < 10; i++) {
+		__u32 now = get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight;
+
+		most = now > most ? now : most;
+		ASSERT_EQ(0, uq_reap(&ring, NULL));
+	}
+	EXPECT_GE(2, most);
+	io_uring_queue_exit(&ring);
+}
+
+/* Killed while it waits for its turn: it ends, and so does its claim to one. */
+TEST_F(qos, killed_while_waiting)
+{
+	unsigned int round, i;
+	int status;
+	pid_t pid;
+
+	for (round = 0; round < 4; round++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			int fd = open(self->node.path, O_RDWR);
+			struct io_uring ring;
+
+			if (fd < 0 || ring_of(&self->node, &ring) ||
+			    set_limit(fd, NVME_UQ_LIMIT_FILE, 1))
+				_exit(1);
+			for (i = 0; i < 64; i++)
+				prep_read(&ring, &self->node, fd, self->buf);
+			io_uring_submit(&ring);
+			while (!get_limit(fd, NVME_UQ_LIMIT_FILE).waiting)
+				sched_yield();
+			kill(getpid(), SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status)) TH_LOG("status %d", status);
+	}
+	while (uq_attr(self->node.name, "waiting"))
+		sched_yield();
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+}
+
+/* -- tenants */
+
+/* Somebody who always has that many commands outstanding. */
+struct tenant {
+	const struct uq_node	*node;
+	unsigned char		*buf;
+	unsigned int		outstanding;
+	int			fd;
+	atomic_bool		stop;
+	atomic_ulong		done;
+	unsigned long		bad, interrupted;
+	bool			reset;	/* the controller, meanwhile */
+	pthread_t		thread;
+};
+
+static void *be_tenant(void *arg)
+{
+	struct tenant *t = arg;
+	unsigned int left = 0, want = t->outstanding;
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+
+	if (ring_of(t->node, &ring)) {
+		t->bad++;
+		return NULL;
+	}
+	while (left || !t->stop) {
+		unsigned int head, n = 0;
+
+		for (; !t->stop && left < want; left++)
+			prep_read(&ring, t->node, t->fd, t->buf);
+		if (io_uring_submit(&ring) < 0 ||
+		    (left && io_uring_wait_cqe(&ring, &cqe))) {
+			t->bad++;
+			break;
+		}
+		io_uring_for_each_cqe(&ring, head, cqe) {
+			if (cqe->res == -EINTR)
+				t->interrupted++;
+			else
+				t->bad += !!cqe->res;
+			n++;
+		}
+		io_uring_cq_advance(&ring, n);
+		t->done += n;
+		left -= n;
+	}
+	io_uring_queue_exit(&ring);
+	return NULL;
+}
+
+static void start(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
+		  struct tenant *t, unsigned int outstanding,
+		  unsigned int limit)
+{
+	memset(t, 0, sizeof(*t));
+	t->node = &self->node;
+	t->buf = self->buf;
+	t->outstanding = outstanding;
+	t->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, t->fd);
+	if (limit)
+		ASSERT_EQ(0, set_limit(t->fd, NVME_UQ_LIMIT_FILE, limit));
+	ASSERT_EQ(0, pthread_create(&t->thread, NULL, be_tenant, t));
+}
+
+static void stop(struct __test_metadata *_metadata, struct tenant *t)
+{
+	t->stop = true;
+	/* what waits need not wait long for the test's sake */
+	EXPECT_EQ(0, set_limit(t->fd, NVME_UQ_LIMIT_FILE, t->node->depth));
+	ASSERT_EQ(0, pthread_join(t->thread, NULL));
+	EXPECT_EQ(0, t->bad);
+	EXPECT_TRUE(t->reset || !t->interrupted);
+	close(t->fd);
+}
+
+static __u32 in_flight(const struct tenant *t)
+{
+	return get_limit(t->fd, NVME_UQ_LIMIT_FILE).in_flight;
+}
+
+/* Until a tenant has as much in flight as it may. */
+static void wait_full(const struct tenant *t, unsigned int limit)
+{
+	while (in_flight(t) < limit && !t->bad)
+		sched_yield();
+}
+
+/* Until so many more have been done, by all of @nr together. */
+static void wait_done(struct tenant *t, unsigned int nr, unsigned long more)
+{
+	unsigned long before = 0, now;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		before += t[i].done;
+	do {
+		sched_yield();
+		for (i = 0, now = 0; i < nr; i++)
+			now += t[i].done;
+	} while (now < before + more && !t->bad);
+}
+
+/* A queue's device serves whoever has most in flight: limits are shares. */
+static void share(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
+		  unsigned int few, unsigned int many)
+{
+	unsigned long total = 8 * (few + many), got[2];
+	struct tenant t[2];
+	unsigned int i;
+
+	start(_metadata, self, &t[0], OUTSTANDING, few);
+	start(_metadata, self, &t[1], OUTSTANDING, many);
+	wait_full(&t[0], few);
+	wait_full(&t[1], many);
+	/* whoever came first had the device for itself until now */
+	wait_done(t, 2, few + many);
+	for (i = 0; i < 2; i++)
+		got[i] = t[i].done;
+	wait_done(t, 2, total);
+	for (i = 0; i < 2; i++)
+		got[i] = t[i].done - got[i];
+	EXPECT_GE(few, in_flight(&t[0]));
+	EXPECT_GE(many, in_flight(&t[1]));
+	TH_LOG("limits %u and %u: %lu and %lu done", few, many, got[0], got[1]);
+	/* half to twice of what is due */
+	total = got[0] + got[1];
+	EXPECT_LT(total * few / (few + many) / 2, got[0]);
+	EXPECT_GT(total * few / (few + many) * 2, got[0]);
+	stop(_metadata, &t[0]);
+	stop(_metadata, &t[1]);
+}
+
+TEST_F(qos, four_and_sixty)
+{
+	share(_metadata, self, 4, 60);
+}
+
+TEST_F(qos, as_many)
+{
+	share(_metadata, self, 16, 16);
+}
+
+/* By the administrator, while they are at it: each has the same. */
+TEST_F(qos, limit_of_each_file_under_load)
+{
+	struct tenant t[2];
+	char depth[16];
+	unsigned int i;
+
+	snprintf(depth, sizeof(depth), "%u", self->node.depth);
+	start(_metadata, self, &t[0], OUTSTANDING, 4);
+	start(_metadata, self, &t[1], OUTSTANDING, 0);
+	wait_full(&t[1], OUTSTANDING / 2);
+	ASSERT_EQ(0, write_attr(self, "file_limit", "10"));
+	while (in_flight(&t[1]) > 10)
+		sched_yield();
+	for (i = 0; i < 10; i++) {
+		wait_done(t, 2, 5);
+		EXPECT_GE(4, in_flight(&t[0]));
+		EXPECT_GE(10, in_flight(&t[1]));
+	}
+	ASSERT_EQ(0, write_attr(self, "file_limit", depth));
+	wait_full(&t[1], 20);
+	EXPECT_GE(4, in_flight(&t[0]));
+	stop(_metadata, &t[0]);
+	stop(_metadata, &t[1]);
+}
+
+/* The limit of the queue is for all together. */
+TEST_F(qos, queue_limit)
+{
+	struct tenant t[2];
+	unsigned int i;
+
+	ASSERT_EQ(0, write_limit(self, "6"));
+	start(_metadata, self, &t[0], OUTSTANDING, 0);
+	start(_metadata, self, &t[1], OUTSTANDING, 0);
+	for (i = 0; i < 10; i++) {
+		wait_done(t, 2, 4);
+		EXPECT_GE(6, uq_attr(self->node.name, "in_flight"));
+		EXPECT_LT(0, uq_attr(self->node.name, "waiting"));
+	}
+	/* in the order of arrival, so both have had their turn */
+	EXPECT_LT(0, t[0].done);
+	EXPECT_LT(0, t[1].done);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+	stop(_metadata, &t[0]);
+	stop(_metadata, &t[1]);
+}
+
+/* Raised and lowered while there is load. */
+TEST_F(qos, changed_under_load)
+{
+	static const unsigned int limits[] = { 3, 24, 1, 16, 5 };
+	struct tenant t;
+	unsigned int i, k;
+
+	start(_metadata, self, &t, OUTSTANDING, 4);
+	for (i = 0; i < ARRAY_SIZE(limits); i++) {
+		wait_full(&t, 1);
+		ASSERT_EQ(0, set_limit(t.fd, NVME_UQ_LIMIT_FILE, limits[i]));
+		/* what was in flight before may still be */
+		while (in_flight(&t) > limits[i])
+			sched_yield();
+		wait_full(&t, limits[i]);
+		for (k = 0; k < 5; k++) {
+			wait_done(&t, 1, 2);
+			EXPECT_GE(limits[i], in_flight(&t));
+		}
+	}
+	stop(_metadata, &t);
+}
+
+/*
+ * A tenant that has one command at a time, beside one that has very many. How
+ * many others are done between its submission and its completion is what it
+ * waits for.
+ */
+static unsigned int ahead_of(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(qos) *self, unsigned int rounds)
+{
+	unsigned int i, worst = 0;
+	struct io_uring ring;
+
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	for (i = 0; i < rounds; i++) {
+		long long before, after;
+
+		prep_read(&ring, &self->node, self->fd, self->buf);
+		before = uq_attr(self->node.name, "completed");
+		ASSERT_EQ(0, uq_run(&ring));
+		after = uq_attr(self->node.name, "completed");
+		if (after - before > worst)
+			worst = after - before;
+	}
+	io_uring_queue_exit(&ring);
+	return worst;
+}
+
+TEST_F(qos, beside_a_greedy_one)
+{
+	unsigned int free_for_all, kept;
+	struct tenant greedy;
+
+	start(_metadata, self, &greedy, OUTSTANDING, 0);
+	wait_full(&greedy, OUTSTANDING / 2);
+	free_for_all = ahead_of(_metadata, self, 2);
+	ASSERT_EQ(0, set_limit(greedy.fd, NVME_UQ_LIMIT_FILE, 4));
+	while (in_flight(&greedy) > 4)
+		sched_yield();
+	kept = ahead_of(_metadata, self, 20);
+	TH_LOG("at worst %u others first; %u where the greedy one has a limit of 4",
+	       free_for_all, kept);
+	EXPECT_LT(OUTSTANDING / 2, free_for_all);
+	/* its own, those of the limit, and as many while it is noticed */
+	EXPECT_GE(12, kept);
+	stop(_metadata, &greedy);
+}
+
+/* Whoever waits for its own limit is in nobody's way. */
+TEST_F(qos, waiters_are_in_nobodys_way)
+{
+	struct tenant t[2];
+	unsigned long got[2];
+
+	start(_metadata, self, &t[0], OUTSTANDING, 1);
+	while (!get_limit(t[0].fd, NVME_UQ_LIMIT_FILE).waiting)
+		sched_yield();
+	start(_metadata, self, &t[1], OUTSTANDING, 30);
+	wait_full(&t[1], 30);
+	got[0] = t[0].done;
+	got[1] = t[1].done;
+	wait_done(t, 2, 186);
+	got[0] = t[0].done - got[0];
+	got[1] = t[1].done - got[1];
+	TH_LOG("limits 1 and 30: %lu and %lu done", got[0], got[1]);
+	EXPECT_LT(10 * got[0], got[1]);
+	EXPECT_LT(0, got[0]);
+	stop(_metadata, &t[0]);
+	stop(_metadata, &t[1]);
+}
+
+/* More tenants than the queue has places for: each gets on, in turn. */
+TEST_F(qos, nobody_starves)
+{
+	struct tenant t[5];
+	unsigned long least = ~0ul, most = 0;
+	unsigned int i;
+
+	ASSERT_EQ(0, write_limit(self, "2"));
+	for (i = 0; i < ARRAY_SIZE(t); i++)
+		start(_metadata, self, &t[i], i == 4 ? OUTSTANDING : 8, 0);
+	wait_done(t, ARRAY_SIZE(t), 200);
+	for (i = 0; i < ARRAY_SIZE(t); i++) {
+		TH_LOG("%u outstanding, %lu done", t[i].outstanding,
+		       (unsigned long)t[i].done);
+		least = t[i].done < least ? t[i].done : least;
+		most = t[i].done > most ? t[i].done : most;
+	}
+	EXPECT_LT(0, least);
+	EXPECT_GT(8 * least, most);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+	for (i = 0; i < ARRAY_SIZE(t); i++)
+		stop(_metadata, &t[i]);
+}
+
+/* A reset ends what is in flight; limits and who waits come through it. */
+TEST_F(qos, reset_under_load)
+{
+	struct tenant t[2];
+	unsigned int i;
+
+	ASSERT_EQ(0, write_limit(self, "20"));
+	start(_metadata, self, &t[0], OUTSTANDING, 4);
+	start(_metadata, self, &t[1], OUTSTANDING, 60);
+	for (i = 0; i < 3; i++) {
+		wait_full(&t[0], 4);
+		wait_full(&t[1], 4);
+		ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
+		EXPECT_EQ(20, uq_attr(self->node.name, "limit"));
+		EXPECT_EQ(4, get_limit(t[0].fd, NVME_UQ_LIMIT_FILE).limit);
+		EXPECT_EQ(60, get_limit(t[1].fd, NVME_UQ_LIMIT_FILE).limit);
+		wait_done(t, 2, 40);
+		EXPECT_GE(4, in_flight(&t[0]));
+		EXPECT_GE(20, uq_attr(self->node.name, "in_flight"));
+	}
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+	for (i = 0; i < 2; i++) {
+		t[i].reset = true;
+		stop(_metadata, &t[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}
