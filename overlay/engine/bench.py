@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from engine import (
     bench_mmap,
     bench_nvme,
+    bench_reap,
     build,
     figures,
     guest,
@@ -30,7 +31,7 @@ from engine.measure import PROGRAMS
 BASELINE = PROGRAMS / "baseline.json"
 RUNS = 9
 # Measurements with a module of their own: rows(), few(), judge(), section().
-MORE = (bench_mmap, bench_nvme)
+MORE = (bench_mmap, bench_nvme, bench_reap)
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 # No cell may cost more than this beside the generic path.
 SLOWER = 1.02

@@ -8,7 +8,17 @@ faults, and NVMe user queues at work; others, in which guest time is
 instructions, show what a read and a command cost.
 """
 
-from engine import bench, bench_mmap, bench_nvme, build, guest, host, ktap, measure
+from engine import (
+    bench,
+    bench_mmap,
+    bench_nvme,
+    bench_reap,
+    build,
+    guest,
+    host,
+    ktap,
+    measure,
+)
 from engine.ktap import Case
 
 # What each variant of the measurement is, for a reader who sees it first.
@@ -78,4 +88,7 @@ def main(args):
                      bench_mmap.few, bench_mmap.lines, out),
             _measure("measure NVMe commands",
                      "counting instructions per NVMe command",
-                     bench_nvme.few, bench_nvme.lines, out)]
+                     bench_nvme.few, bench_nvme.lines, out),
+            _measure("measure the end of NVMe commands",
+                     "counting entries that learn of no completion",
+                     bench_reap.few, bench_reap.lines, out)]

@@ -38,7 +38,7 @@ SOAK = 4
 # it. intx: no message signalled interrupts, and all DMA is bounced.
 OTHERS = {
     "intx": (("pci=nomsi", "swiotlb=force"),
-             ("uq:uq_io", "uq:uq_refuse", "uq:uq_setup")),
+             ("uq:uq_io", "uq:uq_mmap", "uq:uq_refuse", "uq:uq_setup")),
 }
 
 

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What it costs to learn that NVMe commands are done, by two clients of one
+ * polled user queue that have other work too and so never wait in the kernel:
+ *
+ *	nvme-reap -v iopoll|mmap -m insns|entries [-d depth] [-r runs]
+ *		[-n rounds] [-w spin] node
+ *
+ * iopoll enters the kernel whenever it wants to know; mmap looks at the mapped
+ * completion queue, and enters when something is there.
+ *
+ * insns runs in a guest whose clock counts instructions (QEMU, -icount shift=0).
+ * A round submits all, looks once before the device can be done, spins in user
+ * space until it is, and looks again, which finds all. The submission and the
+ * looks count, in the kernel and in the program; the spin does not. A command's
+ * figure is the median over the rounds. Beside it goes the figure without the
+ * look that came too early.
+ *
+ * entries runs in a guest without -icount, whose device takes time to answer:
+ * how often did the client enter the kernel to look, and how often for nothing?
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <liburing.h>
+#include <linux/nvme_ioctl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "icount.h"
+#include "uq_cq.h"
+
+#define MAX_DEPTH	512
+#define BS		512
+#define STRIDE		4096
+#define MAX_SPIN	100000000ul
+/* On a host too busy for quiet rounds, so many times the rounds are tried. */
+#define PATIENCE	200
+
+struct opts {
+	const char	*path;
+	const char	*variant;
+	const char	*mode;
+	unsigned int	depth;
+	unsigned int	runs;
+	unsigned int	rounds;
+	unsigned long	spin;
+	bool		mmap;
+};
+
+struct run {
+	struct opts		o;
+	struct io_uring		ring;
+	struct uq_cq		cq;
+	int			fd;
+	unsigned int		nsid;
+	unsigned char		*buf;
+	uint64_t		seed;
+	unsigned long long	entries, empty;
+};
+
+static void die(const char *what)
+{
+	printf("error %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static __attribute__((noinline)) void spin(unsigned long n)
+{
+	while (n--)
+		asm volatile("" : "+r" (n));
+}
+
+static void prep(struct run *r, unsigned int i)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+	struct nvme_uring_cmd *c;
+	uint64_t slba;
+
+	if (!sqe)
+		die("no room in the ring");
+	c = (struct nvme_uring_cmd *)sqe->cmd;
+	r->seed = r->seed * 6364136223846793005ull + 1442695040888963407ull;
+	slba = (r->seed >> 33) % ((512u << 20) / BS);
+	memset(sqe, 0, 128);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	sqe->flags = IOSQE_FIXED_FILE;
+	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	c->opcode = 2;
+	c->nsid = r->nsid;
+	c->addr = (uintptr_t)r->buf + (size_t)i * STRIDE;
+	c->data_len = BS;
+	c->cdw10 = slba;
+	c->cdw11 = slba >> 32;
+}
+
+static void enter(struct run *r, unsigned int submit, unsigned int flags)
+{
+	int ret;
+
+	do {
+		ret = io_uring_enter(r->ring.ring_fd, submit, 0, flags, NULL);
+	} while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		die("io_uring_enter");
+}
+
+static void prep_all(struct run *r)
+{
+	struct io_uring_sq *sq = &r->ring.sq;
+	unsigned int i;
+
+	for (i = 0; i < r->o.depth; i++)
+		prep(r, i);
+	/* what liburing's io_uring_submit() would do but for the system call */
+	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
+	sq->sqe_head = sq->sqe_tail;
+}
+
+/* Is something there to enter for? iopoll has to ask the kernel. */
+static inline bool look(struct run *r)
+{
+	if (r->o.mmap && uq_cq_look(&r->cq) == UQ_CQ_NONE)
+		return false;
+	enter(r, 0, IORING_ENTER_GETEVENTS);
+	return true;
+}
+
+/* Takes what the kernel has put into the ring: how many. */
+static unsigned int take(struct run *r)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int head, n = 0;
+
+	io_uring_for_each_cqe(&r->ring, head, cqe) {
+		if (cqe->res) {
+			printf("error %s: result %d\n", r->o.path, cqe->res);
+			exit(1);
+		}
+		n++;
+	}
+	io_uring_cq_advance(&r->ring, n);
+	return n;
+}
+
+static void setup(struct run *r)
+{
+	unsigned int flags = IORING_SETUP_SINGLE_ISSUER |
+		IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_IOPOLL |
+		IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+	size_t len = (size_t)r->o.depth * STRIDE;
+	struct iovec iov = { .iov_len = len };
+	int ret;
+
+	errno = -io_uring_queue_init(r->o.depth, &r->ring, flags);
+	if (errno)
+		die("io_uring_setup");
+	r->fd = open(r->o.path, O_RDWR);
+	if (r->fd < 0)
+		die(r->o.path);
+	ret = ioctl(r->fd, NVME_IOCTL_ID);
+	if (ret <= 0)
+		die("NVME_IOCTL_ID");
+	r->nsid = ret;
+	errno = -io_uring_register_files(&r->ring, &r->fd, 1);
+	if (errno)
+		die("register files");
+	r->buf = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (r->buf == MAP_FAILED)
+		die("mmap");
+	iov.iov_base = r->buf;
+	errno = -io_uring_register_buffers(&r->ring, &iov, 1);
+	if (errno)
+		die("register buffers");
+	if (!r->o.mmap)
+		return;
+	errno = -uq_cq_map(&r->cq, r->fd);
+	if (errno)
+		die("mapping the completion queue");
+}
+
+/* So that whoever comes next can have the queue. */
+static void let_go(struct run *r)
+{
+	if (r->o.mmap)
+		uq_cq_unmap(&r->cq);
+	io_uring_unregister_files(&r->ring);
+	io_uring_queue_exit(&r->ring);
+	close(r->fd);
+}
+
+static void print_cell(const struct run *r, const char *what)
+{
+	printf("%s nvme-reap %s depth=%u bs=%u fixed=true op=read", what,
+	       r->o.variant, r->o.depth, BS);
+}
+
+/* -- entries */
+
+static void count_entries(struct run *r)
+{
+	unsigned int i, done;
+
+	for (i = 0; i < r->o.rounds; i++) {
+		prep_all(r);
+		enter(r, r->o.depth, 0);
+		for (done = 0; done < r->o.depth;) {
+			unsigned int n;
+
+			if (!look(r))
+				continue;
+			n = take(r);
+			r->entries++;
+			r->empty += !n;
+			done += n;
+		}
+	}
+	print_cell(r, "entries");
+	printf(" entries=%llu empty=%llu ops=%llu\n", r->entries, r->empty,
+	       (unsigned long long)r->o.rounds * r->o.depth);
+}
+
+/* -- instructions */
+
+/* What a round took, in instructions; @whole is without the wait. */
+struct round {
+	uint64_t	submit, early, reap, user, whole;
+};
+
+/* Local timer interrupts so far. */
+static unsigned long long timer_ticks(void)
+{
+	unsigned long long sum = 0;
+	char line[512];
+	FILE *f = fopen("/proc/interrupts", "r");
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		char *colon = strchr(line, ':');
+
+		if (colon && strstr(line, "Local timer"))
+			sum += strtoull(colon + 1, NULL, 10);
+	}
+	fclose(f);
+	return sum;
+}
+
+/* How many completions the early look found, and the late one. */
+struct found {
+	unsigned int	early, late;
+};
+
+/*
+ * Between the looks: for long enough, and what happens meanwhile is not the
+ * commands'. A polled queue has no interrupts. Returns how long it was.
+ */
+static uint64_t wait_for_device(struct run *r, unsigned long long *ticks)
+{
+	uint64_t start = insns();
+	unsigned long long before = timer_ticks();
+
+	spin(r->o.spin);
+	*ticks += timer_ticks() - before;
+	return insns() - start;
+}
+
+static struct found one_round(struct run *r, struct round *out, uint64_t tick,
+			      unsigned long long *ticks)
+{
+	uint64_t t0, t1, waited, start = insns();
+	struct found found;
+
+	prep_all(r);
+	t0 = insns();
+	enter(r, r->o.depth, 0);
+	t1 = insns();
+	out->submit = t1 - t0 - tick;
+	t0 = insns();
+	look(r);
+	t1 = insns();
+	out->early = t1 - t0 - tick;
+	found.early = take(r);
+	waited = wait_for_device(r, ticks);
+	t0 = insns();
+	look(r);
+	t1 = insns();
+	out->reap = t1 - t0 - tick;
+	found.late = take(r);
+	out->whole = insns() - start - waited;
+	out->user = out->whole - out->submit - out->early - out->reap;
+	return found;
+}
+
+/* Whatever a round has left in flight. */
+static void drain(struct run *r, unsigned int left)
+{
+	while (left)
+		if (look(r))
+			left -= take(r);
+}
+
+/* How many rounds had to be repeated, and why. */
+struct bad {
+	unsigned int	early, late, ticks;
+};
+
+/*
+ * One round; false if it is to be repeated: the device was too quick for the
+ * early look, or too slow for the late one, or a timer ticked before or after
+ * the wait for it.
+ */
+static bool good_round(struct run *r, struct round *round, uint64_t tick,
+		       struct bad *bad)
+{
+	unsigned long long ticks = timer_ticks(), meanwhile = 0;
+	struct found found = one_round(r, round, tick, &meanwhile);
+
+	ticks = timer_ticks() - ticks - meanwhile;
+	drain(r, r->o.depth - found.early - found.late);
+	if (found.early + found.late < r->o.depth)
+		bad->late++;
+	else if (found.early)
+		bad->early++;
+	else if (ticks)
+		bad->ticks++;
+	else
+		return true;
+	return false;
+}
+
+/* Spins longer until no round has been too short eight times in a row. */
+static void settle(struct run *r, uint64_t tick)
+{
+	unsigned int enough = 0;
+	struct round round;
+
+	while (enough < 8) {
+		struct bad bad = { 0 };
+
+		good_round(r, &round, tick, &bad);
+		enough = bad.late ? 0 : enough + 1;
+		if (bad.late && r->o.spin < MAX_SPIN)
+			r->o.spin += r->o.spin / 2;
+	}
+	r->o.spin *= 2;
+}
+
+static void print_run(const struct run *r, const char *what, unsigned int run,
+		      double *sum)
+{
+	print_cell(r, what);
+	printf(" run=%u insn=%.2f\n", run, median(sum, r->o.rounds));
+}
+
+static void one_run(struct run *r, unsigned int run, uint64_t tick)
+{
+	unsigned int n = r->o.rounds, sent = 0, i = 0;
+	struct round *round = calloc(n, sizeof(*round));
+	double *sum = calloc(n, sizeof(*sum)), *ready = calloc(n, sizeof(*sum));
+	uint64_t whole = 0, parts = 0, user = UINT64_MAX;
+	struct bad bad = { 0 };
+
+	if (!round || !sum || !ready)
+		die("calloc");
+	while (i < n) {
+		i += good_round(r, &round[i], tick, &bad);
+		if (++sent > PATIENCE * n) {
+			printf("error the host is too busy: of %u rounds %u were good, in %u the device was too quick, in %u too slow, and %u had a tick\n",
+			       sent, i, bad.early, bad.late, bad.ticks);
+			exit(1);
+		}
+	}
+	for (i = 0; i < n; i++) {
+		uint64_t part = round[i].submit + round[i].reap;
+
+		ready[i] = (double)part / r->o.depth;
+		part += round[i].early;
+		sum[i] = (double)part / r->o.depth;
+		parts += part;
+		whole += round[i].whole;
+		if (round[i].user < user)
+			user = round[i].user;
+	}
+	print_run(r, "cell", run, sum);
+	print_run(r, "ready", run, ready);
+	/* the program's own part is the same in each round */
+	print_cell(r, "about");
+	printf(" run=%u rounds=%u sent=%u whole=%llu parts=%llu\n", run, n,
+	       sent, (unsigned long long)whole,
+	       (unsigned long long)(parts + n * user));
+	fflush(stdout);
+	free(round);
+	free(sum);
+	free(ready);
+}
+
+static void count_insns(struct run *r)
+{
+	uint64_t tick = counter_floor();
+	unsigned int i;
+
+	if (!counter_is_exact()) {
+		printf("error the clock does not count instructions\n");
+		exit(1);
+	}
+	settle(r, tick);
+	for (i = 0; i < r->o.runs; i++)
+		one_run(r, i, tick);
+}
+
+static void usage(void)
+{
+	printf("error usage: nvme-reap -v iopoll|mmap -m insns|entries [-d depth] [-r runs] [-n rounds] [-w spin] node\n");
+	exit(2);
+}
+
+static void parse(struct opts *o, int argc, char **argv)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "v:m:d:r:n:w:")) != -1) {
+		switch (c) {
+		case 'v': o->variant = optarg; break;
+		case 'm': o->mode = optarg; break;
+		case 'd': o->depth = atoi(optarg); break;
+		case 'r': o->runs = atoi(optarg); break;
+		case 'n': o->rounds = atoi(optarg); break;
+		case 'w': o->spin = atol(optarg); break;
+		default: usage();
+		}
+	}
+	o->path = argv[optind];
+	if (!o->variant || !o->mode || !o->path || !o->depth ||
+	    o->depth > MAX_DEPTH || !o->runs || !o->rounds || !o->spin)
+		usage();
+	o->mmap = !strcmp(o->variant, "mmap");
+	if (!o->mmap && strcmp(o->variant, "iopoll"))
+		usage();
+}
+
+int main(int argc, char **argv)
+{
+	static struct run r = {
+		.o = { .depth = 1, .runs = 3, .rounds = 12, .spin = 50000 },
+		.seed = 1,
+	};
+
+	parse(&r.o, argc, argv);
+	setup(&r);
+	if (!strcmp(r.o.mode, "entries"))
+		count_entries(&r);
+	else if (!strcmp(r.o.mode, "insns"))
+		count_insns(&r);
+	else
+		usage();
+	let_go(&r);
+	return 0;
+}

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Learning that NVMe commands are done: iopoll beside a mapped queue.
+
+One client of ours, in two variants, on the polled user queue of an emulated
+controller that takes time to answer. Instructions are counted in one guest,
+entries into the kernel in another: the time that a device takes is the host's,
+and a guest whose clock counts instructions does not know it.
+"""
+
+import re
+
+from engine import figures, host, ktap, measure
+from engine.host import Plain
+from engine.ktap import Case
+
+BENCH = "nvme-reap"
+BASE = "iopoll"
+MAPPED = "mmap"
+DEPTHS = (1, 8, 32, 128)
+APPEND = ("nokaslr",)
+# Parts and whole of a run agree by this.
+HIDDEN = 0.02
+# How often all of a depth is submitted, for a count of entries.
+ROUNDS = 256
+# What the device takes to answer, of the host's time, each command by itself.
+TAKES = 300_000
+NVME = ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
+        f"file.latency-ns={TAKES},format=raw,if=none,id=nvme0 "
+        "-device nvme,drive=nvme0,serial=overlay0,max_ioqpairs=16",)
+
+ABOUT = """\
+Two clients of one polled user queue, which have other work and never wait in
+the kernel. *iopoll* enters the kernel whenever it wants to know whether
+commands are done; *mmap* looks at the mapped completion queue, and enters when
+something is there. All of a depth is submitted, then looked for once before the
+device can be done, and once when it is: one entry of *iopoll* in two finds
+nothing, as in the mail that proposed the mapping. Submission and looks count,
+what is done in user space too; waiting for the device does not. *ready* leaves
+the early look out. There, nothing can be saved: the mapped client still looks,
+and the kernel still tells where it is.
+
+Entries are counted without a clock of instructions, with a device that takes
+0.3 ms to answer: those that look for completions, not those that submit. How
+many of *iopoll*'s are empty depends on how fast the machine is beside its
+device."""
+
+
+def programs(out):
+    """A folder with the measuring program."""
+    folder = out / "programs-reap"
+    if not (folder / BENCH).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        host.need("liburing-dev")
+        measure.compiled(
+            folder, BENCH,
+            f"-I{host.ROOT / 'tools' / 'testing' / 'selftests' / 'uq'}",
+            f"-I{host.ROOT / 'include' / 'uapi'}",
+            # the library comes before the source that needs it
+            "-Wl,--no-as-needed", "-luring")
+    return folder
+
+
+# -- what the guests say -----------------------------------------------------
+
+def _values(words):
+    return {name: int(value) for name, value in
+            (word.split("=", 1) for word in words)}
+
+
+def _lines(said, what):
+    """Lines that begin so: (variant, depth, all values) for each."""
+    for line in said.splitlines():
+        if line.startswith(f"{what} {BENCH} "):
+            _, _, variant, *words = line.split()
+            values = _values(word for word in words
+                             if re.fullmatch(r"\w+=\d+", word))
+            yield variant, values["depth"], values
+
+
+def _ready(said):
+    """The figures without the early look: (variant, depth) -> figure."""
+    lines = [line.replace("ready ", "cell ", 1) for line in said.splitlines()
+             if line.startswith("ready ")]
+    found = figures.results(figures.parse("\n".join([*lines, "complete"])),
+                            "")
+    return {(row["variant"], row["params"]["depth"]): row["insn_per_op"]
+            for row in found}
+
+
+def _whole(said):
+    """How the whole of a cell's runs is to the sum of its parts."""
+    sums = {}
+    for variant, depth, values in _lines(said, "about"):
+        whole, parts = sums.get((variant, depth), (0, 0))
+        sums[variant, depth] = (whole + values["whole"],
+                                parts + values["parts"])
+    return {key: round(whole / parts, 4)
+            for key, (whole, parts) in sums.items()}
+
+
+def _entries(said):
+    """(entries per command, share that found nothing) of each cell."""
+    figures.check_complete(said)
+    found = {}
+    for variant, depth, values in _lines(said, "entries"):
+        found[variant, depth] = (
+            round(values["entries"] / values["ops"], 4),
+            # not rounded: one of very many is not none
+            values["empty"] / values["entries"])
+    return found
+
+
+def complete_rows(insns, entries, mode):
+    """Results, with the entries into the kernel of each."""
+    rows = figures.results(figures.parse(insns), mode)
+    ready, whole, counted = _ready(insns), _whole(insns), _entries(entries)
+    for row in rows:
+        key = row["variant"], row["params"]["depth"]
+        if key not in counted:
+            raise Plain(f"the entries of {figures.cell_name(row)} were not "
+                        "counted")
+        row["insn_ready_per_op"] = ready[key]
+        row["whole_to_parts"] = whole[key]
+        row["entries_per_op"], row["empty_share"] = counted[key]
+    return rows
+
+
+# -- guests ------------------------------------------------------------------
+
+def _boot(mode, out, which, words, **how):
+    return measure.boot(mode, out, f"{BENCH}-{which}-{mode}", "nvme-reap.sh",
+                        (programs(out), which, *words), append=APPEND,
+                        qemu=NVME, timeout=3600, **how)
+
+
+def _count(mode, out, runs, depths):
+    insns = _boot(mode, out, "insns", (runs, 12, *depths), icount=True)
+    entries = _boot(mode, out, "entries", (1, ROUNDS, *depths))
+    return complete_rows(insns, entries, mode)
+
+
+def rows(mode, out, runs):
+    """All cells."""
+    with host.step(f"counting what it costs to learn of the end ({mode})"):
+        return _count(mode, out, min(runs, 5), DEPTHS)
+
+
+def few(out, runs=3):
+    """What `make demo` shows."""
+    return _count("lean", out, runs, (1, 32))
+
+
+# -- judging -----------------------------------------------------------------
+
+def _row(found, variant, depth):
+    return next((row for row in found if row["bench"] == BENCH
+                 and row["variant"] == variant
+                 and row["params"]["depth"] == depth), None)
+
+
+def _bar(found, depth, less):
+    name = (f"{MAPPED}, depth {depth} takes "
+            f"{'less than' if less else 'no more than'} {BASE}")
+    base, here = (_row(found, one, depth) for one in (BASE, MAPPED))
+    if not base or not here:
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    first, now = base["insn_per_op"], here["insn_per_op"]
+    said = f"{now:.0f} / {first:.0f} = {now / first:.3f}"
+    if now > first or (less and now == first):
+        return Case(name, ktap.FAIL, said)
+    return Case(f"{name} ({said})", ktap.PASS)
+
+
+def _no_empty(found):
+    name = f"{MAPPED} never enters the kernel for nothing"
+    mine = {depth: _row(found, MAPPED, depth) for depth in DEPTHS}
+    missing = [depth for depth, row in mine.items() if not row]
+    if missing:
+        return Case(name, ktap.FAIL,
+                    f"NOT RUN: depths {missing} were not measured")
+    bad = [f"{figures.cell_name(row)}: {row['empty_share']}"
+           for row in mine.values() if row["empty_share"]]
+    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
+
+
+def _hidden(found):
+    name = "what is counted of reaping is all there is"
+    bad = [f"{figures.cell_name(row)}: the whole is {row['whole_to_parts']} of "
+           "its parts" for row in found if row["bench"] == BENCH
+           and abs(row["whole_to_parts"] - 1) > HIDDEN]
+    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
+
+
+def judge(found):
+    """The cases that the figures prove or not."""
+    return [_bar(found, 1, False), _bar(found, 32, True), _no_empty(found),
+            _hidden(found)]
+
+
+# -- the report --------------------------------------------------------------
+
+def _table(found):
+    heads = ["depth", BASE, MAPPED, f"/ {BASE}", f"{BASE} ready",
+             f"{MAPPED} ready", f"{BASE} entries per op", "empty",
+             f"{MAPPED} entries per op", "empty"]
+    lines = []
+    for depth in DEPTHS:
+        base, here = (_row(found, one, depth) for one in (BASE, MAPPED))
+        if not base or not here:
+            continue
+        lines.append([
+            depth, f"{base['insn_per_op']:.0f}", f"{here['insn_per_op']:.0f}",
+            f"{here['insn_per_op'] / base['insn_per_op']:.3f}",
+            f"{base['insn_ready_per_op']:.0f}",
+            f"{here['insn_ready_per_op']:.0f}",
+            *(text for row in (base, here) for text in
+              (f"{row['entries_per_op']:.2f}", f"{row['empty_share']:.1%}"))])
+    return figures.markdown(heads, lines)
+
+
+def section(found):
+    """The part of out/bench.md."""
+    mine = [row for row in found if row["bench"] == BENCH]
+    if not mine:
+        return ""
+    return "\n\n".join(["## Learning that NVMe commands are done", ABOUT,
+                        _table(mine)])
+
+
+def lines(found):
+    """What `make demo` shows, as lines."""
+    shares = ", ".join(
+        f"depth {depth}: {_row(found, BASE, depth)['empty_share']:.1%} and "
+        f"{_row(found, MAPPED, depth)['empty_share']:.1%}"
+        for depth in DEPTHS if _row(found, BASE, depth))
+    return [f"entries into the kernel that found nothing, {BASE} and "
+            f"{MAPPED}: {shares}", *_table(found).splitlines()]

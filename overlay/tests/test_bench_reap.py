@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measuring the end of NVMe commands: rows are whole, and bars are bars."""
+
+import unittest
+
+from engine import bench_reap, ktap
+from engine.host import Plain
+
+DEPTHS = (1, 8, 32, 128)
+
+
+def cell(variant, depth, insn, ready=900, whole=1000):
+    """What the runs of a cell print where instructions are counted."""
+    words = f"nvme-reap {variant} depth={depth} bs=512 fixed=true op=read"
+    return "".join(
+        f"cell {words} run={run} insn={insn}\n"
+        f"ready {words} run={run} insn={ready}\n"
+        f"about {words} run={run} rounds=12 sent=13 whole={whole} parts=1000\n"
+        for run in range(2))
+
+
+def entries(variant, depth, count, empty):
+    """What a cell prints where entries are counted."""
+    return (f"entries nvme-reap {variant} depth={depth} bs=512 fixed=true "
+            f"op=read entries={count} empty={empty} ops=200\n")
+
+
+def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000):
+    """Results of all cells."""
+    insns = "".join(cell("iopoll", depth, iopoll)
+                    + cell("mmap", depth, mapped, whole=whole)
+                    for depth in depths)
+    said = "".join(entries("iopoll", depth, 400, 300)
+                   + entries("mmap", depth, 100, empty) for depth in depths)
+    return bench_reap.complete_rows(insns + "complete insns\n",
+                                    said + "complete entries\n", "lean")
+
+
+def status(cases, start):
+    """How the case ended whose name starts so."""
+    return next(case for case in cases if case.name.startswith(start)).status
+
+
+class Rows(unittest.TestCase):
+    def test_all_fields(self):
+        row = rows(800)[0]
+        self.assertEqual((row["bench"], row["variant"],
+                          row["params"]["depth"]), ("nvme-reap", "iopoll", 1))
+        self.assertEqual((row["insn_per_op"], row["insn_ready_per_op"]),
+                         (1000, 900))
+        self.assertEqual((row["entries_per_op"], row["empty_share"]),
+                         (2.0, 0.75))
+
+    def test_entries_not_counted(self):
+        with self.assertRaisesRegex(Plain, "mmap depth=1 .* not counted"):
+            bench_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
+                                     entries("iopoll", 1, 4, 1) + "complete\n",
+                                     "lean")
+
+    def test_entries_broke_off(self):
+        with self.assertRaisesRegex(Plain, "broke off"):
+            bench_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
+                                     entries("mmap", 1, 4, 0), "lean")
+
+    def test_a_busy_host_is_an_error(self):
+        with self.assertRaisesRegex(Plain, "too busy"):
+            bench_reap.complete_rows("error the host is too busy\n", "", "lean")
+
+
+class Judge(unittest.TestCase):
+    ONE = "mmap, depth 1 takes no more"
+    MANY = "mmap, depth 32 takes less"
+
+    def test_bars(self):
+        for insn, one, many in ((999, ktap.PASS, ktap.PASS),
+                                (1000, ktap.PASS, ktap.FAIL),
+                                (1001, ktap.FAIL, ktap.FAIL)):
+            cases = bench_reap.judge(rows(insn))
+            self.assertEqual(status(cases, self.ONE), one)
+            self.assertEqual(status(cases, self.MANY), many)
+
+    def test_not_measured_is_red(self):
+        for case in bench_reap.judge([])[:3]:
+            self.assertEqual(case.status, ktap.FAIL)
+            self.assertIn("NOT RUN", case.detail)
+
+    def test_a_depth_less_is_red(self):
+        cases = bench_reap.judge(rows(900, depths=(1, 8, 32)))
+        self.assertEqual(status(cases, "mmap never"), ktap.FAIL)
+
+    def test_one_empty_entry_is_red(self):
+        for empty, result in ((0, ktap.PASS), (1, ktap.FAIL)):
+            self.assertEqual(status(bench_reap.judge(rows(900, empty=empty)),
+                                    "mmap never"), result)
+
+    def test_hidden_work(self):
+        self.assertEqual(status(bench_reap.judge(rows(900, whole=1100)),
+                                "what is counted"), ktap.FAIL)
+
+
+class Report(unittest.TestCase):
+    def test_section(self):
+        text = bench_reap.section(rows(800))
+        self.assertRegex(text, r"\| 32 +\| +1000 \| +800 \| +0\.800 \| +900 "
+                               r"\| +900 \| +2\.00 \| +75\.0% \| +0\.50 \| "
+                               r"+0\.0% \|")
+
+    def test_nothing_measured(self):
+        self.assertEqual(bench_reap.section([]), "")
+
+    def test_demo_has_a_line_with_both_shares(self):
+        line = bench_reap.lines(rows(800, depths=(1, 32)))[0]
+        self.assertIn("depth 1: 75.0% and 0.0%, depth 32: 75.0% and 0.0%",
+                      line)
+
+
+if __name__ == "__main__":
+    unittest.main()
