@@ -429,7 +429,7 @@ TEST_F(map, reaped_by_another_ring)
 		submit(_metadata, self, 16);
 		for (i = 0; i < 16; i++)
 			uq_prep(&other, self->fd, self->node.nsid, CMD_READ, i,
-				self->buf, 512);
+				self->buf + AREA / 2 + i * 512, 512);
 		ASSERT_EQ(0, uq_run_all(&other, 16));
 		for (done = 0; done < 16; done += n) {
 			n = uq_cq_wait(&self->cq, &self->ring, ~0ul);
@@ -447,11 +447,13 @@ TEST_F(map, full)
 	struct io_uring_cqe *cqe;
 	struct io_uring ring;
 
+	ASSERT_GE(AREA / 512, want);
 	ASSERT_EQ(0, uq_ring(&ring, 2048, variant->poll ? IORING_SETUP_IOPOLL :
 			     0));
 	for (i = 0; i < want; i++)
 		ASSERT_NE(NULL, uq_prep(&ring, self->fd, self->node.nsid,
-					CMD_READ, i, self->buf, 512));
+					CMD_READ, i, self->buf + i * 512,
+					512));
 	ASSERT_EQ(want, io_uring_submit(&ring));
 	while (done < want) {
 		unsigned int head, n = 0;

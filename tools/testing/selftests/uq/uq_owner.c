@@ -14,6 +14,7 @@
 
 #define NOBODY	65534
 #define AREA	(1024 * 1024)
+#define BATCH	64
 #define PAGE	((size_t)sysconf(_SC_PAGESIZE))
 
 FIXTURE(owner)
@@ -95,17 +96,19 @@ FIXTURE_TEARDOWN(owner)
 		  uq_attr(self->node.name, "completed"));
 }
 
-/* One read through a ring made for it. */
+/* One read through a ring made for it, into memory of its own. */
 static int read_by(FIXTURE_DATA(owner) *self, int fd)
 {
+	void *buf = uq_alloc(4096);
 	struct io_uring ring;
-	int ret = uq_ring(&ring, 4, self->flags);
+	int ret = buf ? uq_ring(&ring, 4, self->flags) : -ENOMEM;
 
 	if (ret)
 		return ret;
-	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf, 4096);
+	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, buf, 4096);
 	ret = uq_run(&ring);
 	io_uring_queue_exit(&ring);
+	munmap(buf, 4096);
 	return ret;
 }
 
@@ -115,15 +118,16 @@ static int read_by(FIXTURE_DATA(owner) *self, int fd)
  */
 static int leave_marks(FIXTURE_DATA(owner) *self, int fd, unsigned int n)
 {
+	unsigned char *buf = uq_alloc(BATCH * 512);
 	unsigned int i, batch, done = 0;
 	struct io_uring ring;
-	int ret = uq_ring(&ring, 64, self->flags);
+	int ret = buf ? uq_ring(&ring, BATCH, self->flags) : -ENOMEM;
 
 	while (!ret && done < n) {
-		batch = n - done < 64 ? n - done : 64;
+		batch = n - done < BATCH ? n - done : BATCH;
 		for (i = 0; i < batch; i++)
 			uq_prep(&ring, fd, self->node.nsid, CMD_READ,
-				i % 2 ? 0 : 1ull << 40, self->buf, 512);
+				i % 2 ? 0 : 1ull << 40, buf + i * 512, 512);
 		if (io_uring_submit(&ring) != (int)batch)
 			return -EPROTO;
 		for (i = 0; i < batch; i++) {
@@ -135,6 +139,7 @@ static int leave_marks(FIXTURE_DATA(owner) *self, int fd, unsigned int n)
 		done += batch;
 	}
 	io_uring_queue_exit(&ring);
+	munmap(buf, BATCH * 512);
 	return ret;
 }
 
@@ -279,7 +284,8 @@ TEST_F(owner, in_flight)
 	ASSERT_LE(0, fd[1]);
 	ASSERT_EQ(0, uq_ring(&ring, 64, self->flags));
 	for (i = 0; i < 64; i++)
-		uq_prep(&ring, fd[0], slow.nsid, CMD_READ, i, self->buf, 512);
+		uq_prep(&ring, fd[0], slow.nsid, CMD_READ, i,
+			self->buf + i * 512, 512);
 	ASSERT_EQ(64, io_uring_submit(&ring));
 	EXPECT_EQ(-EBUSY, claim(fd[0]));
 	EXPECT_EQ(-EBUSY, claim(fd[1]));
@@ -386,7 +392,7 @@ TEST_F(owner, killed)
 				_exit(1);
 			for (k = 0; k < 512; k++)
 				uq_prep(&ring, fd, self->node.nsid, CMD_READ,
-					k, self->buf, 512);
+					k, self->buf + k * 512, 512);
 			io_uring_submit(&ring);
 			uq_cq_wait(&cq, &ring, 100);
 			kill(getpid(), SIGKILL);

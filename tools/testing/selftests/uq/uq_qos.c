@@ -249,10 +249,11 @@ static int ring_of(const struct uq_node *node, struct io_uring *ring)
 	return uq_ring(ring, OUTSTANDING, node->poll ? IORING_SETUP_IOPOLL : 0);
 }
 
-static void prep_read(struct io_uring *ring, const struct uq_node *node,
-		      int fd, void *buf)
+static struct nvme_uring_cmd *prep_read(struct io_uring *ring,
+					const struct uq_node *node, int fd,
+					void *buf)
 {
-	uq_prep(ring, fd, node->nsid, CMD_READ, 0, buf, 512);
+	return uq_prep(ring, fd, node->nsid, CMD_READ, 0, buf, 512);
 }
 
 /* Submission does not wait; the commands do, and all are done in the end. */
@@ -265,7 +266,7 @@ TEST_F(qos, submission_does_not_wait)
 	ASSERT_EQ(0, ring_of(&self->node, &ring));
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 4));
 	for (i = 0; i < 32; i++)
-		prep_read(&ring, &self->node, self->fd, self->buf);
+		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(32, io_uring_submit(&ring));
 	/* those over the limit wait in workers, which take their time */
 	do {
@@ -290,7 +291,7 @@ TEST_F(qos, limited_afterwards)
 
 	ASSERT_EQ(0, ring_of(&self->node, &ring));
 	for (i = 0; i < 40; i++)
-		prep_read(&ring, &self->node, self->fd, self->buf);
+		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(40, io_uring_submit(&ring));
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 2));
 	EXPECT_LT(2, get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight);
@@ -298,7 +299,7 @@ TEST_F(qos, limited_afterwards)
 		ASSERT_EQ(0, uq_reap(&ring, NULL));
 	EXPECT_EQ(0, get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight);
 	for (i = 0; i < 10; i++)
-		prep_read(&ring, &self->node, self->fd, self->buf);
+		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(10, io_uring_submit(&ring));
 	for (i = 0; i < 10; i++) {
 		__u32 now = get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight;
@@ -328,7 +329,8 @@ TEST_F(qos, killed_while_waiting)
 			    set_limit(fd, NVME_UQ_LIMIT_FILE, 1))
 				_exit(1);
 			for (i = 0; i < 64; i++)
-				prep_read(&ring, &self->node, fd, self->buf);
+				prep_read(&ring, &self->node, fd,
+					  self->buf + i * 512);
 			io_uring_submit(&ring);
 			while (!get_limit(fd, NVME_UQ_LIMIT_FILE).waiting)
 				sched_yield();
@@ -348,6 +350,8 @@ TEST_F(qos, killed_while_waiting)
 struct tenant {
 	const struct uq_node	*node;
 	unsigned char		*buf;
+	unsigned char		*idle[OUTSTANDING];	/* parts of @buf */
+	unsigned int		nr_idle;
 	unsigned int		outstanding;
 	int			fd;
 	atomic_bool		stop;
@@ -357,11 +361,20 @@ struct tenant {
 	pthread_t		thread;
 };
 
+/* A read into a part of the buffer that no other command has. */
+static void prep_next(struct io_uring *ring, struct tenant *t)
+{
+	unsigned char *part = t->idle[--t->nr_idle];
+
+	io_uring_sqe_set_data(uq_sqe(prep_read(ring, t->node, t->fd, part)),
+			      part);
+}
+
 static void *be_tenant(void *arg)
 {
 	struct tenant *t = arg;
-	unsigned int left = 0, want = t->outstanding;
 	struct io_uring_cqe *cqe;
+	unsigned int left = 0;
 	struct io_uring ring;
 
 	if (ring_of(t->node, &ring)) {
@@ -371,8 +384,8 @@ static void *be_tenant(void *arg)
 	while (left || !t->stop) {
 		unsigned int head, n = 0;
 
-		for (; !t->stop && left < want; left++)
-			prep_read(&ring, t->node, t->fd, t->buf);
+		for (; !t->stop && t->nr_idle; left++)
+			prep_next(&ring, t);
 		if (io_uring_submit(&ring) < 0 ||
 		    (left && io_uring_wait_cqe(&ring, &cqe))) {
 			t->bad++;
@@ -383,6 +396,7 @@ static void *be_tenant(void *arg)
 				t->interrupted++;
 			else
 				t->bad += !!cqe->res;
+			t->idle[t->nr_idle++] = io_uring_cqe_get_data(cqe);
 			n++;
 		}
 		io_uring_cq_advance(&ring, n);
@@ -399,8 +413,11 @@ static void start(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
 {
 	memset(t, 0, sizeof(*t));
 	t->node = &self->node;
-	t->buf = self->buf;
 	t->outstanding = outstanding;
+	t->buf = uq_alloc(outstanding * 512);
+	ASSERT_NE(NULL, t->buf);
+	for (; t->nr_idle < outstanding; t->nr_idle++)
+		t->idle[t->nr_idle] = t->buf + t->nr_idle * 512;
 	t->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, t->fd);
 	if (limit)
@@ -416,6 +433,7 @@ static void stop(struct __test_metadata *_metadata, struct tenant *t)
 	ASSERT_EQ(0, pthread_join(t->thread, NULL));
 	EXPECT_EQ(0, t->bad);
 	EXPECT_TRUE(t->reset || !t->interrupted);
+	munmap(t->buf, t->outstanding * 512);
 	close(t->fd);
 }
 
