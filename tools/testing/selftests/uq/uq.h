@@ -120,6 +120,8 @@ long long uq_param_get(const char *name);
 /* One line of a file, without its end. */
 int uq_read_line(const char *path, char *buf, size_t len);
 int uq_write_line(const char *path, const char *val);
+/* Entries of a folder, without hidden ones; none if it is not there. */
+unsigned int uq_count_entries(const char *path);
 
 /* Resets a controller and returns when it is live again. */
 int uq_reset(int ctrl);

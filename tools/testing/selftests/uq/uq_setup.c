@@ -5,7 +5,6 @@
  * interrupt, with a memory buffer, with several namespaces or paths.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <sched.h>
 
 #include "uq_fixture.h"
@@ -14,19 +13,6 @@
 #define MANY	((int)sysconf(_SC_NPROCESSORS_CONF) < 4 ? \
 		 (int)sysconf(_SC_NPROCESSORS_CONF) : 4)
 
-static unsigned int count_entries(const char *path)
-{
-	struct dirent *e;
-	unsigned int n = 0;
-	DIR *d = opendir(path);
-
-	while (d && (e = readdir(d)))
-		n += e->d_name[0] != '.';
-	if (d)
-		closedir(d);
-	return n;
-}
-
 /* Hardware queues that the block layer has; with multipath those of a path. */
 static unsigned int block_queues(const struct uq_ns *ns)
 {
@@ -34,12 +20,12 @@ static unsigned int block_queues(const struct uq_ns *ns)
 	unsigned int n;
 
 	snprintf(path, sizeof(path), "/sys/block/%s/mq", ns->block);
-	n = count_entries(path);
+	n = uq_count_entries(path);
 	if (n)
 		return n;
 	snprintf(path, sizeof(path), "/sys/block/nvme%dc%dn%d/mq",
 		 atoi(ns->block + strlen("nvme")), ns->ctrl, ns->head);
-	return count_entries(path);
+	return uq_count_entries(path);
 }
 
 /* A block, written and read back in its own format. */

@@ -46,6 +46,19 @@ int uq_write_line(const char *path, const char *val)
 	return ret;
 }
 
+unsigned int uq_count_entries(const char *path)
+{
+	struct dirent *e;
+	unsigned int n = 0;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
 static long long read_number(const char *path)
 {
 	char line[64], *end;
@@ -438,18 +451,10 @@ int uq_attach(const struct uq_ns *ns, bool on)
 bool uq_no_vectors(const struct uq_ns *ns)
 {
 	char path[128];
-	struct dirent *e;
-	unsigned int n = 0;
-	DIR *d;
 
 	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/msi_irqs",
 		 ns->ctrl);
-	d = opendir(path);
-	while (d && (e = readdir(d)))
-		n += e->d_name[0] != '.';
-	if (d)
-		closedir(d);
-	return n <= 1;
+	return uq_count_entries(path) <= 1;
 }
 
 /* -- rings and commands */
