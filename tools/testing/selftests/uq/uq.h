@@ -131,6 +131,8 @@ int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
 /* Waits until the nodes are as many as the driver said it would make. */
 bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
+/* An admin command to a controller: 0 or what the device says. */
+int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
 /*
  * Namespace Attachment of the NVMe base specification: a controller takes a
  * namespace, or lets go of it. Returns 0 or what the device says.

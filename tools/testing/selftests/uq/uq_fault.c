@@ -218,15 +218,8 @@ static bool has_shadow_doorbells(int ctrl)
 		.data_len	= sizeof(id),
 		.cdw10		= 1,
 	};
-	char path[40];
-	int fd, ret;
 
-	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
-	fd = open(path, O_RDONLY);
-	ret = fd < 0 ? -1 : ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
-	if (fd >= 0)
-		close(fd);
-	return !ret && id[257] & 1;
+	return !uq_admin(ctrl, &cmd) && id[257] & 1;
 }
 
 /*

@@ -419,6 +419,22 @@ bool uq_settle(const struct uq_ns *ns, int *irq, int *poll)
 	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
 }
 
+int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd)
+{
+	char path[40];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
+	fd = open(path, O_RDWR);
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, NVME_IOCTL_ADMIN_CMD, cmd);
+	if (ret < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
 int uq_attach(const struct uq_ns *ns, bool on)
 {
 	static __u16 list[2048] = { 1 };	/* one controller */
@@ -430,22 +446,14 @@ int uq_attach(const struct uq_ns *ns, bool on)
 		.cdw10		= on ? 0 : 1,
 	};
 	char path[64], id[16];
-	int fd, ret;
+	int ret;
 
 	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cntlid", ns->ctrl);
 	ret = uq_read_line(path, id, sizeof(id));
 	if (ret)
 		return ret;
 	list[1] = atoi(id);
-	snprintf(path, sizeof(path), "/dev/nvme%d", ns->ctrl);
-	fd = open(path, O_RDWR);
-	if (fd < 0)
-		return -errno;
-	ret = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd);
-	if (ret < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
+	return uq_admin(ns->ctrl, &cmd);
 }
 
 bool uq_no_vectors(const struct uq_ns *ns)
