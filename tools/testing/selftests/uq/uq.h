@@ -140,6 +140,9 @@ int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
 int uq_attach(const struct uq_ns *ns, bool on);
 /* A controller with one interrupt at most, which is the block layer's. */
 bool uq_no_vectors(const struct uq_ns *ns);
+/* It can have no user queue of a kind, for the reason that UQ_NO_QUEUE tells. */
+bool uq_no_queue(const struct uq_ns *ns, bool poll);
+#define UQ_NO_QUEUE	"the controller has no interrupt for a user queue"
 /* Waits until nothing is in flight; false if that never happens. */
 bool uq_wait_idle(const char *node);
 

@@ -85,8 +85,8 @@ FIXTURE_VARIANT_ADD(cpu, poll) { .poll = true };
 FIXTURE_SETUP(cpu)
 {
 	ASSERT_TRUE(uq_ns_nth(&self->ns, 0));
-	if (!variant->poll && uq_no_vectors(&self->ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&self->ns, variant->poll))
+		SKIP(return, UQ_NO_QUEUE);
 	if (self->ns.lba != 512)
 		SKIP(return, "the first namespace has blocks of %u bytes",
 		     self->ns.lba);

@@ -41,8 +41,8 @@ FIXTURE_SETUP(qos)
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
 	if (ns.lba != 512)
 		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
-	if (!variant->poll && uq_no_vectors(&ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&ns, variant->poll))
+		SKIP(return, UQ_NO_QUEUE);
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
 	ASSERT_LE(64 + OUTSTANDING, self->node.depth);
 	self->fd = open(self->node.path, O_RDWR);

@@ -34,8 +34,8 @@ FIXTURE_SETUP(uq)
 	struct uq_ns ns;
 
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (!variant->poll && uq_no_vectors(&ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&ns, variant->poll))
+		SKIP(return, UQ_NO_QUEUE);
 	ASSERT_TRUE(uq_find(&self->node, variant->poll))
 		TH_LOG("no user queue of this kind");
 	if (self->node.ns.lba != 512)

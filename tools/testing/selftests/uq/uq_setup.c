@@ -276,8 +276,8 @@ TEST(affinity_of_the_interrupt)
 	long long irq;
 
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (uq_no_vectors(&ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&ns, false))
+		SKIP(return, UQ_NO_QUEUE);
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
 	ASSERT_TRUE(uq_node_nth(&node, &ns, false, 0));
@@ -353,8 +353,8 @@ static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
 
 	if (!uq_ns_slow(&ns))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-	if (!poll && uq_no_vectors(&ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&ns, poll))
+		SKIP(return, UQ_NO_QUEUE);
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  old, sizeof(old)));
 	snprintf(val, sizeof(val), "%u", DEPTH);
@@ -432,8 +432,8 @@ static void killed(struct __test_metadata *_metadata, bool poll)
 
 	if (!uq_ns_slow(&ns))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-	if (!poll && uq_no_vectors(&ns))
-		SKIP(return, "the controller has no interrupt for a user queue");
+	if (uq_no_queue(&ns, poll))
+		SKIP(return, UQ_NO_QUEUE);
 	ASSERT_TRUE(uq_node_nth(&node, &ns, poll, 0));
 	pid = fork();
 	ASSERT_LE(0, pid);

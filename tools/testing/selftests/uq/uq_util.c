@@ -465,6 +465,11 @@ bool uq_no_vectors(const struct uq_ns *ns)
 	return uq_count_entries(path) <= 1;
 }
 
+bool uq_no_queue(const struct uq_ns *ns, bool poll)
+{
+	return !poll && uq_no_vectors(ns);
+}
+
 /* -- rings and commands */
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
