@@ -11,9 +11,8 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
-#include <uapi/linux/nvme_uq.h>
 
-#include "uq.h"
+#include "uq-info.h"
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 
@@ -27,39 +26,9 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 
 /*
  * The information page. Its fields are of one word each, and written in the
- * order that the uapi header promises.
+ * order that the uapi header promises. What each batch of commands changes is in
+ * uq-info.h.
  */
-
-static void nvme_uq_info_head(struct nvme_uq *uq)
-{
-	lockdep_assert_held(&uq->cq_lock);
-	WRITE_ONCE(uq->info->head, uq->cq_head |
-		   (uq->cq_phase ? NVME_UQ_HEAD_PHASE : 0));
-}
-
-/**
- * nvme_uq_info_reaped - tell that completions were taken
- * @uq:		the queue, claimed, with cq_lock held
- */
-void nvme_uq_info_reaped(struct nvme_uq *uq)
-{
-	nvme_uq_info_head(uq);
-	/* who sees that a command has ended does not see its completion */
-	smp_store_release(&uq->info->completed,
-			  (u32)uq->completed - uq->info_base);
-}
-EXPORT_SYMBOL_GPL(nvme_uq_info_reaped);
-
-/**
- * nvme_uq_info_told - tell that the device is being told of commands
- * @uq:		the queue, claimed, with sq_lock held
- */
-void nvme_uq_info_told(struct nvme_uq *uq)
-{
-	lockdep_assert_held(&uq->sq_lock);
-	WRITE_ONCE(uq->info->submitted, (u32)uq->submitted - uq->info_base);
-}
-EXPORT_SYMBOL_GPL(nvme_uq_info_told);
 
 /**
  * nvme_uq_info_down - tell that the queue is not there
@@ -71,10 +40,13 @@ EXPORT_SYMBOL_GPL(nvme_uq_info_told);
 void nvme_uq_info_down(struct nvme_uq *uq, u32 dead)
 {
 	lockdep_assert_held(&uq->cq_lock);
-	if (!uq->info || uq->info->dead == NVME_UQ_DEAD_GONE)
+	if (!uq->info)
 		return;
-	WRITE_ONCE(uq->info->dead, dead);
-	smp_wmb();	/* and before all that follows from it */
+	if (uq->info->dead != NVME_UQ_DEAD_GONE)
+		WRITE_ONCE(uq->info->dead, dead);
+	/* who sees no head sees why */
+	smp_store_release(&uq->info->head, NVME_UQ_HEAD_NONE);
+	smp_wmb();	/* and both before all that follows */
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_down);
 
@@ -106,8 +78,7 @@ void nvme_uq_info_up(struct nvme_uq *uq)
 	if (!uq->info)
 		return;
 	WRITE_ONCE(uq->info->entries, uq->depth);
-	nvme_uq_info_head(uq);
-	WRITE_ONCE(uq->info->completed, (u32)uq->completed - uq->info_base);
+	nvme_uq_info_reaped(uq, nvme_uq_cq_head(uq));
 	/* who sees the generation sees the queue that it is of */
 	smp_store_release(&uq->info->generation, uq->info->generation + 1);
 	if (uq->info->dead != NVME_UQ_DEAD_GONE)
@@ -127,7 +98,7 @@ static void nvme_uq_info_init(struct nvme_uq *uq)
 	info->entry_size = sizeof(struct nvme_uq_cqe);
 	info->entries = uq->depth;
 	info->dead = uq->cq_live ? NVME_UQ_ALIVE : NVME_UQ_DEAD_DOWN;
-	nvme_uq_info_head(uq);
+	info->head = uq->cq_live ? nvme_uq_cq_head(uq) : NVME_UQ_HEAD_NONE;
 }
 
 /*
@@ -147,7 +118,7 @@ static void nvme_uq_scrub(struct nvme_uq *uq)
 	memset(uq->cqes, 0, uq->depth * sizeof(*uq->cqes));
 	/* before it is created again, all are old: the first phase is one */
 	for (i = 0; uq->cq_live && i < uq->depth; i++)
-		uq->cqes[i].status = cpu_to_le16(i < uq->cq_head ?
+		uq->cqes[i].status = cpu_to_le16(&uq->cqes[i] < uq->cq_next ?
 						 uq->cq_phase : !uq->cq_phase);
 }
 
@@ -160,7 +131,7 @@ static bool nvme_uq_is_idle(struct nvme_uq *uq)
 	lockdep_assert_held(&uq->sq_lock);
 	lockdep_assert_held(&uq->cq_lock);
 	return !nvme_uq_slots_used(&uq->slots) &&
-		!(uq->cq_live && nvme_uq_cqe_pending(uq));
+		!(uq->cq_live && nvme_uq_cqe_pending(uq->cq_next, uq->cq_phase));
 }
 
 static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)

@@ -399,7 +399,8 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	spin_unlock(&uq->sq_lock);
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	uq->cq_head = 0;
+	uq->cq_next = uq->cqes;
+	uq->cq_end = uq->cqes + uq->depth;
 	uq->cq_phase = 1;
 	uq->dbbuf_cq_db = NULL;
 	uq->cq_live = true;

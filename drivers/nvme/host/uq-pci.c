@@ -13,12 +13,13 @@
 #include <linux/nvme_ioctl.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
-#include <uapi/linux/nvme_uq.h>
 
+#include "uq-info.h"
 #include "uq-pci.h"
 
 #define CREATE_TRACE_POINTS
 #include "uq-trace.h"
+
 /*
  * Doorbells
  */
@@ -42,21 +43,20 @@ static void nvme_uq_ring_sq(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	uq->last_sq_tail = uq->sq_tail;
-	if (unlikely(uq->info))
-		nvme_uq_info_told(uq);
+	nvme_uq_info_told(uq);
 	if (unlikely(uq->dbbuf_sq_db) &&
 	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
 		return;
 	nvme_uq_write_sq_db(uq);
 }
 
-static void nvme_uq_ring_cq(struct nvme_uq *uq)
+static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 {
 	lockdep_assert_held(&uq->cq_lock);
 	if (unlikely(uq->dbbuf_cq_db) &&
-	    !nvme_uq_shadow_kick(uq->cq_head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
+	    !nvme_uq_shadow_kick(head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
 		return;
-	writel(uq->cq_head, uq->cq_db);
+	writel(head, uq->cq_db);
 }
 
 /**
@@ -292,7 +292,7 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 		   struct nvme_uq_done *done)
 {
 	u16 cid = READ_ONCE(cqe->command_id);
-	int status = le16_to_cpu(READ_ONCE(cqe->status)) >> 1;
+	u32 status = le16_to_cpu(READ_ONCE(cqe->status));
 	u64 result = le64_to_cpu(READ_ONCE(cqe->result.u64));
 
 	switch (nvme_uq_fault_next()) {
@@ -301,38 +301,46 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 	case NVME_UQ_FAULT_LOSE:
 		return;
 	case NVME_UQ_FAULT_REPEAT:
-		nvme_uq_handle_cid(uq, cid, status, result, done);
+		nvme_uq_handle_cid(uq, cid, status >> 1, result, done);
 		break;
 	case NVME_UQ_FAULT_STALE:
 		nvme_uq_handle_cid(uq, cid - uq->slots.gen_step,
 				   NVME_SC_INTERNAL, 0, done);
 		break;
 	}
-	nvme_uq_handle_cid(uq, cid, status, result, done);
+	nvme_uq_handle_cid(uq, cid, status >> 1, result, done);
 }
 
 /* Take all completions that there are; how many? With cq_lock held. */
 static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 					struct nvme_uq_done *done)
 {
+	const struct nvme_completion *cqe = uq->cq_next;
+	struct nvme_uq_done list = { .last = done->last };
 	unsigned int found = 0;
+	u16 phase = uq->cq_phase;
+	u32 head;
 
-	while (nvme_uq_cqe_pending(uq)) {
+	while (nvme_uq_cqe_pending(cqe, phase)) {
 		/* the rest of the entry is valid if its phase was */
 		dma_rmb();
-		nvme_uq_handle_cqe(uq, &uq->cqes[uq->cq_head], done);
-		if (++uq->cq_head == uq->depth) {
-			uq->cq_head = 0;
-			uq->cq_phase ^= 1;
+		nvme_uq_handle_cqe(uq, cqe, &list);
+		if (unlikely(++cqe == uq->cq_end)) {
+			cqe = uq->cqes;
+			phase ^= 1;
 		}
 		found++;
 	}
-	if (found) {
-		uq->reaps++;
-		nvme_uq_ring_cq(uq);
-		if (unlikely(uq->info))
-			nvme_uq_info_reaped(uq);
-	}
+	if (!found)
+		return 0;
+
+	done->last = list.last;
+	uq->cq_next = cqe;
+	uq->cq_phase = phase;
+	uq->reaps++;
+	head = nvme_uq_cq_head(uq);
+	nvme_uq_ring_cq(uq, head);
+	nvme_uq_info_reaped(uq, head);
 	return found;
 }
 
@@ -466,8 +474,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 			nvme_uq_info_down(uq, NVME_UQ_DEAD_DOWN);
 			nvme_uq_cancel_locked(uq, &done);
 			uq->cq_live = false;
-			if (uq->info)
-				nvme_uq_info_reaped(uq);
+			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 		}
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
 		nvme_uq_finish_all(&done, NULL);

@@ -30,7 +30,7 @@ int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
 	unsigned int bits = order_base_2(depth);
 	unsigned int i;
 
-	s->cid = kmalloc_array(nr, sizeof(*s->cid), gfp);
+	s->cid = kcalloc(1 << bits, sizeof(*s->cid), gfp);
 	s->free = kmalloc_array(1 << bits, sizeof(*s->free), gfp);
 	if (!s->cid || !s->free) {
 		nvme_uq_slots_free(s);

@@ -49,7 +49,9 @@
  * @idx_mask:	part of a command id that is the slot's number
  * @gen_step:	what is added to a slot's command id each time it is used
  * @free_mask:	size of @free, less one
- * @cid:	last command id of each slot, with NVME_UQ_ARMED when in flight
+ * @cid:	last command id of each slot, with NVME_UQ_ARMED when in flight;
+ *		one for each value of an index, of which those from @nr on are
+ *		nobody's
  * @free:	ring of free slots; the one that rested longest is used first, so
  *		that a late completion finds another generation for as long as
  *		possible
@@ -61,9 +63,9 @@
  */
 struct nvme_uq_slots {
 	u16		nr;
-	u16		idx_mask;
+	u32		idx_mask;
 	u32		gen_step;
-	u16		free_mask;
+	u32		free_mask;
 	u32		*cid;
 	u16		*free;
 	u32		head;
@@ -119,10 +121,11 @@ static inline unsigned int nvme_uq_slot_take(struct nvme_uq_slots *s)
  */
 static inline u16 nvme_uq_slot_arm(struct nvme_uq_slots *s, unsigned int idx)
 {
-	u16 cid = s->cid[idx] + s->gen_step;
+	u32 *slot = &s->cid[idx];
+	u16 cid = *slot + s->gen_step;
 
 	/* what the caller wrote to the slot comes before the id that finds it */
-	smp_store_release(&s->cid[idx], NVME_UQ_ARMED | cid);
+	smp_store_release(slot, NVME_UQ_ARMED | cid);
 	return cid;
 }
 
@@ -138,13 +141,12 @@ static inline u16 nvme_uq_slot_arm(struct nvme_uq_slots *s, unsigned int idx)
 static inline int nvme_uq_slot_match(struct nvme_uq_slots *s, u16 cid)
 {
 	unsigned int idx = cid & s->idx_mask;
+	u32 *slot = &s->cid[idx];
 
-	if (unlikely(idx >= s->nr))
-		return -1;
 	/* pairs with the release in nvme_uq_slot_arm() */
-	if (unlikely(smp_load_acquire(&s->cid[idx]) != (NVME_UQ_ARMED | cid)))
+	if (unlikely(smp_load_acquire(slot) != (NVME_UQ_ARMED | cid)))
 		return -1;
-	WRITE_ONCE(s->cid[idx], cid);
+	WRITE_ONCE(*slot, cid);
 	return idx;
 }
 
@@ -336,7 +338,8 @@ struct nvme_uq_slot {
  * @cq_lock:	for what follows
  * @cq_live:	there may be completions
  * @cq_phase:	phase of a new completion
- * @cq_head:	where it is
+ * @cq_next:	where it comes
+ * @cq_end:	what is behind the last entry
  * @reaps:	how often completions were found
  * @completed:	commands ever ended
  * @spurious:	completions with an id that was not in flight
@@ -411,8 +414,9 @@ struct nvme_uq {
 	/* completion */
 	spinlock_t		cq_lock ____cacheline_aligned_in_smp;
 	bool			cq_live;
-	u8			cq_phase;
-	u16			cq_head;
+	u16			cq_phase;
+	const struct nvme_completion *cq_next;
+	const struct nvme_completion *cq_end;
 	u64			reaps;
 	u64			completed;
 	u64			spurious;
@@ -424,12 +428,17 @@ struct nvme_uq {
 	struct completion	deleted;
 };
 
-/* Is there a completion? With cq_lock held, of a queue that is live. */
-static inline bool nvme_uq_cqe_pending(struct nvme_uq *uq)
+/* Is this a completion? */
+static __always_inline bool nvme_uq_cqe_pending(const struct nvme_completion *cqe,
+						u16 phase)
 {
-	const struct nvme_completion *cqe = &uq->cqes[uq->cq_head];
+	return !((le16_to_cpu(READ_ONCE(cqe->status)) ^ phase) & 1);
+}
 
-	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == uq->cq_phase;
+/* Where the next completion comes, and with what phase. With cq_lock held. */
+static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
+{
+	return (u32)(uq->cq_next - uq->cqes) | (u32)uq->cq_phase << 16;
 }
 
 /**
@@ -670,8 +679,6 @@ void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
 void nvme_uq_info_up(struct nvme_uq *uq);
 void nvme_uq_info_down(struct nvme_uq *uq, u32 dead);
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_uq_node *node);
-void nvme_uq_info_reaped(struct nvme_uq *uq);
-void nvme_uq_info_told(struct nvme_uq *uq);
 
 /* uq-pci.c, called by pci.c */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);

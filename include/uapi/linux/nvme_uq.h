@@ -138,9 +138,10 @@ struct nvme_uq_cqe {
 #define NVME_UQ_DEAD_DOWN	1
 #define NVME_UQ_DEAD_GONE	2
 
-/* Parts of nvme_uq_info.head. */
+/* Parts of nvme_uq_info.head, and what it is when there is no such entry. */
 #define NVME_UQ_HEAD_MASK	0x0000ffff
 #define NVME_UQ_HEAD_PHASE	0x00010000
+#define NVME_UQ_HEAD_NONE	0x0000ffff
 
 /**
  * struct nvme_uq_info - what the kernel says of a queue that is mapped
@@ -157,7 +158,8 @@ struct nvme_uq_cqe {
  *		unbound
  * @head:	which entry is the next to be written, in NVME_UQ_HEAD_MASK, and
  *		NVME_UQ_HEAD_PHASE if its phase will then be 1. One word, so that
- *		they are of the same moment.
+ *		they are of the same moment. NVME_UQ_HEAD_NONE, which is beyond
+ *		any queue's end, while there is no queue to write to.
  * @submitted:	commands that the device was told of, modulo 2^32, since the claim
  * @completed:	commands that have ended, in whatever way, modulo 2^32, since the
  *		claim. @submitted less @completed are in flight. When they are
@@ -166,18 +168,21 @@ struct nvme_uq_cqe {
  * @limit:	how many commands of this open file can be in flight: the least of
  *		its limit, that of the queue, and the queue's size
  *
- * A completion is there when bit 0 of @status of entry @head is what
- * NVME_UQ_HEAD_PHASE of @head says; whoever then reads more of the entry needs
- * a read barrier. If there is none, a reader has to enter the kernel all the
- * same when @dead is not NVME_UQ_ALIVE or @generation has changed, as commands
- * may have ended without a completion; and when nothing is in flight, as others
- * may have reaped: timeouts, a freeze, or another ring that uses the file.
+ * A completion is there when the entry of @head is within the mapping and bit 0
+ * of its @status is what NVME_UQ_HEAD_PHASE of @head says; whoever then reads
+ * more of the entry needs a read barrier. That takes two reads, @head and
+ * @status. If there is none, a reader has to enter the kernel all the same when
+ * @dead is not NVME_UQ_ALIVE or @generation has changed, as commands may have
+ * ended without a completion; and when nothing is in flight, as others may have
+ * reaped: timeouts, a freeze, or another ring that uses the file.
  *
- * The kernel writes each field at once and in this order: going down, @dead;
- * then the commands in flight end. Coming up, @entries, @head and counters,
- * then @generation, then @dead. A reader that reads @dead, @generation and
- * @entries, in this order and each with acquire semantics, and checks after a
- * look at the entry that @generation is the same, has not mixed two queues up.
+ * The kernel writes each field at once and in this order: going down, @dead,
+ * then @head, which becomes NVME_UQ_HEAD_NONE; then the commands in flight end.
+ * Coming up, @entries, @head and counters, then @generation, then @dead. A
+ * reader reads @head first, with acquire semantics, then the entry; then @dead,
+ * @generation, @completed and @submitted, in this order and each with acquire
+ * semantics. A reset between two of these reads can make it enter the kernel
+ * once for nothing. It is not missed: @generation is another one from then on.
  */
 struct nvme_uq_info {
 	__u32	version;

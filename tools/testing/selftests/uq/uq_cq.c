@@ -62,6 +62,13 @@ static void fake_create(struct fake *f, unsigned int entries)
 	set(&f->info->dead, NVME_UQ_ALIVE);
 }
 
+/* What a reset does first. */
+static void fake_down(struct fake *f, __u32 dead)
+{
+	set(&f->info->dead, dead);
+	set(&f->info->head, NVME_UQ_HEAD_NONE);
+}
+
 static bool fake_init(struct fake *f, unsigned int entries)
 {
 	memset(f, 0, sizeof(*f));
@@ -250,7 +257,7 @@ TEST_F(cq, nothing_in_flight)
 TEST_F(cq, goes_down_and_comes_back)
 {
 	fake_submit(&self->f, 1);
-	set(&self->f.info->dead, NVME_UQ_DEAD_DOWN);
+	fake_down(&self->f, NVME_UQ_DEAD_DOWN);
 	EXPECT_EQ(UQ_CQ_DOWN, uq_cq_look(&self->cq));
 	fake_create(&self->f, self->entries);
 	fake_submit(&self->f, 1);
@@ -274,7 +281,7 @@ TEST_F(cq, reset_behind_the_back)
 /* A dead queue's entries are not looked at: they may be gone. */
 TEST_F(cq, gone)
 {
-	set(&self->f.info->dead, NVME_UQ_DEAD_GONE);
+	fake_down(&self->f, NVME_UQ_DEAD_GONE);
 	self->cq.cqe = NULL;
 	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
@@ -427,7 +434,7 @@ static void *keep_resetting(void *arg)
 	unsigned int i, k;
 
 	for (i = 0; !r->stop; i++) {
-		set(&r->f->info->dead, NVME_UQ_DEAD_DOWN);
+		fake_down(r->f, NVME_UQ_DEAD_DOWN);
 		fake_create(r->f, r->entries[i % 2]);
 		/* with something in flight, and the head anywhere */
 		fake_submit(r->f, ~0u / 2);

@@ -42,11 +42,11 @@
  * struct uq_cq - a mapped completion queue
  * @info:	the kernel's word on it
  * @cqe:	its entries
- * @mapped:	how many of them are mapped
- * @generation:	that of the last look
+ * @mapped:	how many of them are mapped; 0 once uq_cq_survive() has found that
+ *		they were taken away
+ * @generation:	that of the last look that saw one
  * @len:	of the mapping of @cqe, in bytes; 0 if it is somebody else's
  * @info_len:	of the mapping of @info
- * @lost:	uq_cq_survive(): the entries were taken away
  */
 struct uq_cq {
 	const struct nvme_uq_info	*info;
@@ -55,7 +55,6 @@ struct uq_cq {
 	__u32				generation;
 	size_t				len;
 	size_t				info_len;
-	int				lost;
 };
 
 /**
@@ -92,7 +91,7 @@ static inline __u32 uq_cq_index(__u32 head)
 
 static inline bool uq_cq_phase(__u32 head)
 {
-	return head & NVME_UQ_HEAD_PHASE;
+	return head / NVME_UQ_HEAD_PHASE & 1;
 }
 
 /* Has the device written this entry, which it does with this phase? */
@@ -100,13 +99,36 @@ static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
 {
 	/* of a little-endian word, bit 0 is in its first byte */
 	const __u8 *status = (const __u8 *)&cqe->status;
+	__u8 differ = __atomic_load_n(status, __ATOMIC_RELAXED) ^ phase;
 
-	return (__atomic_load_n(status, __ATOMIC_RELAXED) & 1) == phase;
+	return !(differ & 1);
 }
 
 static inline enum uq_cq_seen uq_cq_dead(__u32 dead)
 {
 	return dead == NVME_UQ_DEAD_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
+}
+
+/* There is no completion: is there something else? */
+static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
+{
+	const struct nvme_uq_info *info = cq->info;
+	__u32 dead, generation, completed;
+
+	dead = __atomic_load_n(&info->dead, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(dead != NVME_UQ_ALIVE, 0))
+		return uq_cq_dead(dead);
+	generation = __atomic_load_n(&info->generation, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(generation != cq->generation, 0)) {
+		cq->generation = generation;
+		return UQ_CQ_NEW;
+	}
+	if (__builtin_expect(uq_cq_index(head) >= cq->mapped, 0))
+		return UQ_CQ_REMAP;
+	/* in this order, or what is submitted between them would look ended */
+	completed = __atomic_load_n(&info->completed, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&info->submitted, __ATOMIC_ACQUIRE) ==
+		completed ? UQ_CQ_IDLE : UQ_CQ_NONE;
 }
 
 /**
@@ -120,34 +142,16 @@ static inline enum uq_cq_seen uq_cq_dead(__u32 dead)
  */
 static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 {
-	const struct nvme_uq_info *info = cq->info;
-	__u32 dead, generation, head, completed;
+	__u32 head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
+	__u32 at = uq_cq_index(head);
 
-	dead = __atomic_load_n(&info->dead, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(dead != NVME_UQ_ALIVE, 0))
-		return uq_cq_dead(dead);
-	generation = __atomic_load_n(&info->generation, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(generation != cq->generation, 0)) {
-		cq->generation = generation;
-		return UQ_CQ_NEW;
-	}
-
-	head = __atomic_load_n(&info->head, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(uq_cq_index(head) >= cq->mapped ||
-			     __atomic_load_n(&cq->lost, __ATOMIC_RELAXED), 0))
-		return UQ_CQ_REMAP;
-	if (uq_cq_written(&cq->cqe[uq_cq_index(head)], uq_cq_phase(head)))
+	/* a queue that is not there has no head within the mapping */
+	if (__builtin_expect(at < cq->mapped, 1) &&
+	    uq_cq_written(&cq->cqe[at], uq_cq_phase(head)))
 		return UQ_CQ_READY;
-
-	/* in this order, or what is submitted between them would look ended */
-	completed = __atomic_load_n(&info->completed, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(__atomic_load_n(&info->submitted,
-					     __ATOMIC_ACQUIRE) == completed, 0))
-		return UQ_CQ_IDLE;
-	/* the queue may have become another one behind the look at its entry */
+	/* what follows is read after the entry */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return __atomic_load_n(&info->generation, __ATOMIC_RELAXED) ==
-		generation ? UQ_CQ_NONE : UQ_CQ_NEW;
+	return uq_cq_look_further(cq, head);
 }
 
 /**
@@ -335,7 +339,7 @@ static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
 
 		if (!cq || page < start || page >= start + cq->len)
 			continue;
-		__atomic_store_n(&cq->lost, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&cq->mapped, 0, __ATOMIC_RELAXED);
 		if (mmap((void *)page, sysconf(_SC_PAGESIZE), PROT_READ,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		    MAP_FAILED)
