@@ -3,8 +3,8 @@
  * What it costs to learn that NVMe commands are done, by two clients of one
  * polled user queue that have other work too and so never wait in the kernel:
  *
- *	nvme-reap -v iopoll|mmap -m insns|entries [-d depth] [-r runs]
- *		[-n rounds] [-w spin] node
+ *	nvme-reap -v iopoll|mmap -m insns|entries|profile [-d depth]
+ *		[-r runs] [-n rounds] [-w spin] node
  *
  * iopoll enters the kernel whenever it wants to know; mmap looks at the mapped
  * completion queue, and enters when something is there.
@@ -15,6 +15,9 @@
  * looks count, in the kernel and in the program; the spin does not. A command's
  * figure is the median over the rounds. Beside it goes the figure without the
  * look that came too early.
+ *
+ * profile marks submissions, and then looks that find all, for the profiling
+ * plugin (insnprof.c).
  *
  * entries runs in a guest without -icount, whose device takes time to answer:
  * how often did the client enter the kernel to look, and how often for nothing?
@@ -418,9 +421,41 @@ static void count_insns(struct run *r)
 		one_run(r, i, tick);
 }
 
+static void profiled_round(struct run *r, bool submission)
+{
+	prep_all(r);
+	if (submission)
+		profile_start();
+	enter(r, r->o.depth, 0);
+	if (submission)
+		profile_stop();
+	spin(r->o.spin);
+	if (!submission)
+		profile_start();
+	look(r);
+	if (!submission)
+		profile_stop();
+	drain(r, r->o.depth - take(r));
+}
+
+static void profile(struct run *r)
+{
+	static const char * const part[] = { "look", "submit" };
+	unsigned int i, submission = 2;
+
+	settle(r, counter_floor());
+	while (submission--) {
+		for (i = 0; i < r->o.rounds; i++)
+			profiled_round(r, submission);
+		printf("profiled %s_%s %u %u %u\n", r->o.variant,
+		       part[submission], r->o.depth, r->o.depth,
+		       r->o.rounds);
+	}
+}
+
 static void usage(void)
 {
-	printf("error usage: nvme-reap -v iopoll|mmap -m insns|entries [-d depth] [-r runs] [-n rounds] [-w spin] node\n");
+	printf("error usage: nvme-reap -v iopoll|mmap -m insns|entries|profile [-d depth] [-r runs] [-n rounds] [-w spin] node\n");
 	exit(2);
 }
 
@@ -461,6 +496,8 @@ int main(int argc, char **argv)
 		count_entries(&r);
 	else if (!strcmp(r.o.mode, "insns"))
 		count_insns(&r);
+	else if (!strcmp(r.o.mode, "profile"))
+		profile(&r);
 	else
 		usage();
 	let_go(&r);

@@ -3,7 +3,7 @@
 # In a guest: what it costs to learn that NVMe commands are done, by entering
 # the kernel and by looking at the mapped completion queue.
 #
-#	nvme-reap.sh FOLDER-OF-THE-PROGRAMS insns|entries RUNS ROUNDS DEPTH...
+#	nvme-reap.sh FOLDER-OF-THE-PROGRAMS insns|entries|profile RUNS ROUNDS DEPTH...
 programs=$1
 mode=$2
 runs=$3
