@@ -686,6 +686,57 @@ TEST_F(owner, permission)
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 
+/* What an opcode and a namespace come to, with no data. */
+static int result_of(FIXTURE_DATA(owner) *self, struct io_uring *ring, int fd,
+		     int opcode, __u32 nsid)
+{
+	uq_prep_raw(ring, fd, nsid, opcode, 0, NULL, 0, 0);
+	return uq_run(ring);
+}
+
+/* The first command that comes to something else once the queue is claimed. */
+static int same_rights_as_nobody(FIXTURE_DATA(owner) *self, struct uq_cq *cq)
+{
+	const __u32 nsid[] = { self->node.nsid, 0, self->node.nsid + 1, ~0u };
+	int before[256][ARRAY_SIZE(nsid)], opcode, fd;
+	struct io_uring ring;
+	unsigned int i, pass;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	fd = open(self->node.path, O_RDWR);
+	if (fd < 0 || uq_ring(&ring, 4, self->flags))
+		return 2;
+	for (pass = 0; pass < 2; pass++) {
+		if (pass && claim_soon(fd))
+			return 3;
+		for (opcode = 0; opcode < 256; opcode++)
+			for (i = 0; i < ARRAY_SIZE(nsid); i++) {
+				int ret = result_of(self, &ring, fd, opcode,
+						    nsid[i]);
+
+				if (!pass)
+					before[opcode][i] = ret;
+				else if (ret != before[opcode][i])
+					return 4;
+			}
+	}
+	/* and there was something to refuse, and something to do */
+	return before[CMD_READ][0] < 0 || before[CMD_READ][1] != -EINVAL ||
+		before[CMD_READ][2] != -EINVAL ||
+		before[0x80][0] != -EACCES ? 5 : 0;
+}
+
+/* To have a queue to oneself is no leave to send what one may not. */
+TEST_F(owner, no_more_rights)
+{
+	close(self->fd[0]);
+	close(self->fd[1]);
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	EXPECT_EQ(0, as_child(self, NULL, same_rights_as_nobody));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
 /* -- all at once */
 
 struct contender {
