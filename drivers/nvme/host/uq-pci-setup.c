@@ -10,8 +10,8 @@
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <uapi/linux/nvme_uq.h>
 
+#include "uq-info.h"
 #include "uq-pci.h"
 
 static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)
@@ -396,6 +396,8 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->tmo_armed = false;
 	uq->blocked &= ~NVME_UQ_ABSENT;
 	nvme_uq_limits_changed(uq);
+	/* of what was cancelled, some may never have got a doorbell */
+	nvme_uq_info_told(uq);
 	spin_unlock(&uq->sq_lock);
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
