@@ -150,7 +150,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 		nvme_uq_scrub(uq);
 		WRITE_ONCE(uq->owner, uf);
 		uq->info = page_address(uf->info);
-		uf->heeds &= ~NVME_UQ_CLAIMED;
+		WRITE_ONCE(uf->heeds, uf->heeds & ~NVME_UQ_CLAIMED);
 		WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
 		nvme_uq_info_init(uq);
 		ret = 0;
@@ -184,6 +184,7 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	const fmode_t both = FMODE_READ | FMODE_WRITE;
 	struct nvme_uq *uq = uf->node->uq;
 	struct page *info;
+	unsigned int noio;
 	int ret;
 
 	if ((uf->file->f_mode & both) != both)
@@ -198,7 +199,10 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 		__free_page(info);
 		return 0;
 	}
+	/* as in nvme_uq_fault_cq() */
+	noio = memalloc_noio_save();
 	ret = nvme_uq_may_claim(uq, uf);
+	memalloc_noio_restore(noio);
 	if (!ret) {
 		uf->info = info;
 		ret = nvme_uq_claim_locked(uq, uf);

@@ -661,7 +661,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	bool defer;
 	int ret;
 
-	if (unlikely(READ_ONCE(uq->blocked) & io->file->heeds))
+	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(io->file->heeds)))
 		return nvme_uq_refusal(uq, io);
 	ret = nvme_uq_map(uq, io);
 	if (unlikely(ret))
