@@ -64,9 +64,14 @@ static void nvme_uq_enter_line(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			       struct nvme_uq_place *place,
 			       wait_queue_head_t *line)
 {
-	if (place->line == line)
+	wait_queue_head_t *old = place->line;
+
+	if (old == line)
 		return;
 	nvme_uq_leave_line(uq, uf, place);
+	/* what it was woken for there is for the next */
+	if (old)
+		nvme_uq_wake_line(old);
 	place->line = line;
 	add_wait_queue_exclusive(line, &place->wait);
 	nvme_uq_count_line(uq, uf, place, 1);
@@ -286,7 +291,10 @@ EXPORT_SYMBOL_GPL(nvme_uq_wake_all);
  * Limits
  */
 
-/* Do something to each command of a file that is in flight; how many? */
+/*
+ * Do something to each command that is in flight, of a file or, if that is NULL,
+ * of all; how many?
+ */
 static unsigned int nvme_uq_each_of(struct nvme_uq *uq, struct file *file,
 				    void (*fn)(struct nvme_uq_slot *slot))
 {
@@ -299,7 +307,7 @@ static unsigned int nvme_uq_each_of(struct nvme_uq *uq, struct file *file,
 
 		/* pairs with the release in nvme_uq_slot_arm() */
 		if (!(smp_load_acquire(&uq->slots.cid[i]) & NVME_UQ_ARMED) ||
-		    slot->ioucmd->file != file)
+		    (file && slot->ioucmd->file != file))
 			continue;
 		if (fn)
 			fn(slot);
@@ -313,21 +321,21 @@ static void nvme_uq_count_slot(struct nvme_uq_slot *slot)
 {
 	struct nvme_uq_file *uf = slot->ioucmd->file->private_data;
 
-	if (slot->flags & NVME_UQ_COUNTED)
+	if (!uf->limit || (slot->flags & NVME_UQ_COUNTED))
 		return;
 	slot->flags |= NVME_UQ_COUNTED;
 	uf->taken++;
 }
 
-/* With sq_lock held. */
-static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
+/* Returns true for a file that had no limit and has one now. */
+static bool nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	unsigned int limit = min_not_zero(uf->asked, uq->file_limit);
+	bool first = limit && !uf->limit;
 
-	/* those that were submitted without one count from now on */
-	if (limit && !uf->limit)
-		nvme_uq_each_of(uq, uf->file, nvme_uq_count_slot);
+	lockdep_assert_held(&uq->sq_lock);
 	WRITE_ONCE(uf->limit, limit);
+	return first;
 }
 
 /**
@@ -337,11 +345,15 @@ static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 void nvme_uq_limits_changed(struct nvme_uq *uq)
 {
 	struct nvme_uq_file *uf;
+	bool first = false;
 
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
 	list_for_each_entry(uf, &uq->files, list)
-		nvme_uq_set_file_limit(uq, uf);
+		first |= nvme_uq_set_file_limit(uq, uf);
+	/* what was submitted without a limit counts from now on */
+	if (first)
+		nvme_uq_each_of(uq, NULL, nvme_uq_count_slot);
 	if (uq->info)
 		WRITE_ONCE(uq->info->limit,
 			   min(nvme_uq_get_limit(uq, &uq->limit),
