@@ -41,65 +41,6 @@ FIXTURE_VARIANT_ADD(life, irq_slow) { .poll = false, .slow = true };
 FIXTURE_VARIANT_ADD(life, poll_slow) { .poll = true, .slow = true };
 /* clang-format on */
 
-/* The one who had it lets go of everything. */
-static void let_go(FIXTURE_DATA(life) *self)
-{
-	uq_cq_forget(&self->cq);
-	uq_cq_unmap(&self->cq);
-	io_uring_queue_exit(&self->ring);
-	close(self->fd);
-}
-
-FIXTURE_SETUP(life)
-{
-	struct uq_ns ns;
-	int ret;
-
-	if (variant->slow && !uq_ns_slow(&ns))
-		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
-	if (ns.lba != 512)
-		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
-	/* a test before may have left others */
-	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
-	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
-				  self->depth, sizeof(self->depth)));
-	self->buf = uq_alloc(AREA);
-	ASSERT_NE(NULL, self->buf);
-	ASSERT_EQ(0, uq_ring(&self->ring, 64, variant->poll ?
-			     IORING_SETUP_IOPOLL : 0));
-	self->fd = open(self->node.path, O_RDWR);
-	ASSERT_LE(0, self->fd);
-	ret = uq_cq_map(&self->cq, self->fd);
-	if (ret == -EOPNOTSUPP)
-		SKIP(return, "completion queues cannot be mapped here");
-	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, uq_cq_survive(&self->cq));
-}
-
-FIXTURE_TEARDOWN(life)
-{
-	if (!self->cq.info)
-		return;
-	let_go(self);
-}
-
-/* A read, waited for by looks. */
-static int read_mapped(FIXTURE_DATA(life) *self)
-{
-	int ret;
-
-	uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf,
-		512);
-	ret = io_uring_submit(&self->ring);
-	if (ret != 1)
-		return ret < 0 ? ret : -EPROTO;
-	ret = uq_cq_wait(&self->cq, &self->ring, ~0ul);
-	return ret < 0 ? ret : uq_reap(&self->ring, NULL);
-}
-
 /* -- faults that are expected */
 
 static sigjmp_buf out_of_here;
@@ -126,6 +67,69 @@ static int touch(const void *p)
 static const void *page_of(FIXTURE_DATA(life) *self, unsigned int n)
 {
 	return (const char *)self->cq.cqe + n * PAGE;
+}
+
+/* The one who had it lets go of everything. */
+static void let_go(FIXTURE_DATA(life) *self)
+{
+	uq_cq_forget(&self->cq);
+	uq_cq_unmap(&self->cq);
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+}
+
+FIXTURE_SETUP(life)
+{
+	struct uq_ns ns;
+	unsigned int i;
+	int ret;
+
+	if (variant->slow && !uq_ns_slow(&ns))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	/* a test before may have left others */
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	ASSERT_EQ(0, uq_ring(&self->ring, 64, variant->poll ?
+			     IORING_SETUP_IOPOLL : 0));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	ret = uq_cq_map(&self->cq, self->fd);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "completion queues cannot be mapped here");
+	ASSERT_EQ(0, ret);
+	/* so that there is something to be taken away */
+	for (i = 0; i < self->cq.len / PAGE; i++)
+		ASSERT_EQ(0, touch(page_of(self, i)));
+	ASSERT_EQ(0, uq_cq_survive(&self->cq));
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	if (!self->cq.info)
+		return;
+	let_go(self);
+}
+
+/* A read, waited for by looks. */
+static int read_mapped(FIXTURE_DATA(life) *self)
+{
+	int ret;
+
+	uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf,
+		512);
+	ret = io_uring_submit(&self->ring);
+	if (ret != 1)
+		return ret < 0 ? ret : -EPROTO;
+	ret = uq_cq_wait(&self->cq, &self->ring, ~0ul);
+	return ret < 0 ? ret : uq_reap(&self->ring, NULL);
 }
 
 /* Bytes of the entries' pages that are not of entries. */
