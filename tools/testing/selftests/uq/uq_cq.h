@@ -198,6 +198,17 @@ static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
 	return n;
 }
 
+/*
+ * Does the ring say that the kernel has something for it? Completions that were
+ * reaped by others have left the queue. A ring with IORING_SETUP_DEFER_TASKRUN
+ * says so only if it has IORING_SETUP_TASKRUN_FLAG too.
+ */
+static inline bool uq_cq_ring_says(const struct io_uring *ring)
+{
+	return __atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) &
+		(IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
 /**
  * uq_cq_wait - wait until the ring has a CQE
  * @cq:		the mapped queue
@@ -205,7 +216,7 @@ static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
  * @spins:	how often to look before the kernel is to wait
  *
  * Enters the kernel once, or again after a signal; not at all when the ring has
- * a CQE already.
+ * a CQE already, or gets one by what others reap.
  *
  * Return: how many CQEs the ring has, 1 or more; or what io_uring_enter() said,
  * -EINTR for a signal that was handled.
@@ -213,11 +224,13 @@ static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
 static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
 			     unsigned long spins)
 {
-	unsigned int n = io_uring_cq_ready(ring);
+	unsigned int n;
 	int ret;
 
-	while (!n && spins-- && uq_cq_look(cq) == UQ_CQ_NONE)
-		;
+	do {
+		n = io_uring_cq_ready(ring);
+	} while (!n && spins-- && !uq_cq_ring_says(ring) &&
+		 uq_cq_look(cq) == UQ_CQ_NONE);
 	while (!n) {
 		ret = io_uring_enter(ring->ring_fd, 0, 1,
 				     IORING_ENTER_GETEVENTS, NULL);

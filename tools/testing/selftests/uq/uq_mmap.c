@@ -5,6 +5,9 @@
  * shows something enters for nothing.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/uio.h>
 
 #include "uq_cq.h"
@@ -438,6 +441,70 @@ TEST_F(map, reaped_by_another_ring)
 		}
 	}
 	io_uring_queue_exit(&other);
+}
+
+#define BUSY	8
+
+struct busy {
+	struct uq_node		node;
+	unsigned char		*buf;	/* of one block for each */
+	int			fd;
+	atomic_bool		stop;
+	atomic_uint		sent;
+	int			ret;
+};
+
+/* Never leaves the queue idle. */
+static void *keep_busy(void *arg)
+{
+	struct busy *b = arg;
+	unsigned int left = 0;
+	struct io_uring ring;
+
+	b->ret = uq_ring(&ring, BUSY, b->node.poll ? IORING_SETUP_IOPOLL : 0);
+	while (!b->ret && (left || !b->stop)) {
+		for (; left < BUSY && !b->stop; left++)
+			uq_prep(&ring, b->fd, b->node.nsid, CMD_READ, 0,
+				b->buf + b->sent++ % (2 * BUSY) * 512, 512);
+		if (io_uring_submit(&ring) < 0)
+			b->ret = -EPROTO;
+		else
+			b->ret = uq_reap(&ring, NULL);
+		left--;
+	}
+	io_uring_queue_exit(&ring);
+	return NULL;
+}
+
+/* Nor is it when there is always something in flight, of the other ring. */
+TEST_F(map, beside_a_busy_ring)
+{
+	struct busy b = { .buf = self->buf + AREA / 2 };
+	unsigned int round;
+	struct uq_cq cq;
+	pthread_t t;
+
+	/* a fast one is idle time and again */
+	if (!uq_find_slow(&b.node, variant->poll))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	b.fd = open(b.node.path, O_RDWR);
+	ASSERT_LE(0, b.fd);
+	ASSERT_EQ(0, uq_cq_map(&cq, b.fd));
+	ASSERT_EQ(0, pthread_create(&t, NULL, keep_busy, &b));
+	while (b.sent < BUSY && !b.ret)
+		sched_yield();
+	for (round = 0; round < 10; round++) {
+		uq_prep(&self->ring, b.fd, b.node.nsid, CMD_READ, 0, self->buf,
+			512);
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		ASSERT_EQ(1, uq_cq_wait(&cq, &self->ring, ~0ul));
+		ASSERT_EQ(1, take(_metadata, self));
+	}
+	b.stop = true;
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	EXPECT_EQ(0, b.ret);
+	uq_cq_unmap(&cq);
+	close(b.fd);
 }
 
 /* The queue full to the brim, and more than it holds. */
