@@ -337,7 +337,9 @@ def _lean(out):
         rows += found
     _, commands = _information("profile of NVMe commands by function",
                                bench_nvme.profile, "lean", out)
-    return rows, wall, [*cases, steady(rows), clock, profile, commands]
+    _, ends = _information("profile of their completions by function",
+                           bench_reap.profile, "lean", out)
+    return rows, wall, [*cases, steady(rows), clock, profile, commands, ends]
 
 
 def _distro(out):

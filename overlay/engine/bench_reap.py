@@ -9,7 +9,7 @@ and a guest whose clock counts instructions does not know it.
 
 import re
 
-from engine import figures, host, ktap, measure
+from engine import build, figures, host, ktap, measure
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -36,8 +36,9 @@ something is there. All of a depth is submitted, then looked for once before the
 device can be done, and once when it is: one entry of *iopoll* in two finds
 nothing, as in the mail that proposed the mapping. Submission and looks count,
 what is done in user space too; waiting for the device does not. *ready* leaves
-the early look out. There, nothing can be saved: the mapped client still looks,
-and the kernel still tells where it is.
+the early look out, so that no entry is saved. There *mmap* pays for a look and for
+what the kernel writes for it, about 20 instructions for all that are found at
+once, and saves nothing. By function: `out/bench/profile-nvme-reap-*.txt`.
 
 Entries are counted without a clock of instructions, with a device that takes
 0.3 ms to answer: those that look for completions, not those that submit. How
@@ -127,10 +128,11 @@ def complete_rows(insns, entries, mode):
 
 # -- guests ------------------------------------------------------------------
 
-def _boot(mode, out, which, words, **how):
+def _boot(mode, out, which, words, plugin="", **how):
     return measure.boot(mode, out, f"{BENCH}-{which}-{mode}", "nvme-reap.sh",
                         (programs(out), which, *words), append=APPEND,
-                        qemu=NVME, timeout=3600, **how)
+                        qemu=(*NVME, plugin) if plugin else NVME,
+                        timeout=3600, **how)
 
 
 def _count(mode, out, runs, depths):
@@ -143,6 +145,34 @@ def rows(mode, out, runs):
     """All cells."""
     with host.step(f"counting what it costs to learn of the end ({mode})"):
         return _count(mode, out, min(runs, 5), DEPTHS)
+
+
+def profile(mode, out):
+    """Profiles by function, of submissions and of looks that find all."""
+    raw = out / "profile-nvme-reap.raw"
+    host.remove(raw)
+    with host.step("counting instructions of completions by function "
+                   f"({mode})"):
+        said = _boot(mode, out, "profile", (1, 12, 1, 32), icount=True,
+                     plugin=f"-plugin {measure.plugin(out)},out={raw}")
+    found = figures.profiles(
+        said, raw.read_text("ascii"),
+        (build.folder(mode) / "System.map").read_text("ascii"))
+    for (part, depth), beside in by_part(found).items():
+        host.write(out / f"profile-nvme-reap-{part}-{depth}.txt",
+                   figures.profile_table(
+                       beside, f"NVMe commands, {part}: reads of 512 bytes, "
+                       f"fixed, depth {depth}, all completions there",
+                       "command"))
+
+
+def by_part(found):
+    """Profiles as (part, depth) -> variant -> function -> instructions."""
+    cells = {}
+    for (name, depth), functions in found.items():
+        variant, part = name.rsplit("_", 1)
+        cells.setdefault((part, depth), {})[variant] = functions
+    return cells
 
 
 def few(out, runs=3):

@@ -98,6 +98,16 @@ class Judge(unittest.TestCase):
                                 "what is counted"), ktap.FAIL)
 
 
+class Profile(unittest.TestCase):
+    def test_parts_beside_each_other(self):
+        mine = {"nvme_uq_pci_submit": 209.0}
+        self.assertEqual(
+            bench_reap.by_part({("iopoll_look", 1): {}, ("mmap_look", 1): mine,
+                                ("mmap_submit", 32): {}}),
+            {("look", 1): {"iopoll": {}, "mmap": mine},
+             ("submit", 32): {"mmap": {}}})
+
+
 class Report(unittest.TestCase):
     def test_section(self):
         text = bench_reap.section(rows(800))
