@@ -670,6 +670,101 @@ TEST_F(qos, nobody_starves)
 		stop(_metadata, &t[i]);
 }
 
+/* Not more than io_uring has workers for, on any machine. */
+#define IN_LINE	4
+
+/* Until so many commands have come to the queue, or stand in its lines. */
+static void wait_arrived(const struct uq_node *node, long long number)
+{
+	long long sent;
+
+	do {
+		sched_yield();
+		/* in this order one that moves on is missed, not counted twice */
+		sent = uq_attr(node->name, "submitted");
+	} while (sent + uq_attr(node->name, "waiting") < number);
+}
+
+/* One at a time: each is done in its turn. */
+TEST_F(qos, order_of_arrival)
+{
+	long long sent = uq_attr(self->node.name, "submitted");
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	unsigned int round, i;
+
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	ASSERT_EQ(0, write_limit(self, "1"));
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i <= IN_LINE; i++) {
+			struct nvme_uring_cmd *c;
+
+			c = prep_read(&ring, &self->node, self->fd,
+				      self->buf + i * 512);
+			uq_sqe(c)->user_data = i;
+			ASSERT_EQ(1, io_uring_submit(&ring));
+			wait_arrived(&self->node, ++sent);
+		}
+		for (i = 0; i <= IN_LINE; i++) {
+			ASSERT_EQ(0, io_uring_wait_cqe(&ring, &cqe));
+			EXPECT_EQ(0, cqe->res);
+			EXPECT_EQ(i, cqe->user_data);
+			io_uring_cqe_seen(&ring, cqe);
+		}
+	}
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+	io_uring_queue_exit(&ring);
+}
+
+/*
+ * Somebody who sends his next command the moment the last one is done is there
+ * before any worker is awake; he stands behind those all the same. Counts how
+ * many of his are done before theirs.
+ */
+static unsigned long overtaken(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(qos) *self, struct tenant *quick,
+			       struct io_uring *ring)
+{
+	struct nvme_uq_limit l;
+	unsigned long before;
+	unsigned int i;
+
+	for (i = 0; i < IN_LINE; i++)
+		prep_read(ring, &self->node, self->fd, self->buf + i * 512);
+	ASSERT_EQ(IN_LINE, io_uring_submit(ring)) { return 0; }
+	/* all have come, and some may be done already */
+	do {
+		sched_yield();
+		l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
+	} while (l.waiting + l.in_flight + io_uring_cq_ready(ring) < IN_LINE);
+	before = quick->done;
+	for (i = 0; i < IN_LINE; i++)
+		EXPECT_EQ(0, uq_reap(ring, NULL));
+	return quick->done - before;
+}
+
+TEST_F(qos, nobody_goes_first)
+{
+	unsigned long quick_ones = 0;
+	struct io_uring ring;
+	struct tenant quick;
+	unsigned int round;
+
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	ASSERT_EQ(0, write_limit(self, "1"));
+	start(_metadata, self, &quick, 1, 0);
+	for (round = 0; round < 10; round++)
+		quick_ones += overtaken(_metadata, self, &quick, &ring);
+	TH_LOG("%lu done before %u others", quick_ones, 10 * IN_LINE);
+	/* one that was there before; seldom one that he had yet to notice */
+	EXPECT_GE(15, quick_ones);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
+	stop(_metadata, &quick);
+	io_uring_queue_exit(&ring);
+}
+
 /* A reset ends what is in flight; limits and who waits come through it. */
 TEST_F(qos, reset_under_load)
 {
