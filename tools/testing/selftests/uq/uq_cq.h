@@ -201,7 +201,9 @@ static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
 /*
  * Does the ring say that the kernel has something for it? Completions that were
  * reaped by others have left the queue. A ring with IORING_SETUP_DEFER_TASKRUN
- * says so only if it has IORING_SETUP_TASKRUN_FLAG too.
+ * says so only if it has IORING_SETUP_TASKRUN_FLAG too. One that polls does not
+ * say it of what another ring has reaped: where two share a polled queue, looks
+ * need a budget, after which the kernel is entered all the same.
  */
 static inline bool uq_cq_ring_says(const struct io_uring *ring)
 {
