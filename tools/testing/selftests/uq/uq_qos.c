@@ -721,55 +721,6 @@ TEST_F(qos, order_of_arrival)
 	io_uring_queue_exit(&ring);
 }
 
-/*
- * Somebody who sends his next command the moment the last one is done is there
- * before any worker is awake; he stands behind those all the same. Counts how
- * many of his are done before theirs.
- */
-static unsigned long overtaken(struct __test_metadata *_metadata,
-			       FIXTURE_DATA(qos) *self, struct tenant *quick,
-			       struct io_uring *ring)
-{
-	struct io_uring_cqe *cqe;
-	struct nvme_uq_limit l;
-	unsigned long before;
-	unsigned int i;
-
-	for (i = 0; i < IN_LINE; i++)
-		prep_read(ring, &self->node, self->fd, self->buf + i * 512);
-	ASSERT_EQ(IN_LINE, io_uring_submit(ring)) { return 0; }
-	/* all have come, and some may be done already: a ring that polls has to ask */
-	do {
-		io_uring_peek_cqe(ring, &cqe);
-		l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
-	} while (l.waiting + l.in_flight + io_uring_cq_ready(ring) < IN_LINE);
-	before = quick->done;
-	for (i = 0; i < IN_LINE; i++)
-		EXPECT_EQ(0, uq_reap(ring, NULL));
-	return quick->done - before;
-}
-
-TEST_F(qos, nobody_goes_first)
-{
-	unsigned long quick_ones = 0;
-	struct io_uring ring;
-	struct tenant quick;
-	unsigned int round;
-
-	ASSERT_EQ(0, ring_of(&self->node, &ring));
-	ASSERT_EQ(0, write_limit(self, "1"));
-	start(_metadata, self, &quick, 1, 0);
-	for (round = 0; round < 10; round++)
-		quick_ones += overtaken(_metadata, self, &quick, &ring);
-	TH_LOG("%lu done before %u others", quick_ones, 10 * IN_LINE);
-	/* one that was there before; seldom one that he had yet to notice */
-	EXPECT_GE(15, quick_ones);
-	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
-			       self->node.depth));
-	stop(_metadata, &quick);
-	io_uring_queue_exit(&ring);
-}
-
 /* A reset ends what is in flight; limits and who waits come through it. */
 TEST_F(qos, reset_under_load)
 {
