@@ -7,7 +7,9 @@
  *		[-r runs] [-n rounds] [-w spin] node
  *
  * iopoll enters the kernel whenever it wants to know; mmap looks at the mapped
- * completion queue, and enters when something is there.
+ * completion queue, and enters when something is there. As it knows before it
+ * enters, it enters once: to submit what comes next, and to reap. iopoll cannot:
+ * it has to ask before it may submit, or more would be in flight.
  *
  * insns runs in a guest whose clock counts instructions (QEMU, -icount shift=0).
  * A round submits all, looks once before the device can be done, spins in user
@@ -16,8 +18,7 @@
  * figure is the median over the rounds. Beside it goes the figure without the
  * look that came too early.
  *
- * profile marks submissions, and then looks that nearly always find all, for the
- * profiling plugin (insnprof.c).
+ * profile marks the same rounds for the profiling plugin (insnprof.c).
  *
  * entries runs in a guest without -icount, whose device takes time to answer:
  * how often did the client enter the kernel to look, and how often for nothing?
@@ -42,6 +43,8 @@
 
 #define MAX_DEPTH	512
 #define CQ_ENTRIES	4096
+/* io_uring walks all that polls at each entry: with more, two entries are less. */
+#define MAX_BOTH	16
 #define BS		512
 #define STRIDE		4096
 #define MAX_SPIN	100000000ul
@@ -57,6 +60,7 @@ struct opts {
 	unsigned int	rounds;
 	unsigned long	spin;
 	bool		mmap;
+	bool		both;	/* submit and reap by one entry */
 };
 
 struct run {
@@ -67,6 +71,8 @@ struct run {
 	unsigned int		nsid;
 	unsigned char		*buf;
 	uint64_t		seed;
+	/* submitted and not yet taken; which half of the buffers comes next */
+	unsigned int		flying, half;
 	unsigned long long	entries, empty;
 };
 
@@ -115,6 +121,7 @@ static void enter(struct run *r, unsigned int submit, unsigned int flags)
 	} while (ret < 0 && errno == EINTR);
 	if (ret < 0)
 		die("io_uring_enter");
+	r->flying += submit;
 }
 
 static void prep_all(struct run *r)
@@ -122,8 +129,10 @@ static void prep_all(struct run *r)
 	struct io_uring_sq *sq = &r->ring.sq;
 	unsigned int i;
 
+	/* those before may still be the device's */
 	for (i = 0; i < r->o.depth; i++)
-		prep(r, i);
+		prep(r, r->half * r->o.depth + i);
+	r->half ^= 1;
 	/* what liburing's io_uring_submit() would do but for the system call */
 	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
 	sq->sqe_head = sq->sqe_tail;
@@ -152,6 +161,7 @@ static unsigned int take(struct run *r)
 		n++;
 	}
 	io_uring_cq_advance(&r->ring, n);
+	r->flying -= n;
 	return n;
 }
 
@@ -165,7 +175,7 @@ static void setup(struct run *r)
 		/* where a small ring ends, io_uring does more: every other round */
 		.cq_entries	= CQ_ENTRIES,
 	};
-	size_t len = (size_t)r->o.depth * STRIDE;
+	size_t len = 2 * (size_t)r->o.depth * STRIDE;
 	struct iovec iov = { .iov_len = len };
 	int ret;
 
@@ -283,25 +293,39 @@ static uint64_t wait_for_device(struct run *r, unsigned long long *ticks)
 	return insns() - start;
 }
 
+/* The look that finds all, and may begin the next round. */
+static void reap(struct run *r)
+{
+	if (!r->o.both)
+		look(r);
+	else if (uq_cq_look(&r->cq) != UQ_CQ_NONE)
+		enter(r, r->o.depth, IORING_ENTER_GETEVENTS);
+}
+
 static struct found one_round(struct run *r, struct round *out, uint64_t tick,
 			      unsigned long long *ticks)
 {
 	uint64_t t0, t1, waited, start = insns();
 	struct found found;
 
-	prep_all(r);
-	t0 = insns();
-	enter(r, r->o.depth, 0);
-	t1 = insns();
-	out->submit = t1 - t0 - tick;
+	memset(out, 0, sizeof(*out));
+	if (!r->flying) {
+		prep_all(r);
+		t0 = insns();
+		enter(r, r->o.depth, 0);
+		t1 = insns();
+		out->submit = t1 - t0 - tick;
+	}
 	t0 = insns();
 	look(r);
 	t1 = insns();
 	out->early = t1 - t0 - tick;
 	found.early = take(r);
 	waited = wait_for_device(r, ticks);
+	if (r->o.both)
+		prep_all(r);
 	t0 = insns();
-	look(r);
+	reap(r);
 	t1 = insns();
 	out->reap = t1 - t0 - tick;
 	found.late = take(r);
@@ -310,12 +334,15 @@ static struct found one_round(struct run *r, struct round *out, uint64_t tick,
 	return found;
 }
 
-/* Whatever a round has left in flight. */
-static void drain(struct run *r, unsigned int left)
+/* Ends a round that was not as it should be. */
+static void drain(struct run *r)
 {
-	while (left)
+	/* what was prepared and not submitted goes first */
+	if (io_uring_sq_ready(&r->ring))
+		enter(r, io_uring_sq_ready(&r->ring), 0);
+	while (r->flying)
 		if (look(r))
-			left -= take(r);
+			take(r);
 }
 
 /* How many rounds had to be repeated, and why. */
@@ -325,8 +352,8 @@ struct bad {
 
 /*
  * One round; false if it is to be repeated: the device was too quick for the
- * early look, or too slow for the late one, or a timer ticked before or after
- * the wait for it.
+ * early look, or for a submission that reaps, or too slow for the late look, or a
+ * timer ticked before or after the wait for it.
  */
 static bool good_round(struct run *r, struct round *round, uint64_t tick,
 		       struct bad *bad)
@@ -335,15 +362,17 @@ static bool good_round(struct run *r, struct round *round, uint64_t tick,
 	struct found found = one_round(r, round, tick, &meanwhile);
 
 	ticks = timer_ticks() - ticks - meanwhile;
-	drain(r, r->o.depth - found.early - found.late);
 	if (found.early + found.late < r->o.depth)
 		bad->late++;
-	else if (found.early)
+	else if (found.early || found.late > r->o.depth)
 		bad->early++;
 	else if (ticks)
 		bad->ticks++;
-	else
+	else if (!r->o.both || !round->submit)
 		return true;
+	else
+		return false;	/* the first, which is one entry more */
+	drain(r);
 	return false;
 }
 
@@ -425,40 +454,42 @@ static void count_insns(struct run *r)
 	settle(r, tick);
 	for (i = 0; i < r->o.runs; i++)
 		one_run(r, i, tick);
-}
-
-static void profiled_round(struct run *r, bool submission)
-{
-	prep_all(r);
-	if (submission)
-		profile_start();
-	enter(r, r->o.depth, 0);
-	if (submission)
-		profile_stop();
-	spin(r->o.spin);
-	if (!submission)
-		profile_start();
-	look(r);
-	if (!submission)
-		profile_stop();
-	drain(r, r->o.depth - take(r));
+	drain(r);
 }
 
 static void profile(struct run *r)
 {
-	static const char * const part[] = { "look", "submit" };
-	unsigned int i, submission = 2;
+	struct bad bad = { 0 };
+	unsigned int i;
 
 	settle(r, counter_floor());
-	/* what was marked cannot be repeated */
-	r->o.spin *= 8;
-	while (submission--) {
-		for (i = 0; i < r->o.rounds; i++)
-			profiled_round(r, submission);
-		printf("profiled %s_%s %u %u %u\n", r->o.variant,
-		       part[submission], r->o.depth, r->o.depth,
-		       r->o.rounds);
+	drain(r);
+	/* a round that was marked cannot be repeated */
+	r->o.spin *= 4;
+	if (r->o.both) {
+		prep_all(r);
+		enter(r, r->o.depth, 0);
 	}
+	for (i = 0; i < r->o.rounds; i++) {
+		profile_start();
+		if (!r->o.both) {
+			prep_all(r);
+			enter(r, r->o.depth, 0);
+		}
+		spin(r->o.spin);
+		if (r->o.both)
+			prep_all(r);
+		reap(r);
+		profile_stop();
+		bad.late += take(r) < r->o.depth;
+	}
+	drain(r);
+	if (bad.late) {
+		printf("error the device was too slow in %u rounds\n", bad.late);
+		exit(1);
+	}
+	printf("profiled %s %u %u %u\n", r->o.variant, r->o.depth, r->o.depth,
+	       r->o.rounds);
 }
 
 static void usage(void)
@@ -487,6 +518,7 @@ static void parse(struct opts *o, int argc, char **argv)
 	    o->depth > MAX_DEPTH || !o->runs || !o->rounds || !o->spin)
 		usage();
 	o->mmap = !strcmp(o->variant, "mmap");
+	o->both = o->mmap && o->depth <= MAX_BOTH;
 	if (!o->mmap && strcmp(o->variant, "iopoll"))
 		usage();
 }

@@ -25,10 +25,10 @@ def entries(variant, depth, count, empty):
             f"op=read entries={count} empty={empty} ops=200\n")
 
 
-def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000):
+def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000, ready=900):
     """Results of all cells."""
     insns = "".join(cell("iopoll", depth, iopoll)
-                    + cell("mmap", depth, mapped, whole=whole)
+                    + cell("mmap", depth, mapped, ready, whole=whole)
                     for depth in depths)
     said = "".join(entries("iopoll", depth, 400, 300)
                    + entries("mmap", depth, 100, empty) for depth in depths)
@@ -79,8 +79,14 @@ class Judge(unittest.TestCase):
             self.assertEqual(status(cases, self.ONE), one)
             self.assertEqual(status(cases, self.MANY), many)
 
+    def test_bar_when_all_is_ready(self):
+        for ready, one in ((900, ktap.PASS), (901, ktap.FAIL)):
+            cases = bench_reap.judge(rows(800, ready=ready))
+            self.assertEqual(status(cases, "mmap when all is ready, depth 1"),
+                             one)
+
     def test_not_measured_is_red(self):
-        for case in bench_reap.judge([])[:3]:
+        for case in bench_reap.judge([])[:4]:
             self.assertEqual(case.status, ktap.FAIL)
             self.assertIn("NOT RUN", case.detail)
 
@@ -99,13 +105,13 @@ class Judge(unittest.TestCase):
 
 
 class Profile(unittest.TestCase):
-    def test_parts_beside_each_other(self):
-        mine = {"nvme_uq_pci_submit": 209.0}
+    def test_variants_beside_each_other(self):
+        mine = {"[user space]": 9e5, "nvme_uq_pci_submit": 209.0}
         self.assertEqual(
-            bench_reap.by_part({("iopoll_look", 1): {}, ("mmap_look", 1): mine,
-                                ("mmap_submit", 32): {}}),
-            {("look", 1): {"iopoll": {}, "mmap": mine},
-             ("submit", 32): {"mmap": {}}})
+            bench_reap.by_depth({("iopoll", 1): {}, ("mmap", 1): mine,
+                                 ("mmap", 32): {}}),
+            {1: {"iopoll": {}, "mmap": {"nvme_uq_pci_submit": 209.0}},
+             32: {"mmap": {}}})
 
 
 class Report(unittest.TestCase):
