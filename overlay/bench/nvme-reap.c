@@ -465,7 +465,7 @@ static void profile(struct run *r)
 	settle(r, counter_floor());
 	drain(r);
 	/* a round that was marked cannot be repeated */
-	r->o.spin *= 4;
+	r->o.spin *= 16;
 	if (r->o.both) {
 		prep_all(r);
 		enter(r, r->o.depth, 0);
