@@ -124,15 +124,11 @@ def _wall(mode, programs, out):
 
 def _profile(mode, programs, out):
     """Profiles by function: (variant, size) -> function -> instructions."""
-    plugin = measure.plugin(programs)
-    raw = out / "profile.raw"
-    host.remove(raw)
     with host.step("counting instructions by function"):
-        said = _boot(mode, programs, out, f"profile-{mode}", ("profile",),
-                     icount=True, qemu=(f"-plugin {plugin},out={raw}",))
-    system_map = build.folder(mode) / "System.map"
-    found = figures.profiles(said, raw.read_text("ascii"),
-                             system_map.read_text("ascii"))
+        found = measure.profiles(
+            mode, out, "profile",
+            lambda plugin: _boot(mode, programs, out, f"profile-{mode}",
+                                 ("profile",), icount=True, qemu=(plugin,)))
     _write_profiles(found, out)
     return found
 

@@ -10,7 +10,7 @@ commands that nobody else sends.
 import json
 import re
 
-from engine import build, figures, guest, host, ktap, measure
+from engine import figures, guest, host, ktap, measure
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -162,15 +162,11 @@ def rows(mode, out, runs):
 
 def profile(mode, out):
     """Profiles by function, written as tables of all variants of a cell."""
-    raw = out / "profile-nvme.raw"
-    host.remove(raw)
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
-        said = _boot(mode, out, "profile", 1,
-                     f"-plugin {measure.plugin(out)},out={raw}")
-    found = figures.profiles(
-        said, raw.read_text("ascii"),
-        (build.folder(mode) / "System.map").read_text("ascii"))
+        found = measure.profiles(
+            mode, out, "profile-nvme",
+            lambda plugin: _boot(mode, out, "profile", 1, plugin))
     for name, beside in by_cell(found).items():
         host.write(out / f"profile-nvme-{name}.txt", figures.profile_table(
             beside, f"NVMe commands, {name}: reads of 512 bytes, fixed, "

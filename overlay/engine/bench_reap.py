@@ -9,7 +9,7 @@ and a guest whose clock counts instructions does not know it.
 
 import re
 
-from engine import build, figures, guest, host, ktap, measure
+from engine import figures, guest, host, ktap, measure
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -151,15 +151,12 @@ def rows(mode, out, runs):
 
 def profile(mode, out):
     """Profiles by function, written as tables of both variants."""
-    raw = out / "profile-nvme-reap.raw"
-    host.remove(raw)
     with host.step("counting instructions of completions by function "
                    f"({mode})"):
-        said = _boot(mode, out, "profile", (1, 12, 1, 32), icount=True,
-                     plugin=f"-plugin {measure.plugin(out)},out={raw}")
-    found = figures.profiles(
-        said, raw.read_text("ascii"),
-        (build.folder(mode) / "System.map").read_text("ascii"))
+        found = measure.profiles(
+            mode, out, "profile-nvme-reap",
+            lambda plugin: _boot(mode, out, "profile", (1, 12, 1, 32),
+                                 icount=True, plugin=plugin))
     for depth, beside in by_depth(found).items():
         host.write(out / f"profile-nvme-reap-{depth}.txt",
                    figures.profile_table(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What all measurements share: compiled programs, and guests that count."""
 
-from engine import figures, guest, host, ktap
+from engine import build, figures, guest, host, ktap
 from engine.host import Plain
 
 PROGRAMS = host.ROOT / "overlay" / "bench"
@@ -30,6 +30,19 @@ def plugin(out):
     """QEMU's plugin that counts instructions by address, compiled into OUT."""
     return compiled(out, "insnprof", "-shared", "-fPIC",
                     f"-DPLUGIN_API={plugin_api(guest.qemu_version())}")
+
+
+def profiles(mode, out, name, run):
+    """What RUN, given an option of QEMU, has executed by function.
+
+    Returns what figures.profiles() does; the raw counts are left in OUT.
+    """
+    raw = out / f"{name}.raw"
+    host.remove(raw)
+    said = run(f"-plugin {plugin(out)},out={raw}")
+    system_map = build.folder(mode) / "System.map"
+    return figures.profiles(said, raw.read_text("ascii"),
+                            system_map.read_text("ascii"))
 
 
 def boot(mode, out, name, script, command, append=PMEM, **how):
