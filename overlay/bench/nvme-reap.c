@@ -3,8 +3,8 @@
  * What it costs to learn that NVMe commands are done, by two clients of one
  * polled user queue that have other work too and so never wait in the kernel:
  *
- *	nvme-reap -v iopoll|mmap -m insns|entries|profile [-d depth]
- *		[-r runs] [-n rounds] [-w spin] node
+ *	nvme-reap -v iopoll|mmap -m insns|entries|profile|tail [-d depth]
+ *		[-o others [-l limit]] [-r runs] [-n rounds] [-w spin] node
  *
  * iopoll enters the kernel whenever it wants to know; mmap looks at the mapped
  * completion queue, and enters when something is there. As it knows before it
@@ -22,6 +22,11 @@
  *
  * entries runs in a guest without -icount, whose device takes time to answer:
  * how often did the client enter the kernel to look, and how often for nothing?
+ *
+ * tail has another tenant on the queue, with an open file of its own, who always
+ * wants so many others in flight, and may have a limit. What does the client's
+ * submission and its look that finds all take? Of the rounds, one in ten takes
+ * more than what is said: it shares the guest with the kernel's own work.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,6 +34,7 @@
 #include <getopt.h>
 #include <liburing.h>
 #include <linux/nvme_ioctl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,6 +62,8 @@ struct opts {
 	const char	*variant;
 	const char	*mode;
 	unsigned int	depth;
+	unsigned int	others;
+	unsigned int	limit;	/* of the others, 0 for none */
 	unsigned int	runs;
 	unsigned int	rounds;
 	unsigned long	spin;
@@ -492,9 +500,118 @@ static void profile(struct run *r)
 	       r->o.rounds);
 }
 
+/* -- beside another tenant */
+
+/*
+ * io_uring's workers are what the task was that made them. Those of the other
+ * tenant wait until it is his turn again: they are his work, and elsewhere have a
+ * processor of their own.
+ */
+static void others_turn(bool his)
+{
+	struct sched_param param = { 0 };
+
+	if (sched_setscheduler(0, his ? SCHED_IDLE : SCHED_OTHER, &param))
+		die("sched_setscheduler");
+}
+
+/*
+ * One round; false if it is to be repeated, see good_round(). What the other has
+ * in flight goes first.
+ */
+static bool tail_round(struct run *r, struct run *other, uint64_t tick,
+		       double *took)
+{
+	unsigned long long ticks = timer_ticks(), meanwhile = 0;
+	uint64_t t[4];
+	bool good;
+
+	if (other->o.depth) {
+		prep_all(other);
+		others_turn(true);
+		enter(other, other->o.depth, 0);
+		others_turn(false);
+	}
+	prep_all(r);
+	t[0] = insns();
+	enter(r, r->o.depth, 0);
+	t[1] = insns();
+	wait_for_device(r, &meanwhile);
+	t[2] = insns();
+	look(r);
+	t[3] = insns();
+	good = take(r) == r->o.depth;
+	if (!good && r->o.spin < MAX_SPIN)
+		r->o.spin += r->o.spin / 8;
+	good &= timer_ticks() - ticks == meanwhile;
+	*took = t[1] - t[0] + t[3] - t[2] - 2 * tick;
+	drain(r);
+	if (other->o.depth) {
+		others_turn(true);
+		drain(other);
+		others_turn(false);
+	}
+	return good;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void tail_run(struct run *r, struct run *other, unsigned int run,
+		     uint64_t tick)
+{
+	double *took = calloc(r->o.rounds, sizeof(*took));
+	unsigned int good = 0, sent = 0;
+
+	if (!took)
+		die("calloc");
+	while (good < r->o.rounds) {
+		good += tail_round(r, other, tick, &took[good]);
+		if (++sent > PATIENCE * r->o.rounds) {
+			printf("error the host is too busy: of %u rounds %u were good\n",
+			       sent, good);
+			exit(1);
+		}
+	}
+	qsort(took, good, sizeof(*took), compare);
+	printf("cell nvme-qos %s depth=%u others=%u limit=%u bs=%u fixed=true op=read run=%u insn=%.2f\n",
+	       !r->o.others ? "alone" : r->o.limit ? "limited" : "unlimited",
+	       r->o.depth, r->o.others, r->o.limit, BS, run,
+	       took[good * 9 / 10] / r->o.depth);
+	free(took);
+}
+
+static void tail(struct run *r)
+{
+	struct run other = { .o = r->o, .seed = 2 };
+	struct nvme_uq_limit limit = {
+		.scope = NVME_UQ_LIMIT_FILE,
+		.limit = r->o.limit,
+	};
+	uint64_t tick = counter_floor();
+	unsigned int i;
+
+	other.o.depth = r->o.others;
+	if (other.o.depth) {
+		setup(&other);
+		if (limit.limit &&
+		    ioctl(other.fd, NVME_UQ_IOC_SET_LIMIT, &limit))
+			die("NVME_UQ_IOC_SET_LIMIT");
+	}
+	settle(r, tick);
+	for (i = 0; i < r->o.runs; i++)
+		tail_run(r, &other, i, tick);
+	if (other.o.depth)
+		let_go(&other);
+}
+
 static void usage(void)
 {
-	printf("error usage: nvme-reap -v iopoll|mmap -m insns|entries|profile [-d depth] [-r runs] [-n rounds] [-w spin] node\n");
+	printf("error usage: nvme-reap -v iopoll|mmap -m insns|entries|profile|tail [-d depth] [-o others [-l limit]] [-r runs] [-n rounds] [-w spin] node\n");
 	exit(2);
 }
 
@@ -502,11 +619,13 @@ static void parse(struct opts *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "v:m:d:r:n:w:")) != -1) {
+	while ((c = getopt(argc, argv, "v:m:d:o:l:r:n:w:")) != -1) {
 		switch (c) {
 		case 'v': o->variant = optarg; break;
 		case 'm': o->mode = optarg; break;
 		case 'd': o->depth = atoi(optarg); break;
+		case 'o': o->others = atoi(optarg); break;
+		case 'l': o->limit = atoi(optarg); break;
 		case 'r': o->runs = atoi(optarg); break;
 		case 'n': o->rounds = atoi(optarg); break;
 		case 'w': o->spin = atol(optarg); break;
@@ -515,7 +634,7 @@ static void parse(struct opts *o, int argc, char **argv)
 	}
 	o->path = argv[optind];
 	if (!o->variant || !o->mode || !o->path || !o->depth ||
-	    o->depth > MAX_DEPTH || !o->runs || !o->rounds || !o->spin)
+	    o->depth > MAX_DEPTH || o->others > MAX_DEPTH || !o->runs || !o->rounds || !o->spin)
 		usage();
 	o->mmap = !strcmp(o->variant, "mmap");
 	o->both = o->mmap && o->depth <= MAX_BOTH;
@@ -538,6 +657,8 @@ int main(int argc, char **argv)
 		count_insns(&r);
 	else if (!strcmp(r.o.mode, "profile"))
 		profile(&r);
+	else if (!strcmp(r.o.mode, "tail"))
+		tail(&r);
 	else
 		usage();
 	let_go(&r);

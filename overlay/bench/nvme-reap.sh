@@ -4,6 +4,7 @@
 # the kernel and by looking at the mapped completion queue.
 #
 #	nvme-reap.sh FOLDER-OF-THE-PROGRAMS insns|entries|profile RUNS ROUNDS DEPTH...
+#	nvme-reap.sh FOLDER-OF-THE-PROGRAMS tail RUNS ROUNDS LIMIT OTHERS...
 programs=$1
 mode=$2
 runs=$3
@@ -49,6 +50,24 @@ unclaimed()
 		[ $tries -lt 10000 ] || fail "the user queue is still claimed"
 	done
 }
+
+beside()
+{
+	"$programs/nvme-reap" -v iopoll -m tail -r "$runs" -n "$rounds" "$@" \
+		"$node" || exit 1
+}
+
+if [ "$mode" = tail ]; then
+	limit=$1
+	shift
+	beside
+	for others; do
+		beside -o "$others"
+		beside -o "$others" -l "$limit"
+	done
+	echo "complete $mode"
+	exit
+fi
 
 for depth; do
 	for variant in iopoll mmap; do

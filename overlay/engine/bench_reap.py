@@ -14,6 +14,7 @@ from engine.host import Plain
 from engine.ktap import Case
 
 BENCH = "nvme-reap"
+QOS = "nvme-qos"
 BASE = "iopoll"
 MAPPED = "mmap"
 DEPTHS = (1, 8, 32, 128)
@@ -22,6 +23,12 @@ APPEND = ("nokaslr",)
 HIDDEN = 0.02
 # How often all of a depth is submitted, for a count of entries.
 ROUNDS = 256
+# Rounds beside another tenant, who wants so many in flight, or may have so many.
+QOS_ROUNDS = 100
+OTHERS = (60, 240)
+LIMIT = 4
+# What the tail is with 240 others for what it is with 60.
+KEPT = 1.05
 # What the device takes to answer, of the host's time, each command by itself.
 TAKES = 300_000
 ABOUT = """\
@@ -45,6 +52,14 @@ Entries are counted without a clock of instructions, with a device that takes
 0.3 ms to answer: those that look for completions, not those that submit. How
 many of *iopoll*'s are empty depends on how fast the machine is beside its
 device."""
+
+ABOUT_QOS = """\
+A tenant with one command in flight shares a polled queue with another, who wants
+60 or 240. Counted are its submission and the look that finds all: nine rounds in
+ten take no more. Whoever looks finds everybody's completions, so the other is to
+be paid for; with a limit of 4 for his open file, no more of them than that, and
+for waking the next four, however many he wants. His own submissions and looks
+are not counted, nor is waiting."""
 
 
 def programs(out):
@@ -143,10 +158,19 @@ def _count(mode, out, runs, depths):
     return complete_rows(insns, entries, mode)
 
 
+def _tail(mode, out, runs):
+    said = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS),
+                 icount=True)
+    return figures.results(figures.parse(said), mode)
+
+
 def rows(mode, out, runs):
     """All cells."""
+    runs = min(runs, 5)
     with host.step(f"counting what it costs to learn of the end ({mode})"):
-        return _count(mode, out, min(runs, 5), DEPTHS)
+        found = _count(mode, out, runs, DEPTHS)
+    with host.step(f"counting what a neighbour costs ({mode})"):
+        return found + _tail(mode, out, runs)
 
 
 def profile(mode, out):
@@ -223,11 +247,30 @@ def _hidden(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
+def _beside(found, variant, others):
+    return figures.find(found, QOS, variant, others=others)
+
+
+def _kept(found):
+    """A limit keeps the tail, however much the other one wants."""
+    name = "a tenant's tail beside a greedy one with a limit"
+    few, many = (_beside(found, "limited", others) for others in OTHERS)
+    without = [_beside(found, "unlimited", others) for others in OTHERS]
+    if not (few and many and all(without)):
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    said = (f"{few:.0f} and {many:.0f}, without a limit {without[0]:.0f} and "
+            f"{without[1]:.0f}")
+    if many > KEPT * few or few >= without[0]:
+        return Case(name, ktap.FAIL, said)
+    return Case(f"{name} ({said})", ktap.PASS)
+
+
 def judge(found):
     """The cases that the figures prove or not."""
     ready = ("insn_ready_per_op", " when all is ready")
     return [_bar(found, 1, False), _bar(found, 32, True),
-            _bar(found, 1, False, *ready), _no_empty(found), _hidden(found)]
+            _bar(found, 1, False, *ready), _no_empty(found), _hidden(found),
+            _kept(found)]
 
 
 # -- the report --------------------------------------------------------------
@@ -251,13 +294,22 @@ def _table(found):
     return figures.markdown(heads, lines)
 
 
+def _qos_table(found):
+    lines = [[row["variant"], row["params"]["others"],
+              row["params"]["limit"] or "none", f"{row['insn_per_op']:.0f}"]
+             for row in found if row["bench"] == QOS]
+    return figures.markdown(["tenant", "others wanted", "their limit",
+                             "instructions"], lines)
+
+
 def section(found):
     """The part of out/bench.md."""
     mine = [row for row in found if row["bench"] == BENCH]
     if not mine:
         return ""
     return "\n\n".join(["## Learning that NVMe commands are done", ABOUT,
-                        _table(mine)])
+                        _table(mine), "### Beside a greedy tenant", ABOUT_QOS,
+                        _qos_table(found)])
 
 
 def lines(found):

@@ -104,6 +104,35 @@ class Judge(unittest.TestCase):
                                 "what is counted"), ktap.FAIL)
 
 
+def tails(unlimited, limited):
+    """Rows of a tenant beside another who wants 60, and 240."""
+    return [{"bench": "nvme-qos", "variant": variant, "insn_per_op": insn,
+             "params": {"others": others, "limit": 4 * (variant == "limited")}}
+            for variant, figures in (("unlimited", unlimited),
+                                     ("limited", limited))
+            for others, insn in zip((60, 240), figures, strict=True)]
+
+
+class Tail(unittest.TestCase):
+    NAME = "a tenant's tail"
+
+    def test_bars(self):
+        for limited, result in (((5000, 5100), ktap.PASS),
+                                ((5000, 5300), ktap.FAIL),
+                                ((8000, 8000), ktap.FAIL)):
+            found = tails((8000, 24000), limited)
+            self.assertEqual(status(bench_reap.judge(found), self.NAME),
+                             result)
+
+    def test_not_measured_is_red(self):
+        found = tails((8000, 24000), (5000, 5000))[:-1]
+        self.assertEqual(status(bench_reap.judge(found), self.NAME), ktap.FAIL)
+
+    def test_table(self):
+        text = bench_reap.section(rows(800) + tails((8000, 24000), (5, 5)))
+        self.assertRegex(text, r"\| unlimited +\| +240 \| +none \| +24000 \|")
+
+
 class Profile(unittest.TestCase):
     def test_variants_beside_each_other(self):
         mine = {"[user space]": 9e5, "nvme_uq_pci_submit": 209.0}
