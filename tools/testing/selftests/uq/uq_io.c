@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "uq_fixture.h"
+#include "uq_soak.h"
 
 #define AREA	(8 << 20)
 #define HALF	(AREA / 2)
@@ -663,6 +664,56 @@ TEST_F(uq, hybrid_iopoll)
 	if (!variant->poll)
 		SKIP(return, "for rings that poll");
 	use_ring(_metadata, self, IORING_SETUP_HYBRID_IOPOLL);
+}
+
+/*
+ * Rings with hybrid polling that are closed with commands in flight, in a
+ * process that the test can do without.
+ */
+static pid_t leave_hybrid(FIXTURE_DATA(uq) *self)
+{
+	struct io_uring ring, other;
+	unsigned int round, i;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (uq_ring(&other, 4, self->flags))
+		_exit(3);
+	for (round = 0; round < 100 * uq_scale(); round++) {
+		if (uq_ring(&ring, 32, IORING_SETUP_IOPOLL |
+			    IORING_SETUP_HYBRID_IOPOLL))
+			_exit(3);
+		for (i = 0; i < 32; i++)
+			uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
+				self->buf + i * 4096, 4096);
+		io_uring_submit(&ring);
+		io_uring_queue_exit(&ring);
+		/* runs what is left of the ring before */
+		uq_prep(&other, self->fd, self->node.nsid, CMD_READ, 0,
+			self->buf, 4096);
+		if (uq_run(&other))
+			_exit(2);
+	}
+	_exit(0);
+}
+
+/*
+ * What was found by an interrupt, or by another ring, comes by task work. When
+ * it was issued is not lost by that: a ring took a pointer for it, and slept for
+ * half of the time since, with its lock held.
+ */
+TEST_F(uq, hybrid_iopoll_and_task_work)
+{
+	unsigned int i;
+	pid_t pid[4];
+
+	for (i = 0; i < 4; i++) {
+		pid[i] = leave_hybrid(self);
+		ASSERT_LT(0, pid[i]);
+	}
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(0, uq_wait_child(pid[i], NULL));
 }
 
 /* A ring that polls may use an interrupt queue; it is served by interrupts. */

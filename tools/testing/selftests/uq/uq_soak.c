@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the tests share that leave it to chance what they do; see uq_soak.h.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+#include <time.h>
+
+#include "uq_soak.h"
+
+/* A bound for what never comes. What does come is never timed. */
+#define NEVER	600
+
+/* -- numbers */
+
+__u64 uq_seed(void)
+{
+	const char *s = getenv("UQ_TEST_SEED");
+	struct timespec ts;
+
+	if (s && *s)
+		return strtoull(s, NULL, 0);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return ts.tv_sec * 1000003ull ^ ts.tv_nsec;
+}
+
+/* Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014 */
+__u64 uq_rnd(struct uq_rng *rng)
+{
+	__u64 z = rng->state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+void uq_rng_init(struct uq_rng *rng, __u64 seed, unsigned int stream)
+{
+	unsigned int i;
+
+	rng->state = seed;
+	for (i = 0; i <= stream; i++)
+		rng->state = uq_rnd(rng);
+}
+
+/* -- pages */
+
+static long long vm_counter(const char *name)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	char line[128];
+	long long n = -1;
+	size_t len = strlen(name);
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, len) && line[len] == ' ')
+			n = atoll(line + len);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+long long uq_pinned(void)
+{
+	long long got, released;
+	char line[16];
+
+	/* what each processor has counted by itself is added to the rest */
+	uq_read_line("/proc/sys/vm/stat_refresh", line, sizeof(line));
+	released = vm_counter("nr_foll_pin_released");
+	got = vm_counter("nr_foll_pin_acquired");
+	return got < 0 || released < 0 ? -1 : got - released;
+}
+
+static time_t seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+bool uq_wait_unpinned(long long before)
+{
+	time_t start = seconds();
+
+	/* a ring that was closed lets go of its buffers a little later */
+	while (uq_pinned() > before) {
+		if (seconds() - start > NEVER)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/* -- a device, which may have got another number */
+
+int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)
+{
+	char link[64], path[PATH_MAX];
+
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	if (!realpath(link, path))
+		return -errno;
+	snprintf(pci, len, "%.60s", strrchr(path, '/') + 1);
+	return 0;
+}
+
+int uq_ctrl_of_pci(const char *pci)
+{
+	char path[128];
+	struct dirent *e;
+	int x = -1;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/nvme", pci);
+	d = opendir(path);
+	while (d && x < 0 && (e = readdir(d)))
+		if (sscanf(e->d_name, "nvme%d", &x) != 1)
+			x = -1;
+	if (d)
+		closedir(d);
+	return x;
+}
+
+bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n)
+{
+	int ctrl = uq_ctrl_of_pci(pci), x, y, z;
+	bool found = false;
+	struct dirent *e;
+	char type[16];
+	DIR *d;
+
+	memset(node, 0, sizeof(*node));
+	d = ctrl < 0 ? NULL : opendir("/sys/class/nvme-generic");
+	while (d && !found && (e = readdir(d))) {
+		if (sscanf(e->d_name, "ng%dn%dq%d", &x, &y, &z) != 3 ||
+		    x != ctrl)
+			continue;
+		uq_attr_str(e->d_name, "type", type, sizeof(type));
+		if (!type[0] || n--)
+			continue;
+		snprintf(node->name, sizeof(node->name), "%.31s", e->d_name);
+		snprintf(node->path, sizeof(node->path), "/dev/%s", node->name);
+		node->poll = !strcmp(type, "poll");
+		node->ns.ctrl = x;
+		node->ns.head = y;
+		node->ns.lba = 512;
+		node->depth = uq_attr(node->name, "depth");
+		found = !access(node->path, F_OK);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll)
+{
+	struct uq_node node;
+	unsigned int n;
+
+	*irq = 0;
+	*poll = 0;
+	for (n = 0; uq_node_of_pci(&node, pci, n); n++)
+		*(node.poll ? poll : irq) += 1;
+}
+
+/* -- slots */
+
+/* One block at a time into the same memory, of which nobody reads anything. */
+static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
+		     void *buf, unsigned int n)
+{
+	unsigned int i, missing = 0;
+	struct nvme_uring_cmd *c;
+	int ret;
+
+	for (i = 0; i < n; i++) {
+		c = uq_prep_raw(ring, fd, node->nsid, CMD_READ, i, buf,
+				node->ns.lba, 1);
+		if (!c)
+			return -ENOSPC;
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	}
+	ret = io_uring_submit(ring);
+	if (ret != (int)n)
+		return ret < 0 ? ret : -EPROTO;
+	for (i = 0; i < n; i++) {
+		ret = uq_reap(ring, NULL);
+		if (ret == -EAGAIN)
+			missing++;
+		else if (ret)
+			return ret < 0 ? ret : -EIO;
+	}
+	return missing;
+}
+
+/*
+ * The doorbell of a batch is rung at its end, so none of its commands is over
+ * before the last has asked for a slot. A file that must not block says who got
+ * none.
+ */
+int uq_fill_slots(const struct uq_node *node)
+{
+	int fd = open(node->path, O_RDONLY | O_NONBLOCK), ret;
+	struct iovec iov = { uq_alloc(4096), 4096 };
+	struct io_uring ring;
+
+	if (fd < 0)
+		return -errno;
+	ret = uq_ring(&ring, node->depth + 1, IORING_SETUP_SUBMIT_ALL |
+		      (node->poll ? IORING_SETUP_IOPOLL : 0));
+	if (ret)
+		goto out;
+	ret = io_uring_register_buffers(&ring, &iov, 1);
+	if (!ret)
+		ret = read_many(&ring, node, fd, iov.iov_base, node->depth + 1);
+	io_uring_queue_exit(&ring);
+out:
+	munmap(iov.iov_base, iov.iov_len);
+	close(fd);
+	return ret;
+}
+
+/* -- processes */
+
+static void tell_file(pid_t pid, const char *name)
+{
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		printf("# %s: %s", path, line);
+	if (f)
+		fclose(f);
+}
+
+int uq_wait_child(pid_t pid, const unsigned long *done)
+{
+	unsigned long seen = 0, now;
+	time_t start = seconds();
+	int status;
+	pid_t ret;
+
+	while (!(ret = waitpid(pid, &status, WNOHANG))) {
+		now = done ? __atomic_load_n(done, __ATOMIC_RELAXED) : 0;
+		if (now != seen)
+			start = seconds();
+		seen = now;
+		if (seconds() - start > NEVER) {
+			printf("# process %d does not end\n", pid);
+			tell_file(pid, "status");
+			tell_file(pid, "stack");
+			return -1;
+		}
+		usleep(1000);
+	}
+	return ret == pid ? status : -1;
+}
