@@ -1,0 +1,982 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: a fuzzer. Several processes, some of them without any
+ * privilege, do at random what can be done to all nodes at once: commands of
+ * which any field may be wrong, through rings of all kinds (uq_fuzz_cmd.c);
+ * ioctls, mmap, reads and writes; descriptors that are closed, duplicated and
+ * passed on; memory that goes away while it is in use; attributes.
+ *
+ * Looked for are tasks and commands that do not end, results that no
+ * documentation has, memory and blocks that were none of a command's business,
+ * and whatever the kernel says in its log.
+ *
+ * Left out is what would make the device unfit for the tests that follow:
+ *
+ *   - As root, all admin commands but Identify, Get Log Page and Get Features.
+ *     Others delete queues and namespaces, format, sanitize, change firmware,
+ *     tell the device where to write (Doorbell Buffer Config, host memory), or
+ *     never end (Asynchronous Event Request). As nobody, all are sent: the
+ *     kernel has to refuse them.
+ *   - Opcodes that the NVM command set does not define, reservations and those
+ *     of vendors, unless the device is an emulated one.
+ *   - Writes outside the blocks that are fuzzed; those after the last block of
+ *     the namespace are sent.
+ *   - By ioctls, transfers without a buffer and commands for blocks with
+ *     metadata: there the device goes beyond what it was given, which is not the
+ *     user queues' doing.
+ *
+ * Environment, beside that of uq_soak.h:
+ *   UQ_TEST_FUZZ_OPS	how many operations each test does at least, instead of
+ *			what UQ_TEST_SCALE says
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <linux/nvme_uq.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "uq_fixture.h"
+#include "uq_fuzz.h"
+
+#define NOBODY	65534
+#define OPS	8000
+#define WORKERS	4
+#define TARGETS	64
+
+/* Not in older headers. */
+#ifndef NVME_UQ_IOC_CLAIM
+#define NVME_UQ_IOC_CLAIM	_IO('N', 0x60)
+#define NVME_UQ_IOC_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
+#define NVME_UQ_IOC_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
+struct nvme_uq_limit {
+	__u32 scope, limit, in_flight, waiting;
+};
+
+#define NVME_UQ_OFF_CQ		0x00000000
+#define NVME_UQ_OFF_INFO	0x40000000
+#endif
+
+/* Not in older headers. */
+#ifndef NVME_IOCTL_IO64_CMD_VEC
+#define NVME_IOCTL_IO64_CMD_VEC	_IOWR('N', 0x49, struct nvme_passthru_cmd64)
+#endif
+
+/* -- telling */
+
+static __u64 seed;
+
+void fuzz_bad(struct fuzz *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	f->bad++;
+	printf("# %s, seed %llu, after %u operations: ",
+	       f->root ? "root" : "nobody", (unsigned long long)seed, f->ops);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	fflush(stdout);
+}
+
+void fuzz_count(struct fuzz *f, unsigned int n)
+{
+	f->ops += n;
+	__atomic_fetch_add(&f->all->done, n, __ATOMIC_RELAXED);
+}
+
+/* -- values */
+
+__u64 fuzz_address(struct fuzz *f)
+{
+	static const __u64 odd[] = {
+		0, 1, 4, 4096, ~0ull, ~0ull << 12, 1ull << 47,
+		(1ull << 47) - 4096, 0xffff888000000000ull,
+		0xffffffff81000000ull, 1ull << 32,
+	};
+
+	switch (uq_below(&f->rng, 8)) {
+	case 0:
+		return uq_rnd(&f->rng);
+	case 1:
+		return (uintptr_t)f->hole;
+	case 2:
+		return (uintptr_t)f->guard[uq_below(&f->rng, 2)];
+	case 3:
+		return (uintptr_t)f->area + FUZZ_AREA - 512;
+	case 4:
+		return (uintptr_t)f->area - 512;
+	case 5:
+		return (uintptr_t)f->ranges + uq_below(&f->rng, 3) * 4096;
+	case 6:
+		return (uintptr_t)f->area + uq_below(&f->rng, FUZZ_AREA);
+	default:
+		return UQ_PICK(&f->rng, odd);
+	}
+}
+
+__u32 fuzz_length(struct fuzz *f)
+{
+	static const __u32 lengths[] = {
+		0, 1, 2, 3, 4, 16, 511, 512, 516, 1025, 4092, 4095, 4096, 4097,
+		8192, 65536, 131072, 131076, FUZZ_AREA, 1 << 20, 8 << 20,
+		1 << 30, 1u << 31, ~0u - 3, ~0u,
+	};
+
+	if (uq_1in(&f->rng, 8))
+		return uq_rnd(&f->rng);
+	return UQ_PICK(&f->rng, lengths);
+}
+
+int fuzz_file(struct fuzz *f)
+{
+	return f->file[uq_below(&f->rng, FUZZ_FDS)].fd;
+}
+
+/* -- descriptors */
+
+static void open_file(struct fuzz *f, unsigned int slot)
+{
+	static const int modes[] = {
+		O_RDWR, O_RDWR, O_RDWR, O_RDONLY, O_RDONLY, O_WRONLY,
+		O_RDWR | O_NONBLOCK, O_RDWR | O_DIRECT, O_RDWR | O_APPEND,
+		O_RDWR | O_TRUNC, O_PATH,
+	};
+	unsigned int t = uq_below(&f->rng, f->nr_target);
+
+	if (f->file[slot].fd >= 0)
+		close(f->file[slot].fd);
+	f->file[slot].target = t;
+	f->file[slot].fd = open(f->target[t].node.path,
+				UQ_PICK(&f->rng, modes) | O_CLOEXEC);
+}
+
+/* By a message of which the data says what it is a descriptor of. */
+static void pass_file(struct fuzz *f, unsigned int slot)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec iov = { &f->file[slot].target, sizeof(unsigned int) };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &f->file[slot].fd, sizeof(int));
+	sendmsg(f->sock, &msg, MSG_DONTWAIT);
+}
+
+static void take_file(struct fuzz *f, unsigned int slot)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	unsigned int target;
+	struct iovec iov = { &target, sizeof(target) };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control,
+		.msg_controllen	= sizeof(control),
+	};
+
+	if (recvmsg(f->sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0 ||
+	    !CMSG_FIRSTHDR(&msg))
+		return;
+	if (f->file[slot].fd >= 0)
+		close(f->file[slot].fd);
+	f->file[slot].target = target;
+	memcpy(&f->file[slot].fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+}
+
+static void fuzz_files(struct fuzz *f)
+{
+	unsigned int slot = uq_below(&f->rng, FUZZ_FDS);
+	unsigned int other = uq_below(&f->rng, FUZZ_FDS);
+
+	switch (uq_below(&f->rng, 5)) {
+	case 0:
+	case 1:
+		open_file(f, slot);
+		break;
+	case 2:
+		if (slot == other || f->file[slot].fd < 0 ||
+		    f->file[other].fd < 0)
+			break;
+		dup3(f->file[slot].fd, f->file[other].fd, O_CLOEXEC);
+		f->file[other].target = f->file[slot].target;
+		break;
+	case 3:
+		if (f->file[slot].fd >= 0)
+			pass_file(f, slot);
+		break;
+	case 4:
+		take_file(f, slot);
+		break;
+	}
+}
+
+/* -- ioctls */
+
+static const unsigned int known[] = {
+	NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_SUBMIT_IO,
+	NVME_IOCTL_IO_CMD, NVME_IOCTL_RESET, NVME_IOCTL_SUBSYS_RESET,
+	NVME_IOCTL_RESCAN, NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO64_CMD,
+	NVME_IOCTL_IO64_CMD_VEC, NVME_UQ_IOC_CLAIM, NVME_UQ_IOC_SET_LIMIT,
+	NVME_UQ_IOC_GET_LIMIT,
+};
+
+#define IDENTIFY	0x06
+#define GET_LOG		0x02
+#define GET_FEATURES	0x0a
+
+/*
+ * As much as a page comes back, from where a page begins: the way of the block
+ * layer has no SGLs for admin commands to stop the device.
+ */
+static void admin_command(struct fuzz *f, struct nvme_passthru_cmd *c)
+{
+	static const __u8 ops[] = { IDENTIFY, IDENTIFY, GET_LOG, GET_FEATURES };
+
+	memset(c, 0, sizeof(*c));
+	c->opcode = f->root ? UQ_PICK(&f->rng, ops) : (__u8)uq_rnd(&f->rng);
+	c->nsid = uq_1in(&f->rng, 2) ? uq_below(&f->rng, 8) : uq_rnd(&f->rng);
+	c->addr = (uintptr_t)f->area + uq_below(&f->rng, 16) * 4096;
+	c->data_len = 4096;
+	c->cdw10 = uq_1in(&f->rng, 4) ? uq_rnd(&f->rng) :
+		uq_below(&f->rng, 32);
+	c->cdw11 = uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) : 0;
+	c->cdw14 = uq_1in(&f->rng, 4) ? uq_rnd(&f->rng) : 0;
+	c->flags = uq_1in(&f->rng, 16);
+	c->rsvd1 = uq_1in(&f->rng, 16);
+	if (c->opcode == GET_LOG) {
+		/* a page of it; and events stay as they are */
+		c->cdw10 = (c->cdw10 & 0xff) | 1u << 15 | 1023 << 16;
+		c->cdw11 = 0;
+	}
+}
+
+static void check_admin(struct fuzz *f, const struct nvme_passthru_cmd *c,
+			int ret)
+{
+	if (!f->root && c->opcode != IDENTIFY && ret >= 0)
+		fuzz_bad(f, "admin opcode %#x was let through: %d", c->opcode,
+			 ret);
+}
+
+static void ioctl_admin(struct fuzz *f, unsigned int nr, int fd)
+{
+	struct nvme_passthru_cmd64 c64 = { };
+	struct nvme_passthru_cmd c;
+	int ret;
+
+	admin_command(f, &c);
+	if (nr == NVME_IOCTL_ADMIN_CMD) {
+		ret = ioctl(fd, nr, &c);
+	} else {
+		memcpy(&c64, &c, sizeof(c));
+		c64.rsvd2 = 0;
+		ret = ioctl(fd, nr, &c64);
+	}
+	check_admin(f, &c, ret);
+}
+
+static void ioctl_io(struct fuzz *f, unsigned int nr, unsigned int slot)
+{
+	bool vec = nr == NVME_IOCTL_IO64_CMD_VEC;
+	struct nvme_passthru_cmd64 c64 = { };
+	struct nvme_passthru_cmd c32;
+	struct nvme_uring_cmd c;
+
+	fuzz_command(f, slot, vec, &c);
+	if (nr == NVME_IOCTL_IO_CMD) {
+		memcpy(&c32, &c, sizeof(c32));
+		ioctl(f->file[slot].fd, nr, &c32);
+		return;
+	}
+	memcpy(&c64, &c, sizeof(c));
+	ioctl(f->file[slot].fd, nr, &c64);
+}
+
+/* Reads and compares only; their lengths come from the blocks. */
+static void ioctl_submit(struct fuzz *f, unsigned int slot)
+{
+	static const __u8 ops[] = { CMD_READ, CMD_COMPARE, CMD_FLUSH, 0x81 };
+	struct nvme_user_io io = {
+		.opcode		= UQ_PICK(&f->rng, ops),
+		.flags		= uq_1in(&f->rng, 8),
+		.control	= uq_rnd(&f->rng),
+		.nblocks	= uq_1in(&f->rng, 4) ? uq_rnd(&f->rng) :
+			uq_below(&f->rng, 16),
+		.addr		= (uintptr_t)f->area + uq_below(&f->rng, 4096),
+		.slba		= uq_1in(&f->rng, 4) ? uq_rnd(&f->rng) :
+			FUZZ_FIRST,
+		.dsmgmt		= uq_rnd(&f->rng),
+	};
+
+	if (!f->target[f->file[slot].target].node.ns.ms)
+		ioctl(f->file[slot].fd, NVME_IOCTL_SUBMIT_IO, &io);
+}
+
+static void ioctl_limit(struct fuzz *f, unsigned int nr, int fd)
+{
+	static const __u32 limits[] = { 0, 1, 2, 15, 16, 512, 1023, 4096, ~0u };
+	struct nvme_uq_limit limit = {
+		.scope		= uq_below(&f->rng, 3),
+		.limit		= UQ_PICK(&f->rng, limits),
+		.in_flight	= uq_rnd(&f->rng),
+		.waiting	= uq_rnd(&f->rng),
+	};
+
+	ioctl(fd, nr, &limit);
+}
+
+/* A known number with an argument that is not what it should be. */
+static void ioctl_astray(struct fuzz *f, unsigned int nr, int fd)
+{
+	const uintptr_t args[] = {
+		0, 1, (uintptr_t)f->hole, (uintptr_t)f->hole - 16,
+		/* none of the commands may have the flags that are found here */
+		(uintptr_t)f->guard[0], (uintptr_t)f->arg,
+		(uintptr_t)f->arg + 4096 - 16, ~0ul, 1ul << 63,
+	};
+	int ret = ioctl(fd, nr, UQ_PICK(&f->rng, args));
+
+	if (!ret && nr != NVME_UQ_IOC_CLAIM)
+		fuzz_bad(f, "ioctl %#x succeeded with no argument", nr);
+}
+
+static void ioctl_unknown(struct fuzz *f, int fd)
+{
+	static const unsigned int sizes[] = { 0, 4, 64, 72, 80, 88, 4096 };
+	unsigned int nr, i;
+
+	nr = _IOC(uq_below(&f->rng, 4), uq_1in(&f->rng, 4) ? 0x12 : 'N',
+		  uq_below(&f->rng, 256), UQ_PICK(&f->rng, sizes));
+	for (i = 0; i < ARRAY_SIZE(known); i++)
+		if (nr == known[i])
+			return;
+	if (!ioctl(fd, nr, f->arg))
+		fuzz_bad(f, "ioctl %#x succeeded", nr);
+}
+
+static void ioctl_known(struct fuzz *f, unsigned int nr, unsigned int slot)
+{
+	int fd = f->file[slot].fd;
+
+	switch (nr) {
+	case NVME_IOCTL_ADMIN_CMD:
+	case NVME_IOCTL_ADMIN64_CMD:
+		ioctl_admin(f, nr, fd);
+		break;
+	case NVME_IOCTL_IO_CMD:
+	case NVME_IOCTL_IO64_CMD:
+	case NVME_IOCTL_IO64_CMD_VEC:
+		ioctl_io(f, nr, slot);
+		break;
+	case NVME_IOCTL_SUBMIT_IO:
+		ioctl_submit(f, slot);
+		break;
+	case NVME_UQ_IOC_SET_LIMIT:
+	case NVME_UQ_IOC_GET_LIMIT:
+		ioctl_limit(f, nr, fd);
+		break;
+	case NVME_IOCTL_RESET:
+	case NVME_IOCTL_SUBSYS_RESET:
+	case NVME_IOCTL_RESCAN:
+		if (!ioctl(fd, nr, 0))
+			fuzz_bad(f, "ioctl %#x succeeded on a queue", nr);
+		break;
+	default:
+		ioctl(fd, nr, 0);
+	}
+}
+
+static void fuzz_ioctl(struct fuzz *f)
+{
+	unsigned int slot = uq_below(&f->rng, FUZZ_FDS);
+	unsigned int nr = UQ_PICK(&f->rng, known);
+
+	if (uq_1in(&f->rng, 4))
+		ioctl_unknown(f, f->file[slot].fd);
+	else if (uq_1in(&f->rng, 4) && nr != NVME_IOCTL_ID)
+		ioctl_astray(f, nr, f->file[slot].fd);
+	else
+		ioctl_known(f, nr, slot);
+}
+
+/* -- mmap of a node */
+
+static sigjmp_buf away;
+
+static void on_bus_error(int sig)
+{
+	siglongjmp(away, sig);
+}
+
+/* What is mapped can be read, or is not there. */
+static void look_at(const unsigned char *p, size_t len)
+{
+	static unsigned int sum;
+	size_t i;
+
+	if (sigsetjmp(away, 1))
+		return;
+	for (i = 0; i < len; i += 64)
+		sum += __atomic_load_n(p + i, __ATOMIC_RELAXED);
+}
+
+static void fuzz_mmap(struct fuzz *f)
+{
+	static const off_t offs[] = {
+		NVME_UQ_OFF_CQ, NVME_UQ_OFF_CQ, NVME_UQ_OFF_INFO,
+		NVME_UQ_OFF_INFO, 4096, NVME_UQ_OFF_INFO + 4096,
+		NVME_UQ_OFF_INFO - 4096, 1ll << 40, (1ull << 63) - 4096,
+	};
+	static const size_t lens[] = { 4096, 4096, 16384, 1 << 20, 1, 4097 };
+	static const int prots[] = {
+		PROT_READ, PROT_READ, PROT_READ, PROT_NONE, PROT_WRITE,
+		PROT_READ | PROT_WRITE, PROT_READ | PROT_EXEC, PROT_EXEC,
+	};
+	int prot = UQ_PICK(&f->rng, prots), fd = fuzz_file(f);
+	size_t len = UQ_PICK(&f->rng, lens);
+	void *p;
+
+	p = mmap(NULL, len, prot, uq_1in(&f->rng, 4) ? MAP_PRIVATE : MAP_SHARED,
+		 fd, UQ_PICK(&f->rng, offs));
+	if (p == MAP_FAILED)
+		return;
+	if (prot & (PROT_WRITE | PROT_EXEC))
+		fuzz_bad(f, "a mapping with protection %#x", prot);
+	if (!mprotect(p, len, PROT_READ | PROT_WRITE) ||
+	    !mprotect(p, len, PROT_READ | PROT_EXEC))
+		fuzz_bad(f, "a mapping was made writable or executable");
+	if (!mprotect(p, len, PROT_READ))
+		look_at(p, len);
+	if (len > 4096 && uq_1in(&f->rng, 2))
+		munmap(p, 4096);
+	munmap(p, len);
+}
+
+/* -- everything else that a file can be asked for */
+
+static void fuzz_calls(struct fuzz *f)
+{
+	struct pollfd pfd = { .fd = fuzz_file(f), .events = POLLIN | POLLOUT };
+	struct iovec iov = { f->area, 4096 };
+	int fd = pfd.fd;
+	ssize_t ret = -1;
+
+	switch (uq_below(&f->rng, 10)) {
+	case 0:
+		ret = read(fd, f->area, 4096);
+		break;
+	case 1:
+		ret = write(fd, f->area, 4096);
+		break;
+	case 2:
+		ret = pread(fd, f->area, 512, uq_rnd(&f->rng));
+		break;
+	case 3:
+		ret = preadv2(fd, &iov, 1, 0, uq_below(&f->rng, 32));
+		break;
+	case 4:
+		ret = pwritev2(fd, &iov, 1, 0, uq_below(&f->rng, 32));
+		break;
+	case 5:
+		lseek(fd, uq_rnd(&f->rng), uq_below(&f->rng, 6));
+		break;
+	case 6:
+		poll(&pfd, 1, 0);
+		break;
+	case 7:
+		fsync(fd);
+		break;
+	case 8:
+		ret = ftruncate(fd, 4096);
+		break;
+	case 9:
+		fcntl(fd, F_GETFL);
+		break;
+	}
+	if (ret >= 0)
+		fuzz_bad(f, "a file operation succeeded: %zd", ret);
+}
+
+/* -- memory, while commands may be using it */
+
+static void fuzz_memory(struct fuzz *f)
+{
+	static const int prots[] = {
+		PROT_READ, PROT_NONE, PROT_READ | PROT_WRITE
+	};
+	static const int advice[] = {
+		MADV_DONTNEED, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLD,
+		MADV_PAGEOUT, MADV_WILLNEED,
+	};
+	size_t len = (1 + uq_below(&f->rng, 16)) * 4096;
+	unsigned char *at = f->area + uq_below(&f->rng, 100) * 4096;
+	pid_t pid;
+
+	switch (uq_below(&f->rng, 8)) {
+	case 0:
+	case 1:
+		mprotect(at, len, UQ_PICK(&f->rng, prots));
+		break;
+	case 2:
+		madvise(at, len, UQ_PICK(&f->rng, advice));
+		break;
+	case 3:
+		/* away, but for the address: that is to stay ours */
+		mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		     MAP_FIXED, -1, 0);
+		break;
+	case 4:
+		pid = uq_1in(&f->rng, 8) ? fork() : -1;
+		if (!pid)
+			_exit(0);
+		if (pid > 0)
+			waitpid(pid, NULL, 0);
+		break;
+	default:
+		/* all of it is there again */
+		mmap(f->area, FUZZ_AREA, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		break;
+	}
+}
+
+/* -- attributes */
+
+static void attr_path(const struct uq_node *node, const char *attr, char *buf,
+		      size_t len)
+{
+	snprintf(buf, len, "/sys/class/nvme-generic/%s/user_queue/%s",
+		 node->name, attr);
+}
+
+/* The @n'th attribute of a node; false if there are fewer. */
+static bool nth_attr(const struct uq_node *node, unsigned int n, char *name,
+		     size_t len)
+{
+	struct dirent *e;
+	bool found = false;
+	char path[128];
+	DIR *d;
+
+	attr_path(node, "", path, sizeof(path));
+	d = opendir(path);
+	while (d && !found && (e = readdir(d)))
+		if (e->d_name[0] != '.' && !n--) {
+			snprintf(name, len, "%.63s", e->d_name);
+			found = true;
+		}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void fuzz_attr(struct fuzz *f)
+{
+	static const char * const vals[] = {
+		"", "0", "1", "2", "16", "1023", "1024", "-1", "4294967296",
+		"x", "\n", "1x", " 7", "0x10", "live", "poll", "%s%n",
+	};
+	const struct fuzz_target *t =
+		&f->target[uq_below(&f->rng, f->nr_target)];
+	char name[64], path[256], val[4096];
+	int fd;
+
+	if (!nth_attr(&t->node, uq_below(&f->rng, 20), name, sizeof(name)))
+		return;
+	attr_path(&t->node, name, path, sizeof(path));
+	if (uq_1in(&f->rng, 2)) {
+		uq_read_line(path, val, sizeof(val));
+		return;
+	}
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return;
+	if (!f->root)
+		fuzz_bad(f, "%s can be written to", path);
+	memset(val, '1', sizeof(val));
+	if (uq_1in(&f->rng, 8))
+		write(fd, val, sizeof(val));
+	else
+		uq_write_line(path, UQ_PICK(&f->rng, vals));
+	close(fd);
+}
+
+/* -- a process */
+
+static void one_thing(struct fuzz *f)
+{
+	switch (uq_below(&f->rng, 16)) {
+	case 0 ... 5:
+		fuzz_ring(f);
+		return;
+	case 6 ... 8:
+		fuzz_ioctl(f);
+		break;
+	case 9:
+		fuzz_mmap(f);
+		break;
+	case 10:
+		fuzz_calls(f);
+		break;
+	case 11:
+		fuzz_memory(f);
+		break;
+	case 12:
+		fuzz_attr(f);
+		break;
+	default:
+		fuzz_files(f);
+		break;
+	}
+	fuzz_count(f, 1);
+}
+
+static void *anywhere(size_t len, int prot, int flags)
+{
+	void *p = mmap(NULL, len, prot, flags | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Pages that cannot be written to, on both sides of what is read and written. */
+static bool get_memory(struct fuzz *f)
+{
+	unsigned char *all = anywhere(FUZZ_AREA + 2 * 4096,
+				      PROT_READ | PROT_WRITE, MAP_PRIVATE);
+
+	f->ranges = anywhere(FUZZ_RANGES, PROT_READ | PROT_WRITE, MAP_SHARED);
+	f->arg = anywhere(2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	f->vec = calloc(FUZZ_VECS * FUZZ_VEC, sizeof(*f->vec));
+	if (!all || !f->ranges || !f->arg || !f->vec)
+		return false;
+	f->guard[0] = all;
+	f->area = all + 4096;
+	f->guard[1] = f->area + FUZZ_AREA;
+	f->hole = f->arg + 4096;
+	memset(f->guard[0], FUZZ_PATTERN, 4096);
+	memset(f->guard[1], FUZZ_PATTERN, 4096);
+	memset(f->arg, FUZZ_PATTERN, 4096);
+	fuzz_fill_ranges(f->ranges);
+	return !mprotect(f->guard[0], 4096, PROT_READ) &&
+		!mprotect(f->guard[1], 4096, PROT_READ) &&
+		!mprotect(f->arg, 4096, PROT_READ) &&
+		!mprotect(f->ranges, FUZZ_RANGES, PROT_READ) &&
+		!mprotect(f->hole, 4096, PROT_NONE);
+}
+
+static void check_guards(struct fuzz *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < 4096; i++)
+		if (f->guard[0][i] != FUZZ_PATTERN ||
+		    f->guard[1][i] != FUZZ_PATTERN) {
+			fuzz_bad(f, "memory outside of all buffers was written");
+			return;
+		}
+}
+
+static int run(struct fuzz *f, unsigned int ops)
+{
+	unsigned int i;
+
+	signal(SIGBUS, on_bus_error);
+	if (!f->root && (setgid(NOBODY) || setuid(NOBODY)))
+		return 3;
+	/* what a test that failed leaves behind is in nobody's way */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!get_memory(f))
+		return 4;
+	for (i = 0; i < FUZZ_FDS; i++) {
+		f->file[i].fd = -1;
+		open_file(f, i);
+	}
+	while (f->ops < ops && !f->bad) {
+		one_thing(f);
+		check_guards(f);
+	}
+	return f->bad ? 2 : 0;
+}
+
+/* -- the test */
+
+/* Bytes of each of three parts of a namespace that nobody may touch. */
+#define PART	(256u << 10)
+
+struct kept {
+	struct uq_ns	ns;
+	__u64		at[3];
+};
+
+struct attr {
+	char		path[256];
+	char		val[32];
+};
+
+FIXTURE(fuzz)
+{
+	struct fuzz_target target[TARGETS];
+	long long spurious[TARGETS];
+	unsigned int nr_target;
+	struct kept kept[16];
+	unsigned int nr_kept;
+	struct attr attr[TARGETS * 4];
+	unsigned int nr_attr;
+	struct fuzz_shared *all;
+	unsigned char *buf, *ref;
+	long long pinned;
+	int sock[2];
+};
+
+FIXTURE_VARIANT(fuzz)
+{
+	bool no_sgl;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(fuzz, sgl) { .no_sgl = false };
+FIXTURE_VARIANT_ADD(fuzz, prp) { .no_sgl = true };
+/* clang-format on */
+
+static bool is_emulated(const struct uq_ns *ns)
+{
+	char path[64], model[64];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/model", ns->ctrl);
+	return !uq_read_line(path, model, sizeof(model)) &&
+		!strncmp(model, "QEMU NVMe Ctrl", 14);
+}
+
+/* The attributes that can be written to, as they are now. */
+static void keep_attrs(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
+{
+	unsigned int i;
+	char name[64];
+	struct stat st;
+
+	for (i = 0; nth_attr(node, i, name, sizeof(name)); i++) {
+		struct attr *a = &self->attr[self->nr_attr];
+
+		if (self->nr_attr == ARRAY_SIZE(self->attr))
+			return;
+		attr_path(node, name, a->path, sizeof(a->path));
+		if (stat(a->path, &st) || !(st.st_mode & 0200))
+			continue;
+		uq_read_line(a->path, a->val, sizeof(a->val));
+		self->nr_attr++;
+	}
+}
+
+static void add_target(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
+{
+	unsigned int n = self->nr_target;
+
+	if (n == TARGETS)
+		return;
+	self->target[n].node = *node;
+	self->target[n].emulated = is_emulated(&node->ns);
+	self->spurious[n] = uq_attr(node->name, "spurious");
+	chmod(node->path, 0666);
+	keep_attrs(self, node);
+	self->nr_target++;
+}
+
+/* Written and looked at by the block device, if it has one of any size. */
+static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
+{
+	char path[48];
+	unsigned int i;
+	int fd, ret = 0;
+
+	snprintf(path, sizeof(path), "/dev/%s", k->ns.block);
+	fd = open(path, O_RDWR | O_DIRECT);
+	if (fd < 0)
+		return -errno;
+	for (i = 0; i < 3 && !ret; i++) {
+		uq_fill(self->ref, PART, k->ns.nsid * 64 + k->ns.ctrl * 4 + i);
+		if (!check)
+			ret = pwrite(fd, self->ref, PART, k->at[i]) != PART;
+		else if (pread(fd, self->buf, PART, k->at[i]) != PART)
+			ret = -EIO;
+		else if (memcmp(self->buf, self->ref, PART))
+			ret = -EILSEQ;
+	}
+	close(fd);
+	return ret;
+}
+
+static void add_namespace(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(fuzz) *self, const struct uq_ns *ns)
+{
+	struct kept *k = &self->kept[self->nr_kept];
+	struct uq_node node;
+	unsigned int n;
+	int poll;
+
+	for (poll = 0; poll < 2; poll++)
+		for (n = 0; uq_node_nth(&node, ns, poll, n); n++)
+			add_target(self, &node);
+	if (!ns->usable || self->nr_kept == ARRAY_SIZE(self->kept))
+		return;
+	k->ns = *ns;
+	k->at[0] = 0;
+	k->at[1] = (__u64)FUZZ_FIRST * ns->lba - PART;
+	k->at[2] = (__u64)(FUZZ_FIRST + FUZZ_BLOCKS) * ns->lba;
+	ASSERT_EQ(0, keep(self, k, false)) TH_LOG("%s", ns->block);
+	self->nr_kept++;
+}
+
+/* As many as there can be on each controller that was named. */
+static void bring_up_all(struct __test_metadata *_metadata)
+{
+	int irq, poll, last = -1;
+	struct uq_ns ns;
+	unsigned int n;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++) {
+		if (ns.ctrl != last)
+			ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+		last = ns.ctrl;
+		ASSERT_TRUE(uq_settle(&ns, &irq, &poll)) TH_LOG("%s", ns.block);
+	}
+}
+
+static bool can_have_no_sgl(void)
+{
+	return !access("/sys/module/nvme/parameters/user_fault_no_sgl", F_OK);
+}
+
+FIXTURE_SETUP(fuzz)
+{
+	struct uq_ns ns;
+	unsigned int n;
+
+	if (variant->no_sgl && !can_have_no_sgl())
+		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
+	if (can_have_no_sgl())
+		ASSERT_EQ(0, uq_param_set("user_fault_no_sgl",
+					  variant->no_sgl ? "Y" : "N"));
+	self->buf = uq_alloc(2 * PART);
+	ASSERT_NE(NULL, self->buf);
+	self->ref = self->buf + PART;
+	bring_up_all(_metadata);
+	for (n = 0; uq_ns_nth(&ns, n); n++)
+		add_namespace(_metadata, self, &ns);
+	ASSERT_LT(0, self->nr_target);
+	self->all = anywhere(4096, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(NULL, self->all);
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM, 0, self->sock));
+	self->pinned = uq_pinned();
+}
+
+/* An idle queue has done what it was given, and knows of nothing else. */
+static void check_target(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(fuzz) *self, unsigned int n)
+{
+	const struct uq_node *node = &self->target[n].node;
+
+	EXPECT_TRUE(uq_wait_idle(node->name)) TH_LOG("%s", node->name);
+	EXPECT_EQ(uq_attr(node->name, "submitted"),
+		  uq_attr(node->name, "completed")) TH_LOG("%s", node->name);
+	EXPECT_EQ(self->spurious[n], uq_attr(node->name, "spurious"))
+		TH_LOG("%s", node->name);
+	if (!node->ns.ms)
+		EXPECT_GE(1, uq_fill_slots(node)) TH_LOG("%s", node->name);
+	chmod(node->path, 0600);
+}
+
+FIXTURE_TEARDOWN(fuzz)
+{
+	unsigned int n;
+
+	if (!self->all)
+		return;
+	/* what was passed and never taken goes with the socket */
+	close(self->sock[0]);
+	close(self->sock[1]);
+	for (n = 0; n < self->nr_attr; n++)
+		uq_write_line(self->attr[n].path, self->attr[n].val);
+	for (n = 0; n < self->nr_target; n++)
+		check_target(_metadata, self, n);
+	for (n = 0; n < self->nr_kept; n++)
+		EXPECT_EQ(0, keep(self, &self->kept[n], true))
+			TH_LOG("%s: blocks that were not fuzzed have changed",
+			       self->kept[n].ns.block);
+	EXPECT_TRUE(uq_wait_unpinned(self->pinned))
+		TH_LOG("%lld pages are pinned, %lld were", uq_pinned(),
+		       self->pinned);
+	if (variant->no_sgl)
+		EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
+}
+
+static unsigned int operations(void)
+{
+	const char *s = getenv("UQ_TEST_FUZZ_OPS");
+	int n = s ? atoi(s) : 0;
+
+	return n > 0 ? n : OPS * uq_scale();
+}
+
+/* The processes: every other one is nobody. */
+static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
+{
+	struct fuzz f = {
+		.all		= self->all,
+		.target		= self->target,
+		.nr_target	= self->nr_target,
+		.root		= n % 2 == 0,
+		.sock		= self->sock[n % 2],
+	};
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid)
+		return pid;
+	uq_rng_init(&f.rng, seed, n);
+	_exit(run(&f, ops));
+}
+
+/* A million operations take hours on a debug kernel under emulation. */
+TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
+{
+	unsigned int n, ops = operations();
+	pid_t pid[WORKERS];
+
+	seed = uq_seed();
+	TH_LOG("UQ_TEST_SEED=%llu, %u operations on %u nodes",
+	       (unsigned long long)seed, ops, self->nr_target);
+	for (n = 0; n < WORKERS; n++) {
+		pid[n] = start(self, n, ops / WORKERS);
+		ASSERT_LT(0, pid[n]);
+	}
+	for (n = 0; n < WORKERS; n++)
+		EXPECT_EQ(0, uq_wait_child(pid[n], &self->all->done))
+			TH_LOG("process %u", n);
+	TH_LOG("%lu operations; commands: %lu done, %lu with a status, %lu refused",
+	       self->all->done, self->all->ended[0], self->all->ended[1],
+	       self->all->ended[2]);
+	EXPECT_LE(ops, self->all->done);
+	/* neither all nor none of them were good */
+	EXPECT_LT(0, self->all->ended[0]);
+	EXPECT_LT(0, self->all->ended[1]);
+	EXPECT_LT(0, self->all->ended[2]);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The fuzzer of NVMe user queues: what its two files share.
+ *
+ *   uq_fuzz.c		processes, everything that is done to a node but commands,
+ *			and what must be true at the end
+ *   uq_fuzz_cmd.c	commands, and rings to send them through
+ */
+#ifndef SELFTESTS_UQ_FUZZ_H
+#define SELFTESTS_UQ_FUZZ_H
+
+#include "kselftest.h"
+#include "uq_soak.h"
+
+/*
+ * The blocks of each namespace that are written to, and the most at once. All
+ * that comes before and after is to stay as it is.
+ */
+#define FUZZ_FIRST	4096u
+#define FUZZ_BLOCKS	4096u
+#define FUZZ_MOST	256u
+/* A block that is beyond the end of any namespace. */
+#define FUZZ_BEYOND	0x1000000000000ull
+
+#define FUZZ_AREA	(512u << 10)
+#define FUZZ_FDS	8
+#define FUZZ_VECS	64
+#define FUZZ_VEC	8
+#define FUZZ_PATTERN	0xee
+
+/* A node that is fuzzed. */
+struct fuzz_target {
+	struct uq_node	node;
+	bool		emulated;	/* not a device that could be harmed */
+};
+
+/* What all processes see. */
+struct fuzz_shared {
+	unsigned long	done;		/* operations */
+	unsigned long	sent;		/* commands among them */
+	unsigned long	ended[3];	/* with 0, a status, an errno */
+};
+
+/* One process. */
+struct fuzz {
+	struct uq_rng	rng;
+	struct fuzz_shared *all;
+	const struct fuzz_target *target;
+	unsigned int	nr_target;
+	bool		root;
+	int		sock;		/* where descriptors are passed */
+	unsigned int	ops;		/* done by this process */
+	unsigned int	bad;
+
+	struct {
+		int	fd;		/* -1 if there is none */
+		unsigned int target;
+	} file[FUZZ_FDS];
+
+	/* what is read and written, between pages that cannot be written to */
+	unsigned char	*area;
+	unsigned char	*guard[2];
+	/* what a command may be told to read, and an argument of an ioctl */
+	unsigned char	*ranges;
+	unsigned char	*arg;
+	struct iovec	*vec;		/* FUZZ_VECS times FUZZ_VEC of them */
+	void		*hole;		/* a page that nobody can read */
+};
+
+/* Something went wrong: say so, and how to get there again. */
+__printf(2, 3)
+void fuzz_bad(struct fuzz *f, const char *fmt, ...);
+void fuzz_count(struct fuzz *f, unsigned int n);
+
+/* A file that is open, by chance; -1 if there is none. */
+int fuzz_file(struct fuzz *f);
+/* An address that is not what anybody would pass. */
+__u64 fuzz_address(struct fuzz *f);
+__u32 fuzz_length(struct fuzz *f);
+
+/* uq_fuzz_cmd.c */
+
+/* What DSM and Copy are told to work on; see fuzz_harmless(). */
+#define FUZZ_RANGES	(3 * 4096u)
+void fuzz_fill_ranges(unsigned char *ranges);
+/* A command for an ioctl. */
+void fuzz_command(struct fuzz *f, unsigned int slot, bool vec,
+		  struct nvme_uring_cmd *c);
+/* A ring, from its beginning to its end. */
+void fuzz_ring(struct fuzz *f);
+
+#endif /* SELFTESTS_UQ_FUZZ_H */

@@ -1,0 +1,852 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The fuzzer of NVMe user queues: commands, and rings to send them through.
+ *
+ * A command is a good one of which some fields have been replaced. Whatever is
+ * replaced, it writes to no other blocks than those that are fuzzed: see
+ * fuzz_harmless().
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+#include "uq_fuzz.h"
+
+#define CMD_UNCOR	0x04
+#define CMD_VERIFY	0x0c
+#define CMD_FABRICS	0x7f
+#define CMD_VENDOR	0x80
+
+/* Deallocate, among the attributes of Dataset Management. */
+#define DSM_AD		4u
+
+/* Not in older headers. */
+#define CMD_FLAG_MULTISHOT	2u
+
+/* -- commands */
+
+struct dsm_range {
+	__u32 attr, blocks;
+	__u64 slba;
+};
+
+struct copy_range {
+	__u64 rsvd, slba;
+	__u16 blocks, rsvd2[3];
+	__u32 tag[2];
+};
+
+#define NR_DSM		256
+#define NR_COPY		128
+
+/* One page for Dataset Management, then two for Copy. */
+void fuzz_fill_ranges(unsigned char *ranges)
+{
+	struct dsm_range *dsm = (struct dsm_range *)ranges;
+	struct copy_range *copy = (struct copy_range *)(ranges + 4096);
+	unsigned int i;
+
+	for (i = 0; i < NR_DSM; i++)
+		dsm[i] = (struct dsm_range){
+			.blocks	= i % 8,
+			.slba	= FUZZ_FIRST + i * 8,
+		};
+	for (i = 0; i < NR_COPY; i++)
+		copy[i].slba = FUZZ_FIRST + i * 8;
+}
+
+static void set_slba(struct nvme_uring_cmd *c, __u64 slba)
+{
+	c->cdw10 = slba;
+	c->cdw11 = slba >> 32;
+}
+
+static __u64 get_slba(const struct nvme_uring_cmd *c)
+{
+	return (__u64)c->cdw11 << 32 | c->cdw10;
+}
+
+/* Does it keep to the blocks that are fuzzed, or is it beyond the end? */
+static bool within(const struct nvme_uring_cmd *c)
+{
+	__u64 slba = get_slba(c);
+
+	if (slba >= FUZZ_BEYOND)
+		return true;
+	return slba >= FUZZ_FIRST &&
+		slba + (c->cdw12 & 0xffff) < FUZZ_FIRST + FUZZ_BLOCKS;
+}
+
+static __u64 any_slba(struct fuzz *f)
+{
+	static const __u64 edges[] = {
+		0, 1, ~0u, FUZZ_BEYOND, ~0ull, ~0ull - 1, ~0ull - 65535,
+		FUZZ_FIRST, FUZZ_FIRST + FUZZ_BLOCKS - 1, 131071, 131072, 16383,
+	};
+
+	if (uq_1in(&f->rng, 4))
+		return UQ_PICK(&f->rng, edges);
+	return FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS - FUZZ_MOST);
+}
+
+/*
+ * May this process send this opcode? What the NVM command set does not define
+ * can mean anything to a real device: root sends it to an emulated one only,
+ * and nobody what the kernel has to refuse. Reservations are among these, as
+ * are vendors' commands.
+ */
+static bool opcode_ok(const struct fuzz *f, const struct fuzz_target *t,
+		      __u8 op)
+{
+	switch (op) {
+	case CMD_FLUSH:
+	case CMD_WRITE:
+	case CMD_READ:
+	case CMD_COMPARE:
+	case CMD_ZEROES:
+	case CMD_DSM:
+	case CMD_VERIFY:
+	case CMD_COPY:
+		return true;
+	}
+	return t->emulated || (!f->root && op >= CMD_FABRICS);
+}
+
+/*
+ * Dataset Management and Copy say in their buffer what to do. Only whole lists
+ * of ours, from where they start, may be carried out. @plain: neither a vector
+ * nor a registered buffer.
+ */
+static void harmless_list(const struct fuzz *f, bool plain,
+			  struct nvme_uring_cmd *c)
+{
+	if (c->opcode == CMD_DSM) {
+		if (!plain || c->addr != (uintptr_t)f->ranges)
+			c->cdw11 &= ~DSM_AD;
+		return;
+	}
+	/* as many ranges as there are, and of the first format */
+	c->cdw12 &= ~0xf80u;
+	if (!plain || c->addr != (uintptr_t)f->ranges + 4096 ||
+	    get_slba(c) < FUZZ_FIRST ||
+	    get_slba(c) + NR_COPY > FUZZ_FIRST + FUZZ_BLOCKS)
+		set_slba(c, FUZZ_BEYOND);
+}
+
+/* Make a command leave alone what the test will look at. */
+static void fuzz_harmless(struct fuzz *f, const struct fuzz_target *t,
+			  bool plain, struct nvme_uring_cmd *c)
+{
+	if (!opcode_ok(f, t, c->opcode))
+		c->opcode = CMD_READ;
+	switch (c->opcode) {
+	case CMD_WRITE:
+	case CMD_ZEROES:
+	case CMD_UNCOR:
+		if (!within(c))
+			set_slba(c, FUZZ_BEYOND);
+		break;
+	case CMD_DSM:
+	case CMD_COPY:
+		harmless_list(f, plain, c);
+		break;
+	}
+}
+
+static unsigned char *any_buffer(struct fuzz *f, __u32 len)
+{
+	static const unsigned int offsets[] = {
+		0, 0, 0, 4, 512, 2, 1, 2048, 3840, 4092
+	};
+	unsigned int at = uq_below(&f->rng, FUZZ_AREA / 4096) * 4096 +
+		UQ_PICK(&f->rng, offsets);
+
+	if (at + len > FUZZ_AREA)
+		at = len < FUZZ_AREA ? (FUZZ_AREA - len) & ~3u : 0;
+	return f->area + at;
+}
+
+/* A vector of @len bytes, in its own place, as others are still in use. */
+static unsigned int any_vector(struct fuzz *f, unsigned int slot, __u32 len)
+{
+	struct iovec *iov = f->vec + slot % FUZZ_VECS * FUZZ_VEC;
+	unsigned int n = 0;
+
+	while (len && n < FUZZ_VEC) {
+		__u32 piece = len;
+
+		if (n < FUZZ_VEC - 1 && len > 512)
+			piece = (1 + uq_below(&f->rng, len / 512)) * 512;
+		if (uq_1in(&f->rng, 64))
+			piece = fuzz_length(f) % (len + 1);
+		iov[n].iov_base = uq_1in(&f->rng, 32) ?
+			(void *)(uintptr_t)fuzz_address(f) :
+			any_buffer(f, piece);
+		iov[n++].iov_len = piece;
+		len -= piece;
+	}
+	return n;
+}
+
+/* One that ought to work. */
+static void good_command(struct fuzz *f, const struct fuzz_target *t,
+			 struct nvme_uring_cmd *c)
+{
+	static const __u8 ops[] = {
+		CMD_READ, CMD_READ, CMD_READ, CMD_READ, CMD_READ, CMD_READ,
+		CMD_WRITE, CMD_WRITE, CMD_WRITE, CMD_COMPARE, CMD_FLUSH,
+		CMD_ZEROES, CMD_DSM, CMD_COPY, CMD_VERIFY,
+	};
+	static const unsigned int sizes[] = { 1, 1, 1, 2, 8, 8, 9, 16, 64, 256 };
+	const struct uq_ns *ns = &t->node.ns;
+	unsigned int blocks = UQ_PICK(&f->rng, sizes);
+
+	memset(c, 0, sizeof(*c));
+	c->opcode = UQ_PICK(&f->rng, ops);
+	c->nsid = t->node.nsid;
+	set_slba(c, FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS - FUZZ_MOST));
+	c->cdw12 = blocks - 1;
+	switch (c->opcode) {
+	case CMD_FLUSH:
+	case CMD_ZEROES:
+	case CMD_VERIFY:
+		return;
+	case CMD_DSM:
+		c->cdw10 = uq_below(&f->rng, 8);
+		c->cdw11 = DSM_AD;
+		c->cdw12 = 0;
+		c->addr = (uintptr_t)f->ranges;
+		c->data_len = (c->cdw10 + 1) * sizeof(struct dsm_range);
+		return;
+	case CMD_COPY:
+		c->cdw12 = uq_below(&f->rng, 8);
+		c->addr = (uintptr_t)f->ranges + 4096;
+		c->data_len = (c->cdw12 + 1) * sizeof(struct copy_range);
+		return;
+	}
+	c->data_len = blocks * (ns->lba + (ns->ext ? ns->ms : 0));
+	c->addr = (uintptr_t)any_buffer(f, c->data_len);
+	if (ns->ms && !ns->ext) {
+		c->metadata_len = blocks * ns->ms;
+		c->metadata = (uintptr_t)any_buffer(f, c->metadata_len);
+	}
+}
+
+/* Make one field something else. */
+static void bend(struct fuzz *f, struct nvme_uring_cmd *c)
+{
+	static const __u32 nsids[] = { 0, 1, 2, 3, 5, 99, 0xfffffffe, ~0u };
+	static const __u32 counts[] = { 0, 7, 255, 256, 4095, 0xffff };
+
+	switch (uq_below(&f->rng, 15)) {
+	case 0:
+		c->opcode = uq_rnd(&f->rng);
+		break;
+	case 1:
+		c->flags = 1 << uq_below(&f->rng, 8);
+		break;
+	case 2:
+		c->nsid = uq_1in(&f->rng, 2) ? UQ_PICK(&f->rng, nsids) :
+			uq_rnd(&f->rng);
+		break;
+	case 3:
+	case 4:
+		c->addr = fuzz_address(f);
+		break;
+	case 5:
+	case 6:
+		c->data_len = fuzz_length(f);
+		break;
+	case 7:
+		c->metadata = fuzz_address(f);
+		break;
+	case 8:
+		c->metadata_len = fuzz_length(f);
+		if (!c->metadata)
+			c->metadata = (uintptr_t)any_buffer(f, 4096);
+		break;
+	case 9:
+		set_slba(c, any_slba(f));
+		break;
+	case 10:
+		c->cdw12 = (c->cdw12 & ~0xffffu) | UQ_PICK(&f->rng, counts);
+		break;
+	case 11:
+		c->cdw12 = (c->cdw12 & 0xffff) | uq_rnd(&f->rng) << 16;
+		break;
+	case 12:
+		c->cdw13 = uq_rnd(&f->rng);
+		c->cdw14 = uq_rnd(&f->rng);
+		c->cdw15 = uq_rnd(&f->rng);
+		break;
+	case 13:
+		c->cdw2 = uq_rnd(&f->rng);
+		c->cdw3 = uq_rnd(&f->rng);
+		c->rsvd1 = uq_rnd(&f->rng);
+		c->rsvd2 = uq_rnd(&f->rng);
+		break;
+	case 14:
+		/* a short one is over before the device, and leads to a reset */
+		c->timeout_ms = uq_1in(&f->rng, 512) ?
+			1 + uq_below(&f->rng, 20) : ~0u - uq_below(&f->rng, 99);
+		break;
+	}
+}
+
+static void bend_some(struct fuzz *f, struct nvme_uring_cmd *c)
+{
+	unsigned int n = uq_1in(&f->rng, 2) ? 0 : 1 + uq_below(&f->rng, 3);
+
+	while (n--)
+		bend(f, c);
+}
+
+/* Does the device look at a buffer for this opcode? */
+static bool has_buffer(__u8 op)
+{
+	return op != CMD_FLUSH && op != CMD_ZEROES && op != CMD_VERIFY;
+}
+
+/*
+ * The ioctls take the way of the block layer, which trusts more than a user
+ * queue does: without a buffer the device goes to address 0, and to as much
+ * metadata as the blocks have.
+ */
+void fuzz_command(struct fuzz *f, unsigned int slot, bool vec,
+		  struct nvme_uring_cmd *c)
+{
+	const struct fuzz_target *t = &f->target[f->file[slot].target];
+
+	good_command(f, t, c);
+	bend_some(f, c);
+	c->timeout_ms = 0;
+	if (vec) {
+		c->data_len = any_vector(f, slot, c->data_len);
+		c->addr = (uintptr_t)(f->vec + slot % FUZZ_VECS * FUZZ_VEC);
+	}
+	if (t->node.ns.ms) {
+		c->opcode = CMD_FLUSH;
+		c->data_len = 0;
+		c->metadata_len = 0;
+	}
+	fuzz_harmless(f, t, !vec, c);
+	if (!has_buffer(c->opcode))
+		return;
+	if (!c->addr || !c->data_len)
+		c->opcode = CMD_FLUSH;
+}
+
+/* -- rings */
+
+/* What a command of ours is in the ring. */
+struct sent {
+	struct nvme_uring_cmd c;
+	__u32		op, flags;
+	bool		ours;		/* by NVME_URING_CMD_* to a node */
+	bool		nonblock;	/* the file must not block */
+};
+
+struct ring {
+	struct io_uring	ring;
+	unsigned int	flags;
+	unsigned int	entries;
+	bool		fixed;		/* there are registered buffers */
+	bool		files;		/* and registered files */
+	bool		flip;		/* somebody writes to the entries */
+	bool		linked;		/* the last entry has a link */
+	bool		leave;		/* do not wait for completions */
+	unsigned int	sent, seen;
+	struct sent	*log;
+	struct fuzz	*f;
+	atomic_bool	stop;
+};
+
+#define MOST_IN_RING	256
+
+static unsigned int any_ring_flags(struct fuzz *f)
+{
+	static const unsigned int sizes[] = {
+		IORING_SETUP_SQE_MIXED | IORING_SETUP_CQE32,
+		IORING_SETUP_SQE128 | IORING_SETUP_CQE_MIXED,
+		IORING_SETUP_SQE128, IORING_SETUP_CQE32, 0,
+	};
+	static const unsigned int modes[] = {
+		0, 0, 0, IORING_SETUP_SQPOLL, IORING_SETUP_COOP_TASKRUN,
+		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		IORING_SETUP_SINGLE_ISSUER,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_DEFER_TASKRUN,	/* not without the other */
+		IORING_SETUP_SQPOLL | IORING_SETUP_COOP_TASKRUN,
+	};
+	unsigned int flags = IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+
+	if (uq_1in(&f->rng, 6))
+		flags = UQ_PICK(&f->rng, sizes);
+	if (uq_1in(&f->rng, 2))
+		flags |= IORING_SETUP_IOPOLL;
+	if (uq_1in(&f->rng, 8))
+		flags |= IORING_SETUP_HYBRID_IOPOLL;
+	flags |= UQ_PICK(&f->rng, modes);
+	if (uq_1in(&f->rng, 2))
+		flags |= IORING_SETUP_SUBMIT_ALL;
+	if (uq_1in(&f->rng, 16))
+		flags |= IORING_SETUP_R_DISABLED;
+	if (uq_1in(&f->rng, 4))
+		flags |= IORING_SETUP_CLAMP;
+	return flags;
+}
+
+static bool open_ring(struct fuzz *f, struct ring *r)
+{
+	struct iovec iov[2] = {
+		{ f->area, FUZZ_AREA / 2 },
+		{ f->area + FUZZ_AREA / 2, FUZZ_AREA / 2 },
+	};
+	struct io_uring_params p = { .flags = any_ring_flags(f) };
+	int files[FUZZ_FDS];
+	unsigned int i;
+
+	/* a thread that polls goes to sleep at once, or takes all the time */
+	p.sq_thread_idle = 1;
+	r->flags = p.flags;
+	r->entries = 1 << uq_below(&f->rng, 7);
+	if (io_uring_queue_init_params(r->entries, &r->ring, &p))
+		return false;
+	/* parts of the area may not be there now */
+	if (!uq_1in(&f->rng, 4))
+		r->fixed = !io_uring_register_buffers(&r->ring, iov, 2);
+	for (i = 0; i < FUZZ_FDS; i++)
+		files[i] = f->file[i].fd;
+	if (uq_1in(&f->rng, 4))
+		r->files = !io_uring_register_files(&r->ring, files, FUZZ_FDS);
+	return true;
+}
+
+/* Make a field of the entry something else that is not of the command. */
+static void bend_entry(struct fuzz *f, struct io_uring_sqe *sqe)
+{
+	static const __u32 ops[] = {
+		NVME_URING_CMD_ADMIN, NVME_URING_CMD_ADMIN_VEC, 0, ~0u,
+		NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, _IOWR('N', 0x80, char[64]),
+		_IOWR('N', 0x81, char[64]),
+	};
+	static const int fds[] = { -1, 1 << 20, FUZZ_FDS, FUZZ_FDS + 1 };
+
+	switch (uq_below(&f->rng, 8)) {
+	case 0:
+		sqe->cmd_op = uq_1in(&f->rng, 2) ? UQ_PICK(&f->rng, ops) :
+			uq_rnd(&f->rng);
+		break;
+	case 1:
+		sqe->uring_cmd_flags = 1u << uq_below(&f->rng, 32);
+		break;
+	case 2:
+		sqe->uring_cmd_flags = CMD_FLAG_MULTISHOT;
+		sqe->flags |= IOSQE_BUFFER_SELECT;
+		break;
+	case 3:
+		sqe->buf_index = uq_below(&f->rng, 4);
+		break;
+	case 4:
+		sqe->fd = UQ_PICK(&f->rng, fds);
+		break;
+	case 5:
+		sqe->personality = uq_below(&f->rng, 3);
+		break;
+	case 6:
+		/* neither is used by a command; another may be one day */
+		sqe->ioprio = uq_rnd(&f->rng);
+		sqe->splice_fd_in = uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) : 0;
+		break;
+	case 7:
+		((__u32 *)sqe)[3] = uq_rnd(&f->rng);	/* __pad1 */
+		break;
+	}
+}
+
+static void entry_flags(struct fuzz *f, struct ring *r,
+			struct io_uring_sqe *sqe)
+{
+	static const unsigned int flags[] = {
+		IOSQE_IO_LINK, IOSQE_IO_LINK, IOSQE_IO_HARDLINK, IOSQE_ASYNC,
+		IOSQE_ASYNC, IOSQE_IO_DRAIN, IOSQE_BUFFER_SELECT,
+		IOSQE_ASYNC | IOSQE_IO_LINK, IOSQE_ASYNC | IOSQE_IO_DRAIN,
+		1u << 7,
+	};
+
+	if (uq_1in(&f->rng, 3))
+		sqe->flags |= UQ_PICK(&f->rng, flags);
+	/* there is no telling then how many completions will come */
+	if (r->leave && uq_1in(&f->rng, 4))
+		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+}
+
+/* What is done to a node by a ring, and is not a command of ours. */
+static void other_entry(struct fuzz *f, struct io_uring_sqe *sqe, int fd)
+{
+	void *buf = any_buffer(f, 4096);
+
+	switch (uq_below(&f->rng, 8)) {
+	case 0:
+		io_uring_prep_nop(sqe);
+		break;
+	case 1:
+		io_uring_prep_read(sqe, fd, buf, 4096, 0);
+		break;
+	case 2:
+		io_uring_prep_write(sqe, fd, buf, 4096, uq_rnd(&f->rng));
+		break;
+	case 3:
+		io_uring_prep_poll_add(sqe, fd, 1);
+		break;
+	case 4:
+		io_uring_prep_fsync(sqe, fd, 0);
+		break;
+	case 5:
+		io_uring_prep_cancel64(sqe, uq_below(&f->rng, MOST_IN_RING), 0);
+		break;
+	case 6:
+		io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY |
+				       IORING_ASYNC_CANCEL_ALL);
+		break;
+	case 7:
+		io_uring_prep_cancel_fd(sqe, fd, IORING_ASYNC_CANCEL_ALL);
+		break;
+	}
+}
+
+/* While commands for a shared list are in flight, nobody may change it. */
+static void only_flippable(struct nvme_uring_cmd *c)
+{
+	if (c->opcode == CMD_DSM || c->opcode == CMD_COPY)
+		c->opcode = CMD_READ;
+	set_slba(c, FUZZ_FIRST + get_slba(c) % (FUZZ_BLOCKS - FUZZ_MOST));
+	c->cdw12 = (c->cdw12 & ~0xffffu) | c->cdw12 % FUZZ_MOST;
+	c->timeout_ms = 0;
+}
+
+static void our_entry(struct fuzz *f, struct ring *r, struct io_uring_sqe *sqe,
+		      unsigned int file)
+{
+	const struct fuzz_target *t = &f->target[f->file[file].target];
+	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
+	struct sent *log = &r->log[r->sent];
+	bool vec = false;
+
+	sqe->opcode = r->flags & IORING_SETUP_SQE_MIXED ? UQ_OP_URING_CMD128 :
+		IORING_OP_URING_CMD;
+	sqe->fd = f->file[file].fd;
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	good_command(f, t, c);
+	if (uq_1in(&f->rng, 4) && has_buffer(c->opcode)) {
+		vec = true;
+		sqe->cmd_op = NVME_URING_CMD_IO_VEC;
+		c->data_len = any_vector(f, r->sent, c->data_len);
+		c->addr = (uintptr_t)(f->vec + r->sent % FUZZ_VECS * FUZZ_VEC);
+	}
+	if (r->fixed && uq_1in(&f->rng, 2)) {
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		sqe->buf_index = !vec && c->addr >= (uintptr_t)f->area +
+			FUZZ_AREA / 2;
+	}
+	if (r->files && uq_1in(&f->rng, 2)) {
+		sqe->fd = file;
+		sqe->flags |= IOSQE_FIXED_FILE;
+	}
+	bend_some(f, c);
+	if (uq_1in(&f->rng, 6))
+		bend_entry(f, sqe);
+	if (r->flip)
+		only_flippable(c);
+	fuzz_harmless(f, t, sqe->cmd_op == NVME_URING_CMD_IO &&
+		      !sqe->uring_cmd_flags, c);
+	log->c = *c;
+	log->op = sqe->cmd_op;
+	log->flags = sqe->uring_cmd_flags;
+	log->ours = true;
+	log->nonblock = fcntl(f->file[file].fd, F_GETFL) & O_NONBLOCK;
+}
+
+static struct __kernel_timespec soon = { .tv_nsec = 1000000 };
+
+/* An entry of either size; with entries of two sizes, both halves. */
+static struct io_uring_sqe *get_entry(struct ring *r, bool big)
+{
+	struct io_uring_sq *sq = &r->ring.sq;
+
+	if (!big || !(r->flags & IORING_SETUP_SQE_MIXED))
+		return io_uring_get_sqe(&r->ring);
+	/* a large one does not go around the end of the ring */
+	if (r->entries < 2 || io_uring_sq_space_left(&r->ring) < 2 ||
+	    ((sq->sqe_tail + 1) & *sq->kring_mask) == 0)
+		return NULL;
+	io_uring_get_sqe(&r->ring);
+	return &sq->sqes[(sq->sqe_tail++ - 1) & *sq->kring_mask];
+}
+
+/* Most times, one that is open and of the kind that goes with the ring. */
+static unsigned int any_file(struct fuzz *f, const struct ring *r)
+{
+	bool poll = r->flags & IORING_SETUP_IOPOLL;
+	unsigned int i, file = 0;
+
+	for (i = 0; i < 8; i++) {
+		file = uq_below(&f->rng, FUZZ_FDS);
+		if (f->file[file].fd >= 0 &&
+		    f->target[f->file[file].target].node.poll == poll)
+			break;
+	}
+	return file;
+}
+
+/* One more entry, if there is room. */
+static bool add_entry(struct fuzz *f, struct ring *r)
+{
+	unsigned int file = any_file(f, r);
+	bool timeout = r->linked && uq_1in(&f->rng, 4);
+	bool ours = !timeout && !uq_1in(&f->rng, 12);
+	char buf[128] = "";
+	struct io_uring_sqe *to, *sqe = (struct io_uring_sqe *)buf;
+
+	if (r->sent == MOST_IN_RING)
+		return false;
+	to = get_entry(r, ours);
+	if (!to && ours) {
+		ours = false;
+		to = get_entry(r, false);
+	}
+	if (!to)
+		return false;
+	memset(&r->log[r->sent], 0, sizeof(r->log[0]));
+	if (timeout)
+		io_uring_prep_link_timeout(sqe, &soon, 0);
+	else if (ours)
+		our_entry(f, r, sqe, file);
+	else
+		other_entry(f, sqe, f->file[file].fd);
+	if (!timeout)
+		entry_flags(f, r, sqe);
+	r->linked = sqe->flags & (IOSQE_IO_LINK | IOSQE_IO_HARDLINK);
+	sqe->user_data = r->sent++;
+	memcpy(to, sqe, r->flags & IORING_SETUP_SQE128 ||
+	       sqe->opcode == UQ_OP_URING_CMD128 ? 128 : 64);
+	return true;
+}
+
+/* What Documentation has for a command, and what io_uring may say by itself. */
+static bool is_documented(const struct sent *s, int res)
+{
+	switch (-res) {
+	case EACCES:
+	case EBUSY:
+	case EFAULT:
+	case EINTR:
+	case EINVAL:
+	case ENODEV:
+	case ENOMEM:
+	case ENOTTY:
+	case ENXIO:
+	case EOPNOTSUPP:
+		return true;
+	case EBADF:		/* the entry's file */
+	case ECANCELED:		/* a link, or a cancel */
+	case EOVERFLOW:		/* of a registered vector */
+		return true;
+	case EAGAIN:
+		return s->nonblock;
+	}
+	return res >= 0;
+}
+
+static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe)
+{
+	const struct sent *s;
+	int res = cqe->res;
+
+	if (cqe->user_data >= r->sent) {
+		fuzz_bad(f, "completion of entry %llu, of %u that were sent",
+			 (unsigned long long)cqe->user_data, r->sent);
+		return;
+	}
+	s = &r->log[cqe->user_data];
+	if (!s->ours)
+		return;
+	f->all->ended[res < 0 ? 2 : res > 0]++;
+	if (!is_documented(s, res))
+		fuzz_bad(f, "result %d, opcode %#x, op %#x, flags %#x, addr %#llx, len %u",
+			 res, s->c.opcode, s->op, s->flags,
+			 (unsigned long long)s->c.addr, s->c.data_len);
+}
+
+/* Takes what is there: a large completion is two in a ring with both sizes. */
+static bool take_one(struct fuzz *f, struct ring *r)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int n = 1;
+
+	if (io_uring_peek_cqe(&r->ring, &cqe))
+		return false;
+	if (r->flags & IORING_SETUP_CQE_MIXED) {
+		if (cqe->flags & IORING_CQE_F_SKIP) {
+			io_uring_cq_advance(&r->ring, 1);
+			return true;
+		}
+		if (cqe->flags & IORING_CQE_F_32)
+			n = 2;
+	}
+	judge(f, r, cqe);
+	r->seen++;
+	io_uring_cq_advance(&r->ring, n);
+	return true;
+}
+
+static void take_all(struct fuzz *f, struct ring *r)
+{
+	struct io_uring_cqe *cqe;
+
+	while (r->seen < r->sent) {
+		if (take_one(f, r))
+			continue;
+		io_uring_wait_cqe(&r->ring, &cqe);
+	}
+}
+
+/* liburing has a function for it, which not every build of it exports. */
+static void enable(struct io_uring *ring)
+{
+	syscall(__NR_io_uring_register, ring->ring_fd,
+		IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+}
+
+/* An entry that is refused ends a submission: go on behind it. */
+static void submit(struct fuzz *f, struct ring *r)
+{
+	int ret;
+
+	if (r->flags & IORING_SETUP_R_DISABLED) {
+		io_uring_submit(&r->ring);	/* to no avail */
+		enable(&r->ring);
+		r->flags &= ~IORING_SETUP_R_DISABLED;
+	}
+	while (io_uring_sq_ready(&r->ring)) {
+		ret = io_uring_submit(&r->ring);
+		if (ret < 0 && ret != -EBUSY && ret != -EAGAIN &&
+		    ret != -EINTR)
+			fuzz_bad(f, "io_uring_enter: %d, ring %#x", ret,
+				 r->flags);
+		if (f->bad)
+			return;
+		while (!r->leave && take_one(f, r))
+			;
+	}
+}
+
+/* -- an entry that changes while it is looked at */
+
+#define put(to, val)	__atomic_store_n(&(to), val, __ATOMIC_RELAXED)
+
+/*
+ * The block and its number stay, and no opcode comes that would take a list
+ * from memory, so what is written stays where it may. The same goes for what
+ * the test counts completions by.
+ */
+static void flip_one(struct fuzz *f, struct uq_rng *rng, char *entry)
+{
+	static const __u8 ops[] = { CMD_READ, CMD_WRITE, CMD_COMPARE };
+	static const __u32 lengths[] = { 0, 4, 512, 4096, 8192, 1 << 20, ~0u };
+	struct io_uring_sqe *sqe = (struct io_uring_sqe *)entry;
+	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
+
+	switch (uq_below(rng, 8)) {
+	case 0:
+		put(c->opcode, UQ_PICK(rng, ops));
+		break;
+	case 1:
+		put(c->nsid, uq_below(rng, 4));
+		break;
+	case 2:
+		put(c->addr, uq_1in(rng, 4) ? uq_rnd(rng) :
+			   (uintptr_t)f->area + uq_below(rng, FUZZ_AREA));
+		break;
+	case 3:
+		put(c->data_len, UQ_PICK(rng, lengths));
+		break;
+	case 4:
+		put(c->metadata_len, UQ_PICK(rng, lengths));
+		put(c->metadata, (uintptr_t)f->area +
+			   uq_below(rng, FUZZ_AREA));
+		break;
+	case 5:
+		put(sqe->cmd_op, uq_1in(rng, 2) ? NVME_URING_CMD_IO :
+			   NVME_URING_CMD_IO_VEC);
+		break;
+	case 6:
+		put(sqe->uring_cmd_flags, uq_below(rng, 2));
+		break;
+	case 7:
+		put(c->cdw13, (__u32)uq_rnd(rng));
+		put(c->flags, uq_1in(rng, 8));
+		break;
+	}
+}
+
+static void *flip(void *arg)
+{
+	struct ring *r = arg;
+	struct uq_rng rng;
+
+	uq_rng_init(&rng, r->f->rng.state, 0);
+	while (!r->stop) {
+		unsigned int i = uq_below(&rng, r->entries);
+
+		flip_one(r->f, &rng, (char *)r->ring.sq.sqes + i * 128);
+	}
+	return NULL;
+}
+
+/* -- from beginning to end */
+
+static void send_some(struct fuzz *f, struct ring *r)
+{
+	unsigned int batches = 1 + uq_below(&f->rng, 4), n;
+
+	while (batches-- && !f->bad) {
+		n = 1 + uq_below(&f->rng, uq_1in(&f->rng, 4) ? 64 : 8);
+		while (n-- && add_entry(f, r))
+			;
+		submit(f, r);
+		if (!r->leave && uq_1in(&f->rng, 2) && !f->bad)
+			take_all(f, r);
+	}
+}
+
+void fuzz_ring(struct fuzz *f)
+{
+	struct ring r = { .f = f };
+	pthread_t t;
+
+	if (!open_ring(f, &r)) {
+		fuzz_count(f, 1);
+		return;
+	}
+	r.log = calloc(MOST_IN_RING, sizeof(*r.log));
+	if (!r.log)
+		goto out;
+	r.leave = uq_1in(&f->rng, 8);
+	if (uq_1in(&f->rng, 8) && r.flags & IORING_SETUP_SQE128)
+		r.flip = !pthread_create(&t, NULL, flip, &r);
+	send_some(f, &r);
+	if (!r.leave && !f->bad)
+		take_all(f, &r);
+	if (r.flip) {
+		r.stop = true;
+		pthread_join(t, NULL);
+	}
+	fuzz_count(f, r.sent);
+	free(r.log);
+out:
+	/* perhaps with commands in flight */
+	io_uring_queue_exit(&r.ring);
+}
