@@ -32,8 +32,14 @@ GUEST_TAKES = 4 << 30
 HARDWARE = {
     "debug": (("intel_iommu=on", "iommu.strict=1"), ("-device intel-iommu",)),
 }
-# How many times the usual rounds the tests do in `make soak`.
+# How many times the usual rounds the tests do in `make soak`, and what else
+# they are told there: a fuzzer has more to do than more rounds. It runs twice,
+# so this makes a million.
 SOAK = 4
+SOAK_MORE = {"UQ_TEST_FUZZ_OPS": "500000"}
+# What tests that leave it to chance what they do may be told by whoever wants
+# to see a failure again.
+PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS")
 # Guests with other hardware, and the tests of the lean kernel that are about
 # it. intx: no message signalled interrupts, and all DMA is bounced.
 OTHERS = {
@@ -113,6 +119,14 @@ class Share:
     scale: int = 1
     append: tuple = ()
 
+    def variables(self):
+        """What the tests find in their environment."""
+        found = {"DAX_TEST_SCALE": self.scale, "UQ_TEST_SCALE": self.scale}
+        if self.scale > 1:
+            found |= SOAK_MORE
+        return found | {name: os.environ[name] for name in PASSED_ON
+                        if os.environ.get(name)}
+
 
 def prepare(mode, out, chosen=None):
     """Build a kernel and the tests: the folder, the tests, failing cases."""
@@ -173,8 +187,9 @@ def _boot(share, out):
     """One guest that runs its share, judged."""
     each, together = PATIENCE[share.mode]
     options = [part for test in share.tests for part in ("-t", test)]
-    script = (f"export DAX_TEST_SCALE={share.scale} "
-              f"UQ_TEST_SCALE={share.scale}\n"
+    exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
+                       in share.variables().items())
+    script = (f"export {exports}\n"
               f"exec sh {guest.SCRIPTS}/kselftest.sh {share.into} "
               f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
     start = time.monotonic()
