@@ -716,6 +716,52 @@ TEST_F(uq, hybrid_iopoll_and_task_work)
 		EXPECT_EQ(0, uq_wait_child(pid[i], NULL));
 }
 
+/* A process that ends, or goes on as another program, with commands in flight. */
+static pid_t leave(FIXTURE_DATA(uq) *self, bool exec)
+{
+	struct io_uring ring;
+	unsigned int i;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (uq_ring(&ring, 64, IORING_SETUP_IOPOLL))
+		_exit(3);
+	for (i = 0; i < 64; i++)
+		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
+			self->buf + i * 4096, 4096);
+	if (io_uring_submit(&ring) != 64)
+		_exit(2);
+	if (exec)
+		execl("/proc/self/exe", "uq_io", "leave", NULL);
+	_exit(0);
+}
+
+/*
+ * Whatever finds the completions, an interrupt or another process that polls:
+ * the task ends. It used to poll for ever, and never to run the task work by
+ * which they came.
+ */
+TEST_F(uq, polled_ring_of_a_task_that_ends)
+{
+	unsigned int i, k;
+	pid_t pid[4];
+
+	for (i = 0; i < 20 * uq_scale(); i++) {
+		for (k = 0; k < 4; k++) {
+			pid[k] = leave(self, k % 2);
+			ASSERT_LT(0, pid[k]);
+		}
+		/* somebody else who polls */
+		for (k = 0; k < 16; k++) {
+			prep(self, CMD_READ, 0, self->buf, 4096);
+			EXPECT_EQ(0, uq_run(&self->ring));
+		}
+		for (k = 0; k < 4; k++)
+			ASSERT_EQ(0, uq_wait_child(pid[k], NULL));
+	}
+}
+
 /* A ring that polls may use an interrupt queue; it is served by interrupts. */
 TEST_F(uq, polling_an_interrupt_queue)
 {
@@ -868,5 +914,8 @@ TEST_F(uq, mixed_completion_entries)
 
 int main(int argc, char **argv)
 {
+	/* what a process of a test has become */
+	if (argc == 2 && !strcmp(argv[1], "leave"))
+		return 0;
 	return uq_main(argc, argv);
 }
