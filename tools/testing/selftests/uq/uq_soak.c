@@ -168,7 +168,7 @@ void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll)
 
 /* -- slots */
 
-/* One block at a time into the same memory, of which nobody reads anything. */
+/* One block at a time, each into memory of its own: DMA debugging minds. */
 static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 		     void *buf, unsigned int n)
 {
@@ -177,8 +177,8 @@ static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 	int ret;
 
 	for (i = 0; i < n; i++) {
-		c = uq_prep_raw(ring, fd, node->nsid, CMD_READ, i, buf,
-				node->ns.lba, 1);
+		c = uq_prep_raw(ring, fd, node->nsid, CMD_READ, i,
+				(char *)buf + i * node->ns.lba, node->ns.lba, 1);
 		if (!c)
 			return -ENOSPC;
 		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
@@ -204,11 +204,12 @@ static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 int uq_fill_slots(const struct uq_node *node)
 {
 	int fd = open(node->path, O_RDONLY | O_NONBLOCK), ret;
-	struct iovec iov = { uq_alloc(4096), 4096 };
+	struct iovec iov = { .iov_len = (node->depth + 1) * node->ns.lba };
 	struct io_uring ring;
 
 	if (fd < 0)
 		return -errno;
+	iov.iov_base = uq_alloc(iov.iov_len);
 	ret = uq_ring(&ring, node->depth + 1, IORING_SETUP_SUBMIT_ALL |
 		      (node->poll ? IORING_SETUP_IOPOLL : 0));
 	if (ret)

@@ -1,0 +1,822 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: every allocation and every copy from or to user space fails
+ * once, at each point where it can, and nothing is lost for it: the answer is
+ * success or an errno that is documented, and the queue goes on to work.
+ *
+ * /proc/thread-self/fail-nth makes the n'th such point fail in this task. What
+ * runs in a worker of the kernel, resets and scans, is made to fail by the
+ * same file of the workers. Needs CONFIG_FAILSLAB and CONFIG_FAIL_PAGE_ALLOC.
+ * Best with panic_on_warn.
+ *
+ * Environment, beside that of uq_soak.h:
+ *   UQ_TEST_FAIL_ANYWHERE	also let probe, reset and scan fail at random
+ *				points. Most of them are not the driver's, and
+ *				some of those warn or worse.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+
+#include "uq_fixture.h"
+#include "uq_soak.h"
+
+#define DEBUG	"/sys/kernel/debug"
+#define AREA	1048576
+/* More points than anything has. */
+#define LIMIT	20000
+
+/* -- the kernel's knobs */
+
+static const struct {
+	const char *path, *val;
+} knobs[] = {
+	/* also where an allocation may wait for memory, and of single pages */
+	{ DEBUG "/failslab/ignore-gfp-wait", "N" },
+	{ DEBUG "/fail_page_alloc/ignore-gfp-wait", "N" },
+	{ DEBUG "/fail_page_alloc/ignore-gfp-highmem", "N" },
+	{ DEBUG "/fail_page_alloc/min-order", "0" },
+	/* without a stack in the log each time */
+	{ DEBUG "/failslab/verbose", "0" },
+	{ DEBUG "/fail_page_alloc/verbose", "0" },
+	{ DEBUG "/fail_usercopy/verbose", "0" },
+	{ DEBUG "/fail_make_request/verbose", "0" },
+	{ DEBUG "/fail_futex/verbose", "0" },
+	{ DEBUG "/fail_io_timeout/verbose", "0" },
+};
+
+static char old[ARRAY_SIZE(knobs)][32];
+
+static bool set_knobs(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(knobs); i++) {
+		if (uq_read_line(knobs[i].path, old[i], sizeof(old[i]))) {
+			/* the first four are what this is all about */
+			if (i < 4)
+				return false;
+			continue;
+		}
+		uq_write_line(knobs[i].path, knobs[i].val);
+	}
+	return true;
+}
+
+static void restore_knobs(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(knobs); i++)
+		if (old[i][0])
+			uq_write_line(knobs[i].path, old[i]);
+}
+
+/* -- the n'th point */
+
+static void set_nth(int fd, unsigned int n)
+{
+	char val[16];
+	int len = snprintf(val, sizeof(val), "%u", n);
+
+	/* this, too, copies from user space: it may be the one to fail */
+	while (pwrite(fd, val, len, 0) < 0 && errno == EFAULT)
+		;
+}
+
+/* Was the point reached that was to fail? Nothing fails from now on. */
+static bool end_nth(int fd)
+{
+	char val[16] = "";
+	ssize_t len = pread(fd, val, sizeof(val) - 1, 0);
+	bool reached = len > 0 && atoi(val) == 0;
+
+	set_nth(fd, 0);
+	return reached;
+}
+
+FIXTURE(nth)
+{
+	struct uq_node node;
+	char pci[64];
+	char depth[16];
+	struct io_uring ring;
+	int nth;
+	int fd;
+	int file;		/* of a test's own */
+	unsigned char *buf;
+	long long pinned;
+	bool has_ring, has_buffers;
+	unsigned int step;
+	struct uq_rng rng;
+};
+
+FIXTURE_VARIANT(nth)
+{
+	bool poll;
+	bool no_sgl;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(nth, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(nth, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(nth, irq_no_sgl) { .poll = false, .no_sgl = true };
+FIXTURE_VARIANT_ADD(nth, poll_no_sgl) { .poll = true, .no_sgl = true };
+/* clang-format on */
+
+FIXTURE_SETUP(nth)
+{
+	struct uq_ns ns;
+
+	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
+	if (self->nth < 0 || !set_knobs())
+		SKIP(return, "no /proc/self/fail-nth, or no CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC");
+	if (variant->no_sgl &&
+	    uq_param_set("user_fault_no_sgl", "Y"))
+		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (ns.lba != 512 || ns.ms)
+		SKIP(return, "%s has blocks of %u bytes, with %u of metadata",
+		     ns.block, ns.lba, ns.ms);
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_EQ(0, uq_pci_of(&ns, self->pci, sizeof(self->pci)));
+	self->pinned = uq_pinned();
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	/* pages that are there, each by itself */
+	madvise(self->buf, AREA, MADV_NOHUGEPAGE);
+	memset(self->buf, 1, AREA);
+	self->fd = -1;
+	self->file = -1;
+	uq_rng_init(&self->rng, uq_seed(), 0);
+	self->step = 1;
+}
+
+FIXTURE_TEARDOWN(nth)
+{
+	if (self->nth >= 0)
+		set_nth(self->nth, 0);
+	restore_knobs();
+	uq_param_set("user_fault_no_sgl", "N");
+	if (!self->buf)
+		return;
+	munmap(self->buf, AREA);
+	EXPECT_TRUE(uq_wait_unpinned(self->pinned))
+		TH_LOG("%lld pages are pinned, %lld were", uq_pinned(),
+		       self->pinned);
+}
+
+/* -- rings, for commands in which something fails and for those after */
+
+static unsigned int ring_flags(const struct uq_node *node)
+{
+	return node->poll ? IORING_SETUP_IOPOLL : 0;
+}
+
+static int open_ring(FIXTURE_DATA(nth) *self)
+{
+	struct iovec iov = { self->buf, AREA };
+	int ret;
+
+	self->fd = open(self->node.path, O_RDWR);
+	if (self->fd < 0)
+		return -errno;
+	ret = uq_ring(&self->ring, 8, ring_flags(&self->node));
+	if (ret)
+		return ret;
+	self->has_ring = true;
+	return io_uring_register_buffers(&self->ring, &iov, 1);
+}
+
+static void close_ring(FIXTURE_DATA(nth) *self)
+{
+	if (self->has_ring)
+		io_uring_queue_exit(&self->ring);
+	if (self->fd >= 0)
+		close(self->fd);
+	self->has_ring = false;
+	self->fd = -1;
+}
+
+/* A read through a node that is opened for it, while nothing fails. */
+static int works(const struct uq_node *node, void *buf)
+{
+	int fd = open(node->path, O_RDONLY), ret;
+	struct io_uring ring;
+
+	if (fd < 0)
+		return -errno;
+	ret = uq_ring(&ring, 4, ring_flags(node));
+	if (!ret) {
+		uq_prep(&ring, fd, node->nsid, CMD_READ, 0, buf, 4096);
+		ret = uq_run(&ring);
+		io_uring_queue_exit(&ring);
+	}
+	close(fd);
+	return ret;
+}
+
+/*
+ * Do something again and again: first its first point fails, then the second,
+ * and so on, until there is none that was not reached. @before and @after are
+ * spared; @op returns an errno that has to be among @ok.
+ */
+struct sweep {
+	const char *name;
+	int (*before)(FIXTURE_DATA(nth) *self);
+	int (*op)(FIXTURE_DATA(nth) *self);
+	void (*after)(FIXTURE_DATA(nth) *self);
+};
+
+static bool is_ok(int ret)
+{
+	switch (-ret) {
+	case 0:
+	case ENOMEM:		/* no memory */
+	case EFAULT:		/* memory that cannot be copied from or to */
+	case EAGAIN:		/* io_uring: no memory for a request, a worker */
+		return true;
+	}
+	return false;
+}
+
+static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(nth) *self,
+		  const struct sweep *s)
+{
+	unsigned int n, failed = 0, fine = 0;
+	bool reached = true;
+	int ret;
+
+	for (n = 1; reached; n += self->step > 1 ?
+	     1 + uq_below(&self->rng, self->step) : 1) {
+		ASSERT_GT(LIMIT, n);
+		if (s->before)
+			ASSERT_EQ(0, s->before(self)) TH_LOG("%s", s->name);
+		set_nth(self->nth, n);
+		ret = s->op(self);
+		reached = end_nth(self->nth);
+		EXPECT_TRUE(is_ok(ret)) TH_LOG("%s, point %u: %d", s->name, n,
+					       ret);
+		if (!reached)
+			EXPECT_EQ(0, ret) TH_LOG("%s", s->name);
+		failed += ret != 0;
+		fine += !ret;
+		if (s->after)
+			s->after(self);
+		ASSERT_EQ(0, works(&self->node, self->buf))
+			TH_LOG("%s, point %u", s->name, n);
+	}
+	TH_LOG("%s: %u points, %u answers of failure, %u of success", s->name,
+	       n - 1, failed, fine);
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	EXPECT_GE(1, uq_fill_slots(&self->node));
+}
+
+/* -- opening and closing */
+
+static int op_open(FIXTURE_DATA(nth) *self)
+{
+	self->file = open(self->node.path, O_RDWR);
+	return self->file < 0 ? -errno : 0;
+}
+
+static void close_file(FIXTURE_DATA(nth) *self)
+{
+	if (self->file >= 0)
+		close(self->file);
+	self->file = -1;
+}
+
+static int before_close(FIXTURE_DATA(nth) *self)
+{
+	return op_open(self);
+}
+
+static int op_close(FIXTURE_DATA(nth) *self)
+{
+	int ret = close(self->file) ? -errno : 0;
+
+	self->file = -1;
+	return ret;
+}
+
+TEST_F(nth, open_and_close)
+{
+	const struct sweep open_it = { "open", NULL, op_open, close_file };
+	const struct sweep close_it = { "close", before_close, op_close, NULL };
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	sweep(_metadata, self, &open_it);
+	sweep(_metadata, self, &close_it);
+}
+
+/* -- commands: the first of its kind in a new ring */
+
+static struct iovec vec[48];
+
+static int before_cmd(FIXTURE_DATA(nth) *self)
+{
+	unsigned int i;
+
+	/* pieces that are not neighbours, more than fit into a slot's list */
+	for (i = 0; i < ARRAY_SIZE(vec); i++)
+		vec[i] = (struct iovec){ self->buf + i * 8192, 4096 };
+	return open_ring(self);
+}
+
+static void after_cmd(FIXTURE_DATA(nth) *self)
+{
+	close_ring(self);
+}
+
+/*
+ * Submit and wait, while both may fail: what was not submitted is an error, what
+ * was ends.
+ */
+static int run_failing(FIXTURE_DATA(nth) *self, unsigned int n)
+{
+	struct io_uring_cqe *cqe;
+	int ret, bad = 0;
+
+	ret = io_uring_submit(&self->ring);
+	if (ret <= 0)
+		return ret ?: -EAGAIN;
+	if (ret < (int)n)
+		bad = -EAGAIN;
+	for (n = ret; n; n--) {
+		do {
+			ret = io_uring_wait_cqe(&self->ring, &cqe);
+		} while (ret < 0);
+		if (cqe->res && !bad)
+			bad = cqe->res;
+		io_uring_cqe_seen(&self->ring, cqe);
+	}
+	return bad;
+}
+
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(nth) *self, size_t at,
+				   __u32 len)
+{
+	return uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, 0,
+		       self->buf + at, len);
+}
+
+static int op_plain(FIXTURE_DATA(nth) *self)
+{
+	prep(self, 0, 4096);
+	return run_failing(self, 1);
+}
+
+static int op_pieces(FIXTURE_DATA(nth) *self)
+{
+	prep(self, 512, 65536);
+	return run_failing(self, 1);
+}
+
+static int op_most_pieces(FIXTURE_DATA(nth) *self)
+{
+	__u32 max = self->node.ns.max < AREA / 2 ? self->node.ns.max :
+		AREA / 2;
+
+	prep(self, 512, max);
+	return run_failing(self, 1);
+}
+
+static int op_fixed(FIXTURE_DATA(nth) *self)
+{
+	uq_sqe(prep(self, 0, 4096))->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	return run_failing(self, 1);
+}
+
+static int op_fixed_pieces(FIXTURE_DATA(nth) *self)
+{
+	uq_sqe(prep(self, 512, 65536))->uring_cmd_flags =
+		IORING_URING_CMD_FIXED;
+	return run_failing(self, 1);
+}
+
+static struct nvme_uring_cmd *prep_vec(FIXTURE_DATA(nth) *self)
+{
+	unsigned int n = ARRAY_SIZE(vec);
+	struct nvme_uring_cmd *c;
+
+	if (n * 4096 > self->node.ns.max)
+		n = self->node.ns.max / 4096;
+	c = prep(self, 0, n * 4096);
+	c->addr = (uintptr_t)vec;
+	c->data_len = n;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	return c;
+}
+
+static int op_vec(FIXTURE_DATA(nth) *self)
+{
+	prep_vec(self);
+	return run_failing(self, 1);
+}
+
+static int op_fixed_vec(FIXTURE_DATA(nth) *self)
+{
+	uq_sqe(prep_vec(self))->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	return run_failing(self, 1);
+}
+
+static int op_write(FIXTURE_DATA(nth) *self)
+{
+	prep(self, 0, 8192)->opcode = CMD_WRITE;
+	return run_failing(self, 1);
+}
+
+static int op_batch(FIXTURE_DATA(nth) *self)
+{
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		prep(self, i * 8192, 4096);
+	return run_failing(self, 4);
+}
+
+static int op_async(FIXTURE_DATA(nth) *self)
+{
+	uq_sqe(prep(self, 0, 4096))->flags |= IOSQE_ASYNC;
+	return run_failing(self, 1);
+}
+
+TEST_F(nth, first_command)
+{
+	const struct sweep kinds[] = {
+		{ "a page", before_cmd, op_plain, after_cmd },
+		{ "several pieces", before_cmd, op_pieces, after_cmd },
+		{ "the most pieces", before_cmd, op_most_pieces, after_cmd },
+		{ "a registered page", before_cmd, op_fixed, after_cmd },
+		{ "registered pieces", before_cmd, op_fixed_pieces, after_cmd },
+		{ "a vector", before_cmd, op_vec, after_cmd },
+		{ "a registered vector", before_cmd, op_fixed_vec, after_cmd },
+		{ "a write", before_cmd, op_write, after_cmd },
+		{ "a batch", before_cmd, op_batch, after_cmd },
+		{ "by a worker", before_cmd, op_async, after_cmd },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		sweep(_metadata, self, &kinds[i]);
+}
+
+static bool separate(const struct uq_ns *ns)
+{
+	return ns->usable && ns->ms && !ns->ext;
+}
+
+static int op_meta(FIXTURE_DATA(nth) *self)
+{
+	const struct uq_ns *ns = &self->node.ns;
+	struct nvme_uring_cmd *c;
+
+	c = uq_prep_raw(&self->ring, self->fd, self->node.nsid, CMD_READ, 0,
+			self->buf, 4 * ns->lba, 4);
+	c->metadata = (uintptr_t)self->buf + 65536 + 4096 - 8;
+	c->metadata_len = 4 * ns->ms;
+	return run_failing(self, 1);
+}
+
+static int op_fixed_meta(FIXTURE_DATA(nth) *self)
+{
+	const struct uq_ns *ns = &self->node.ns;
+	struct nvme_uring_cmd *c;
+
+	c = uq_prep_raw(&self->ring, self->fd, self->node.nsid, CMD_WRITE, 0,
+			self->buf, 4 * ns->lba, 4);
+	c->metadata = (uintptr_t)self->buf + 65536 + 4096 - 8;
+	c->metadata_len = 4 * ns->ms;
+	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	return run_failing(self, 1);
+}
+
+/* Reads of another node are no use here: blocks have metadata there. */
+TEST_F(nth, metadata)
+{
+	const struct sweep meta[] = {
+		{ "metadata", before_cmd, op_meta, after_cmd },
+		{ "metadata of a registered page", before_cmd, op_fixed_meta,
+		  after_cmd },
+	};
+	struct uq_node other, first = self->node;
+	struct uq_ns ns;
+	unsigned int i, n;
+	bool reached;
+	int ret;
+
+	if (!uq_ns_find(&ns, separate))
+		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&other, &ns, variant->poll, 0));
+	self->node = other;
+	for (i = 0; i < ARRAY_SIZE(meta); i++) {
+		for (n = 1, reached = true; reached; n++) {
+			ASSERT_EQ(0, meta[i].before(self));
+			set_nth(self->nth, n);
+			ret = meta[i].op(self);
+			reached = end_nth(self->nth);
+			EXPECT_TRUE(is_ok(ret) || (variant->no_sgl && ret > 0))
+				TH_LOG("%s, point %u: %d", meta[i].name, n,
+				       ret);
+			meta[i].after(self);
+		}
+		TH_LOG("%s: %u points", meta[i].name, n - 1);
+		/* and once more, with nothing that fails */
+		ASSERT_EQ(0, meta[i].before(self));
+		EXPECT_EQ(0, meta[i].op(self));
+		meta[i].after(self);
+	}
+	EXPECT_TRUE(uq_wait_idle(other.name));
+	EXPECT_EQ(uq_attr(other.name, "submitted"),
+		  uq_attr(other.name, "completed"));
+	self->node = first;
+}
+
+/* -- the end of a ring, with commands in flight */
+
+static int before_teardown(FIXTURE_DATA(nth) *self)
+{
+	unsigned int i;
+	int ret = open_ring(self);
+
+	for (i = 0; i < 8 && !ret; i++)
+		prep(self, i * 65536 + 512, 65536);
+	return ret ?: io_uring_submit(&self->ring) == 8 ? 0 : -EPROTO;
+}
+
+static int op_teardown(FIXTURE_DATA(nth) *self)
+{
+	close_ring(self);
+	return 0;
+}
+
+TEST_F(nth, ring_teardown)
+{
+	const struct sweep teardown = {
+		"teardown", before_teardown, op_teardown, NULL
+	};
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	sweep(_metadata, self, &teardown);
+}
+
+/* -- parameters and attributes */
+
+static int op_param(FIXTURE_DATA(nth) *self)
+{
+	return uq_param_set(self->node.poll ? "user_poll_queues" :
+			    "user_irq_queues", "2");
+}
+
+static int op_depth(FIXTURE_DATA(nth) *self)
+{
+	(void)self;
+	return uq_param_set("io_queue_depth", "1024");
+}
+
+static int op_attrs(FIXTURE_DATA(nth) *self)
+{
+	static const char * const names[] = {
+		"type", "state", "in_flight", "submitted", "limit"
+	};
+	char path[128], line[64];
+	unsigned int i;
+	int fd;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path),
+			 "/sys/class/nvme-generic/%s/user_queue/%s",
+			 self->node.name, names[i]);
+		fd = open(path, O_RDONLY);
+		if (fd < 0 && errno != ENOENT)
+			return -errno;
+		if (fd < 0)
+			continue;
+		if (read(fd, line, sizeof(line)) < 0) {
+			int ret = -errno;
+
+			close(fd);
+			return ret;
+		}
+		close(fd);
+	}
+	return 0;
+}
+
+TEST_F(nth, parameters_and_attributes)
+{
+	const struct sweep kinds[] = {
+		{ "parameter", NULL, op_param, NULL },
+		{ "depth", NULL, op_depth, NULL },
+		{ "attributes", NULL, op_attrs, NULL },
+	};
+	unsigned int i;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		sweep(_metadata, self, &kinds[i]);
+	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
+}
+
+/* -- what the driver does to a device */
+
+/*
+ * Every point would take an hour. So a random one of this many is taken;
+ * UQ_TEST_SCALE makes it more of them.
+ */
+#define STEP	64
+
+/* Where points fail that are not ours, others warn: not for every run. */
+static bool anywhere(void)
+{
+	const char *s = getenv("UQ_TEST_FAIL_ANYWHERE");
+
+	return s && *s;
+}
+
+static unsigned int device_step(void)
+{
+	unsigned int scale = uq_scale();
+
+	return scale < STEP ? 2 * STEP / scale : 1;
+}
+
+static int unbind_device(FIXTURE_DATA(nth) *self)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind",
+		 self->pci);
+	return access(path, F_OK) ? 0 : uq_write_line(path, self->pci);
+}
+
+static int bind_device(FIXTURE_DATA(nth) *self)
+{
+	return uq_write_line("/sys/bus/pci/drivers/nvme/bind", self->pci);
+}
+
+/* Whatever failed, after a probe without faults all is there again. */
+static void expect_whole(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(nth) *self, const char *what,
+			 unsigned int n)
+{
+	unsigned int irq = 0, poll = 0, i;
+	struct uq_node node;
+	struct uq_ns ns = self->node.ns;
+
+	ns.ctrl = uq_ctrl_of_pci(self->pci);
+	if (ns.ctrl < 0 || uq_reset(ns.ctrl)) {
+		EXPECT_EQ(0, unbind_device(self));
+		ASSERT_EQ(0, bind_device(self)) TH_LOG("%s, point %u", what, n);
+	}
+	for (i = 0; irq != 2 || poll != 2; i++) {
+		ASSERT_GT(600000, i) TH_LOG("%s, point %u: %u/%u queues", what,
+					    n, irq, poll);
+		uq_count_of_pci(self->pci, &irq, &poll);
+		usleep(1000);
+	}
+	for (i = 0; uq_node_of_pci(&node, self->pci, i); i++) {
+		node.nsid = self->node.nsid;
+		ASSERT_EQ(0, works(&node, self->buf))
+			TH_LOG("%s, point %u: %s", what, n, node.name);
+		if (node.poll == self->node.poll) {
+			node.ns = self->node.ns;
+			node.ns.ctrl = uq_ctrl_of_pci(self->pci);
+			self->node = node;
+		}
+	}
+}
+
+/* A probe in which something fails ends with an errno, and leaves nothing. */
+TEST_F_TIMEOUT(nth, probe, 3 * 3600)
+{
+	unsigned int n, failed = 0, tries = 0, step = device_step();
+	bool reached = true;
+	int ret;
+
+	if (variant->poll || variant->no_sgl)
+		SKIP(return, "once is enough");
+	if (!anywhere())
+		SKIP(return, "ACPI and interrupts warn too: UQ_TEST_FAIL_ANYWHERE");
+	for (n = 1 + uq_below(&self->rng, step); reached;
+	     n += 1 + uq_below(&self->rng, step)) {
+		ASSERT_GT(LIMIT, n);
+		ASSERT_EQ(0, unbind_device(self));
+		set_nth(self->nth, n);
+		ret = bind_device(self);
+		reached = end_nth(self->nth);
+		failed += ret != 0;
+		tries++;
+		if (!reached)
+			EXPECT_EQ(0, ret);
+		expect_whole(_metadata, self, "probe", n);
+	}
+	TH_LOG("probe: %u points, %u of them tried, %u failed", n, tries,
+	       failed);
+	EXPECT_LT(0, failed);
+}
+
+/* -- what runs in a worker */
+
+static unsigned int for_workers(unsigned int n)
+{
+	unsigned int reached = 0;
+	struct dirent *e;
+	DIR *d = opendir("/proc");
+
+	while (d && (e = readdir(d))) {
+		char path[64], comm[32];
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%.20s/comm", e->d_name);
+		if (uq_read_line(path, comm, sizeof(comm)) ||
+		    strncmp(comm, "kworker/u", 9))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/fail-nth", e->d_name);
+		fd = open(path, O_RDWR);
+		if (fd < 0)
+			continue;
+		if (n)
+			set_nth(fd, n);
+		else
+			reached += end_nth(fd);
+		close(fd);
+	}
+	if (d)
+		closedir(d);
+	return reached;
+}
+
+/*
+ * The workers of all queues that are bound to no processor are made to fail, as
+ * there is no telling which of them will run the reset and the scan after it.
+ * Not all that fails is ours, and none of it may be anybody's end.
+ */
+static void sweep_workers(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(nth) *self, const char *what,
+			  int (*op)(FIXTURE_DATA(nth) *self))
+{
+	unsigned int n, failed = 0, reached = 0, tries = 0;
+	unsigned int step = device_step();
+
+	for (n = 1 + uq_below(&self->rng, step); n < 2048;
+	     n += 1 + uq_below(&self->rng, step)) {
+		unsigned int hit;
+
+		for_workers(n);
+		failed += op(self) != 0;
+		hit = for_workers(0);
+		reached += hit != 0;
+		tries++;
+		expect_whole(_metadata, self, what, n);
+		if (!hit && n > step)
+			break;
+	}
+	TH_LOG("%s: up to point %u, %u tried, %u reached, %u failed", what, n,
+	       tries, reached, failed);
+}
+
+static int op_reset(FIXTURE_DATA(nth) *self)
+{
+	return uq_reset(uq_ctrl_of_pci(self->pci));
+}
+
+/* With other numbers, queues and nodes are made and taken away. */
+static int op_reset_anew(FIXTURE_DATA(nth) *self)
+{
+	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
+	int ret;
+
+	ret = uq_bring_up(&ns, 0, 0);
+	return ret ?: uq_bring_up(&ns, 2, 2);
+}
+
+TEST_F_TIMEOUT(nth, reset_and_scan, 3 * 3600)
+{
+	if (variant->poll || variant->no_sgl)
+		SKIP(return, "once is enough");
+	if (!anywhere())
+		SKIP(return, "ACPI and interrupts warn too: UQ_TEST_FAIL_ANYWHERE");
+	sweep_workers(_metadata, self, "reset", op_reset);
+	sweep_workers(_metadata, self, "reset with other numbers",
+		      op_reset_anew);
+	EXPECT_EQ(0, uq_param_set("user_irq_queues", "2"));
+	EXPECT_EQ(0, uq_param_set("user_poll_queues", "2"));
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}
