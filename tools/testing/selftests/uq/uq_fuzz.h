@@ -22,7 +22,8 @@
 /* A block that is beyond the end of any namespace. */
 #define FUZZ_BEYOND	0x1000000000000ull
 
-#define FUZZ_AREA	(512u << 10)
+/* So much that few commands in flight share a page: DMA debugging minds. */
+#define FUZZ_AREA	(4096u << 10)
 #define FUZZ_FDS	8
 #define FUZZ_VECS	64
 #define FUZZ_VEC	8

@@ -362,7 +362,7 @@ struct ring {
 	atomic_bool	stop;
 };
 
-#define MOST_IN_RING	256
+#define MOST_IN_RING	64
 
 static unsigned int any_ring_flags(struct fuzz *f)
 {
@@ -813,7 +813,7 @@ static void send_some(struct fuzz *f, struct ring *r)
 	unsigned int batches = 1 + uq_below(&f->rng, 4), n;
 
 	while (batches-- && !f->bad) {
-		n = 1 + uq_below(&f->rng, uq_1in(&f->rng, 4) ? 64 : 8);
+		n = 1 + uq_below(&f->rng, uq_1in(&f->rng, 4) ? 32 : 8);
 		while (n-- && add_entry(f, r))
 			;
 		submit(f, r);
