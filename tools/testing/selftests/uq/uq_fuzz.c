@@ -3,8 +3,9 @@
  * NVMe user queues: a fuzzer. Several processes, some of them without any
  * privilege, do at random what can be done to all nodes at once: commands of
  * which any field may be wrong, through rings of all kinds (uq_fuzz_cmd.c);
- * ioctls, mmap, reads and writes; descriptors that are closed, duplicated and
- * passed on; memory that goes away while it is in use; attributes.
+ * claims, mappings and limits (uq_fuzz_map.c); other ioctls, reads and writes;
+ * descriptors that are closed, duplicated and passed on; memory that goes away
+ * while it is in use; attributes.
  *
  * Looked for are tasks and commands that do not end, results that no
  * documentation has, memory and blocks that were none of a command's business,
@@ -33,7 +34,6 @@
 #include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -46,24 +46,8 @@
 #define OPS	8000
 #define WORKERS	4
 #define TARGETS	64
-
-/* Not in older headers. */
-#ifndef NVME_UQ_IOC_CLAIM
-#define NVME_UQ_IOC_CLAIM	_IO('N', 0x60)
-#define NVME_UQ_IOC_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
-#define NVME_UQ_IOC_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
-struct nvme_uq_limit {
-	__u32 scope, limit, in_flight, waiting;
-};
-
-#define NVME_UQ_OFF_CQ		0x00000000
-#define NVME_UQ_OFF_INFO	0x40000000
-#endif
-
-/* Not in older headers. */
-#ifndef NVME_IOCTL_IO64_CMD_VEC
-#define NVME_IOCTL_IO64_CMD_VEC	_IOWR('N', 0x49, struct nvme_passthru_cmd64)
-#endif
+/* Of queues: two pages of completions, and they can be full. */
+#define DEPTH	"300"
 
 /* -- telling */
 
@@ -83,10 +67,19 @@ void fuzz_bad(struct fuzz *f, const char *fmt, ...)
 	fflush(stdout);
 }
 
+/* A run of hours says now and then how far it is. */
+#define TELL	20000
+
 void fuzz_count(struct fuzz *f, unsigned int n)
 {
+	unsigned long done;
+
 	f->ops += n;
-	__atomic_fetch_add(&f->all->done, n, __ATOMIC_RELAXED);
+	done = __atomic_add_fetch(&f->all->done, n, __ATOMIC_RELAXED);
+	if (done / TELL != (done - n) / TELL) {
+		printf("# %lu operations\n", done);
+		fflush(stdout);
+	}
 }
 
 /* -- values */
@@ -101,7 +94,8 @@ __u64 fuzz_address(struct fuzz *f)
 
 	switch (uq_below(&f->rng, 8)) {
 	case 0:
-		return uq_rnd(&f->rng);
+		return uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) :
+			(uintptr_t)f->map[uq_below(&f->rng, FUZZ_MAPS)].p;
 	case 1:
 		return (uintptr_t)f->hole;
 	case 2:
@@ -151,6 +145,7 @@ static void open_file(struct fuzz *f, unsigned int slot)
 	if (f->file[slot].fd >= 0)
 		close(f->file[slot].fd);
 	f->file[slot].target = t;
+	f->file[slot].claimed = false;
 	f->file[slot].fd = open(f->target[t].node.path,
 				UQ_PICK(&f->rng, modes) | O_CLOEXEC);
 }
@@ -193,6 +188,7 @@ static void take_file(struct fuzz *f, unsigned int slot)
 	if (f->file[slot].fd >= 0)
 		close(f->file[slot].fd);
 	f->file[slot].target = target;
+	f->file[slot].claimed = false;
 	memcpy(&f->file[slot].fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
 }
 
@@ -212,6 +208,7 @@ static void fuzz_files(struct fuzz *f)
 			break;
 		dup3(f->file[slot].fd, f->file[other].fd, O_CLOEXEC);
 		f->file[other].target = f->file[slot].target;
+		f->file[other].claimed = f->file[slot].claimed;
 		break;
 	case 3:
 		if (f->file[slot].fd >= 0)
@@ -325,19 +322,6 @@ static void ioctl_submit(struct fuzz *f, unsigned int slot)
 		ioctl(f->file[slot].fd, NVME_IOCTL_SUBMIT_IO, &io);
 }
 
-static void ioctl_limit(struct fuzz *f, unsigned int nr, int fd)
-{
-	static const __u32 limits[] = { 0, 1, 2, 15, 16, 512, 1023, 4096, ~0u };
-	struct nvme_uq_limit limit = {
-		.scope		= uq_below(&f->rng, 3),
-		.limit		= UQ_PICK(&f->rng, limits),
-		.in_flight	= uq_rnd(&f->rng),
-		.waiting	= uq_rnd(&f->rng),
-	};
-
-	ioctl(fd, nr, &limit);
-}
-
 /* A known number with an argument that is not what it should be. */
 static void ioctl_astray(struct fuzz *f, unsigned int nr, int fd)
 {
@@ -384,9 +368,12 @@ static void ioctl_known(struct fuzz *f, unsigned int nr, unsigned int slot)
 	case NVME_IOCTL_SUBMIT_IO:
 		ioctl_submit(f, slot);
 		break;
+	case NVME_UQ_IOC_CLAIM:
+		fuzz_claim(f, slot);
+		break;
 	case NVME_UQ_IOC_SET_LIMIT:
 	case NVME_UQ_IOC_GET_LIMIT:
-		ioctl_limit(f, nr, fd);
+		fuzz_limit(f, nr, slot);
 		break;
 	case NVME_IOCTL_RESET:
 	case NVME_IOCTL_SUBSYS_RESET:
@@ -410,59 +397,6 @@ static void fuzz_ioctl(struct fuzz *f)
 		ioctl_astray(f, nr, f->file[slot].fd);
 	else
 		ioctl_known(f, nr, slot);
-}
-
-/* -- mmap of a node */
-
-static sigjmp_buf away;
-
-static void on_bus_error(int sig)
-{
-	siglongjmp(away, sig);
-}
-
-/* What is mapped can be read, or is not there. */
-static void look_at(const unsigned char *p, size_t len)
-{
-	static unsigned int sum;
-	size_t i;
-
-	if (sigsetjmp(away, 1))
-		return;
-	for (i = 0; i < len; i += 64)
-		sum += __atomic_load_n(p + i, __ATOMIC_RELAXED);
-}
-
-static void fuzz_mmap(struct fuzz *f)
-{
-	static const off_t offs[] = {
-		NVME_UQ_OFF_CQ, NVME_UQ_OFF_CQ, NVME_UQ_OFF_INFO,
-		NVME_UQ_OFF_INFO, 4096, NVME_UQ_OFF_INFO + 4096,
-		NVME_UQ_OFF_INFO - 4096, 1ll << 40, (1ull << 63) - 4096,
-	};
-	static const size_t lens[] = { 4096, 4096, 16384, 1 << 20, 1, 4097 };
-	static const int prots[] = {
-		PROT_READ, PROT_READ, PROT_READ, PROT_NONE, PROT_WRITE,
-		PROT_READ | PROT_WRITE, PROT_READ | PROT_EXEC, PROT_EXEC,
-	};
-	int prot = UQ_PICK(&f->rng, prots), fd = fuzz_file(f);
-	size_t len = UQ_PICK(&f->rng, lens);
-	void *p;
-
-	p = mmap(NULL, len, prot, uq_1in(&f->rng, 4) ? MAP_PRIVATE : MAP_SHARED,
-		 fd, UQ_PICK(&f->rng, offs));
-	if (p == MAP_FAILED)
-		return;
-	if (prot & (PROT_WRITE | PROT_EXEC))
-		fuzz_bad(f, "a mapping with protection %#x", prot);
-	if (!mprotect(p, len, PROT_READ | PROT_WRITE) ||
-	    !mprotect(p, len, PROT_READ | PROT_EXEC))
-		fuzz_bad(f, "a mapping was made writable or executable");
-	if (!mprotect(p, len, PROT_READ))
-		look_at(p, len);
-	if (len > 4096 && uq_1in(&f->rng, 2))
-		munmap(p, 4096);
-	munmap(p, len);
 }
 
 /* -- everything else that a file can be asked for */
@@ -583,58 +517,94 @@ static bool nth_attr(const struct uq_node *node, unsigned int n, char *name,
 	return found;
 }
 
+/* What no attribute takes, and what one may. */
+static const char * const no_number[] = {
+	"0", "-1", "4294967296", "18446744073709551616", "x", "1x", "live",
+	"poll", "%s%n", "1 2",
+};
+
+static const char * const number[] = {
+	"1", "2", "16", "298", "299", "300", "\n", " 7", "0x10", "",
+};
+
+static void write_attr(struct fuzz *f, const char *path)
+{
+	const char *val = UQ_PICK(&f->rng, no_number);
+	char many[4096];
+
+	if (uq_1in(&f->rng, 2)) {
+		uq_write_line(path, UQ_PICK(&f->rng, number));
+		return;
+	}
+	if (uq_1in(&f->rng, 8)) {
+		memset(many, '1', sizeof(many) - 1);
+		many[sizeof(many) - 1] = 0;
+		val = many;
+	}
+	if (!uq_write_line(path, val))
+		fuzz_bad(f, "%s took %.20s", path, val);
+}
+
+/* Whatever is written, a limit is one. */
+static void read_attr(struct fuzz *f, const struct uq_node *node,
+		      const char *name, const char *path)
+{
+	char val[4096];
+	long long n;
+
+	uq_read_line(path, val, sizeof(val));
+	if (strcmp(name, "limit") && strcmp(name, "file_limit"))
+		return;
+	n = atoll(val);
+	if (n < 1 || n > node->depth)
+		fuzz_bad(f, "%s is %s", path, val);
+}
+
 static void fuzz_attr(struct fuzz *f)
 {
-	static const char * const vals[] = {
-		"", "0", "1", "2", "16", "1023", "1024", "-1", "4294967296",
-		"x", "\n", "1x", " 7", "0x10", "live", "poll", "%s%n",
-	};
 	const struct fuzz_target *t =
 		&f->target[uq_below(&f->rng, f->nr_target)];
-	char name[64], path[256], val[4096];
+	char name[64], path[256];
 	int fd;
 
 	if (!nth_attr(&t->node, uq_below(&f->rng, 20), name, sizeof(name)))
 		return;
 	attr_path(&t->node, name, path, sizeof(path));
 	if (uq_1in(&f->rng, 2)) {
-		uq_read_line(path, val, sizeof(val));
+		read_attr(f, &t->node, name, path);
 		return;
 	}
 	fd = open(path, O_WRONLY);
 	if (fd < 0)
 		return;
+	close(fd);
 	if (!f->root)
 		fuzz_bad(f, "%s can be written to", path);
-	memset(val, '1', sizeof(val));
-	if (uq_1in(&f->rng, 8))
-		write(fd, val, sizeof(val));
 	else
-		uq_write_line(path, UQ_PICK(&f->rng, vals));
-	close(fd);
+		write_attr(f, path);
 }
 
 /* -- a process */
 
 static void one_thing(struct fuzz *f)
 {
-	switch (uq_below(&f->rng, 16)) {
-	case 0 ... 5:
+	switch (uq_below(&f->rng, 20)) {
+	case 0 ... 6:
 		fuzz_ring(f);
 		return;
-	case 6 ... 8:
+	case 7 ... 10:
 		fuzz_ioctl(f);
 		break;
-	case 9:
-		fuzz_mmap(f);
+	case 11 ... 12:
+		fuzz_map(f);
 		break;
-	case 10:
+	case 13:
 		fuzz_calls(f);
 		break;
-	case 11:
+	case 14:
 		fuzz_memory(f);
 		break;
-	case 12:
+	case 15 ... 16:
 		fuzz_attr(f);
 		break;
 	default:
@@ -693,7 +663,7 @@ static int run(struct fuzz *f, unsigned int ops)
 {
 	unsigned int i;
 
-	signal(SIGBUS, on_bus_error);
+	fuzz_map_init();
 	if (!f->root && (setgid(NOBODY) || setuid(NOBODY)))
 		return 3;
 	/* what a test that failed leaves behind is in nobody's way */
@@ -719,6 +689,7 @@ static int run(struct fuzz *f, unsigned int ops)
 struct kept {
 	struct uq_ns	ns;
 	__u64		at[3];
+	unsigned int	seed;
 };
 
 struct attr {
@@ -737,7 +708,8 @@ FIXTURE(fuzz)
 	unsigned int nr_attr;
 	struct fuzz_shared *all;
 	unsigned char *buf, *ref;
-	long long pinned;
+	struct uq_peace peace;
+	char depth[16];
 	int sock[2];
 };
 
@@ -806,7 +778,7 @@ static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
 	if (fd < 0)
 		return -errno;
 	for (i = 0; i < 3 && !ret; i++) {
-		uq_fill(self->ref, PART, k->ns.nsid * 64 + k->ns.ctrl * 4 + i);
+		uq_fill(self->ref, PART, k->seed + i);
 		if (!check)
 			ret = pwrite(fd, self->ref, PART, k->at[i]) != PART;
 		else if (pread(fd, self->buf, PART, k->at[i]) != PART)
@@ -816,6 +788,19 @@ static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
 	}
 	close(fd);
 	return ret;
+}
+
+/* Two controllers may have a namespace in common: by the device, not by them. */
+static unsigned int seed_of(const struct uq_ns *ns)
+{
+	char path[64], serial[64] = "";
+	unsigned int i, sum = ns->nsid;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/serial", ns->ctrl);
+	uq_read_line(path, serial, sizeof(serial));
+	for (i = 0; serial[i]; i++)
+		sum = sum * 31 + serial[i];
+	return sum * 4;
 }
 
 static void add_namespace(struct __test_metadata *_metadata,
@@ -832,6 +817,7 @@ static void add_namespace(struct __test_metadata *_metadata,
 	if (!ns->usable || self->nr_kept == ARRAY_SIZE(self->kept))
 		return;
 	k->ns = *ns;
+	k->seed = seed_of(ns);
 	k->at[0] = 0;
 	k->at[1] = (__u64)FUZZ_FIRST * ns->lba - PART;
 	k->at[2] = (__u64)(FUZZ_FIRST + FUZZ_BLOCKS) * ns->lba;
@@ -872,6 +858,9 @@ FIXTURE_SETUP(fuzz)
 	self->buf = uq_alloc(2 * PART);
 	ASSERT_NE(NULL, self->buf);
 	self->ref = self->buf + PART;
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	ASSERT_EQ(0, uq_param_set("io_queue_depth", DEPTH));
 	bring_up_all(_metadata);
 	for (n = 0; uq_ns_nth(&ns, n); n++)
 		add_namespace(_metadata, self, &ns);
@@ -879,7 +868,22 @@ FIXTURE_SETUP(fuzz)
 	self->all = anywhere(4096, PROT_READ | PROT_WRITE, MAP_SHARED);
 	ASSERT_NE(NULL, self->all);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM, 0, self->sock));
-	self->pinned = uq_pinned();
+	uq_peace_begin(&self->peace);
+}
+
+/* Nodes of several namespaces have a queue in common. */
+static bool is_first_of_queue(const FIXTURE_DATA(fuzz) *self, unsigned int n)
+{
+	const struct uq_node *node = &self->target[n].node;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (self->target[i].node.ns.ctrl == node->ns.ctrl &&
+		    !self->target[i].node.ns.ms &&
+		    !strcmp(strrchr(self->target[i].node.name, 'q'),
+			    strrchr(node->name, 'q')))
+			return false;
+	return true;
 }
 
 /* An idle queue has done what it was given, and knows of nothing else. */
@@ -893,7 +897,9 @@ static void check_target(struct __test_metadata *_metadata,
 		  uq_attr(node->name, "completed")) TH_LOG("%s", node->name);
 	EXPECT_EQ(self->spurious[n], uq_attr(node->name, "spurious"))
 		TH_LOG("%s", node->name);
-	if (!node->ns.ms)
+	EXPECT_EQ(0, uq_attr(node->name, "claimed")) TH_LOG("%s", node->name);
+	EXPECT_EQ(0, uq_attr(node->name, "waiting")) TH_LOG("%s", node->name);
+	if (!node->ns.ms && is_first_of_queue(self, n))
 		EXPECT_GE(1, uq_fill_slots(node)) TH_LOG("%s", node->name);
 	chmod(node->path, 0600);
 }
@@ -915,11 +921,11 @@ FIXTURE_TEARDOWN(fuzz)
 		EXPECT_EQ(0, keep(self, &self->kept[n], true))
 			TH_LOG("%s: blocks that were not fuzzed have changed",
 			       self->kept[n].ns.block);
-	EXPECT_TRUE(uq_wait_unpinned(self->pinned))
-		TH_LOG("%lld pages are pinned, %lld were", uq_pinned(),
-		       self->pinned);
+	EXPECT_TRUE(uq_peace_kept(&self->peace));
 	if (variant->no_sgl)
 		EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
+	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
+	bring_up_all(_metadata);
 }
 
 static unsigned int operations(void)
@@ -966,14 +972,17 @@ TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
 	for (n = 0; n < WORKERS; n++)
 		EXPECT_EQ(0, uq_wait_child(pid[n], &self->all->done))
 			TH_LOG("process %u", n);
-	TH_LOG("%lu operations; commands: %lu done, %lu with a status, %lu refused",
-	       self->all->done, self->all->ended[0], self->all->ended[1],
-	       self->all->ended[2]);
+	TH_LOG("%lu operations, %lu mappings", self->all->done,
+	       self->all->maps);
+	TH_LOG("commands: %lu done, %lu with a status, %lu refused, %lu of them as the queue was claimed",
+	       self->all->ended[0], self->all->ended[1], self->all->ended[2],
+	       self->all->claimed);
 	EXPECT_LE(ops, self->all->done);
 	/* neither all nor none of them were good */
 	EXPECT_LT(0, self->all->ended[0]);
 	EXPECT_LT(0, self->all->ended[1]);
 	EXPECT_LT(0, self->all->ended[2]);
+	EXPECT_LT(0, self->all->maps);
 }
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
  *   uq_fuzz.c		processes, everything that is done to a node but commands,
  *			and what must be true at the end
  *   uq_fuzz_cmd.c	commands, and rings to send them through
+ *   uq_fuzz_map.c	claims, mappings of completion queues, limits
  */
 #ifndef SELFTESTS_UQ_FUZZ_H
 #define SELFTESTS_UQ_FUZZ_H
@@ -25,6 +26,7 @@
 /* So much that few commands in flight share a page: DMA debugging minds. */
 #define FUZZ_AREA	(4096u << 10)
 #define FUZZ_FDS	8
+#define FUZZ_MAPS	4
 #define FUZZ_VECS	64
 #define FUZZ_VEC	8
 #define FUZZ_PATTERN	0xee
@@ -40,6 +42,8 @@ struct fuzz_shared {
 	unsigned long	done;		/* operations */
 	unsigned long	sent;		/* commands among them */
 	unsigned long	ended[3];	/* with 0, a status, an errno */
+	unsigned long	claimed;	/* with EBUSY, among these */
+	unsigned long	maps;		/* mappings */
 };
 
 /* One process. */
@@ -56,7 +60,14 @@ struct fuzz {
 	struct {
 		int	fd;		/* -1 if there is none */
 		unsigned int target;
+		bool	claimed;	/* by this open file, for certain */
 	} file[FUZZ_FDS];
+
+	struct fuzz_map {
+		unsigned char *p;	/* NULL if there is none */
+		size_t	len;
+		bool	info;
+	} map[FUZZ_MAPS];
 
 	/* what is read and written, between pages that cannot be written to */
 	unsigned char	*area;
@@ -89,5 +100,15 @@ void fuzz_command(struct fuzz *f, unsigned int slot, bool vec,
 		  struct nvme_uring_cmd *c);
 /* A ring, from its beginning to its end. */
 void fuzz_ring(struct fuzz *f);
+
+/* uq_fuzz_map.c */
+
+void fuzz_map_init(void);
+/* Something with mappings of a completion queue. */
+void fuzz_map(struct fuzz *f);
+void fuzz_claim(struct fuzz *f, unsigned int slot);
+void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot);
+/* Is it in a mapping of a completion queue, which no I/O may use? */
+bool fuzz_is_mapped(const struct fuzz *f, __u64 addr);
 
 #endif /* SELFTESTS_UQ_FUZZ_H */

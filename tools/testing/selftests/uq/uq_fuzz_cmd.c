@@ -660,6 +660,12 @@ static bool is_documented(const struct sent *s, int res)
 	return res >= 0;
 }
 
+/* From or to where the command says, which is neither a vector nor registered? */
+static bool moves_data(const struct sent *s)
+{
+	return s->c.data_len && s->op == NVME_URING_CMD_IO && !s->flags;
+}
+
 static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe)
 {
 	const struct sent *s;
@@ -674,6 +680,12 @@ static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe
 	if (!s->ours)
 		return;
 	f->all->ended[res < 0 ? 2 : res > 0]++;
+	f->all->claimed += res == -EBUSY;
+	/* as it was when it was sent: nobody changes the entry meanwhile */
+	if (res >= 0 && !r->flip && moves_data(s) &&
+	    fuzz_is_mapped(f, s->c.addr))
+		fuzz_bad(f, "result %d, opcode %#x, of a mapped queue", res,
+			 s->c.opcode);
 	if (!is_documented(s, res))
 		fuzz_bad(f, "result %d, opcode %#x, op %#x, flags %#x, addr %#llx, len %u",
 			 res, s->c.opcode, s->op, s->flags,

@@ -94,6 +94,108 @@ bool uq_wait_unpinned(long long before)
 	return true;
 }
 
+/* -- memory that is lost, and what the kernel has complained of */
+
+#define KMEMLEAK	"/sys/kernel/debug/kmemleak"
+/* It does not suspect anything that is younger, and a second more. */
+#define LEAK_AGE	6
+
+static bool scan(void)
+{
+	return !uq_write_line(KMEMLEAK, "scan");
+}
+
+/* Each scan looks at what changes meanwhile as if it were in use. */
+static void scan_for_leaks(void)
+{
+	char path[] = "/sys/module/kmemleak/parameters/min_unref_scans";
+	char line[16] = "1";
+	time_t start = seconds();
+	int n;
+
+	uq_read_line(path, line, sizeof(line));
+	/* a bound for what never comes: nobody will refer to it again */
+	while (seconds() - start < LEAK_AGE)
+		usleep(100000);
+	for (n = atoi(line); n >= 0 && scan(); n--)
+		;
+}
+
+/* How many, after all have been told of. */
+static unsigned int leaks(void)
+{
+	unsigned int n = 0, lines = 0;
+	char line[256];
+	FILE *f;
+
+	scan_for_leaks();
+	f = fopen(KMEMLEAK, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		n += !strncmp(line, "unreferenced", 12);
+		if (lines++ < 200)
+			printf("# %s", line);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* What the kernel remembers of an oops, and of a WARN. */
+#define TAINT	0x280
+
+static long long taint(void)
+{
+	char line[32] = "0";
+
+	uq_read_line("/proc/sys/kernel/tainted", line, sizeof(line));
+	return atoll(line) & TAINT;
+}
+
+/* It stops to look at locks when it has complained of one. */
+static bool locks_are_watched(void)
+{
+	FILE *f = fopen("/proc/lockdep_stats", "r");
+	char line[128];
+	int on = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, " debug_locks: %d", &on);
+	if (f)
+		fclose(f);
+	return on;
+}
+
+void uq_peace_begin(struct uq_peace *peace)
+{
+	peace->pinned = uq_pinned();
+	peace->taint = taint();
+	peace->locks = locks_are_watched();
+	/* what is there already is not this test's */
+	if (scan())
+		uq_write_line(KMEMLEAK, "clear");
+}
+
+bool uq_peace_kept(const struct uq_peace *peace)
+{
+	bool kept = true;
+
+	if (!uq_wait_unpinned(peace->pinned)) {
+		printf("# %lld pages are pinned, %lld were\n", uq_pinned(),
+		       peace->pinned);
+		kept = false;
+	}
+	if (taint() != peace->taint || locks_are_watched() != peace->locks) {
+		printf("# the kernel has complained, see its log\n");
+		kept = false;
+	}
+	if (!access(KMEMLEAK, F_OK) && leaks()) {
+		printf("# memory of the kernel has leaked\n");
+		kept = false;
+	}
+	fflush(stdout);
+	return kept;
+}
+
 /* -- a device, which may have got another number */
 
 int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)

@@ -44,6 +44,21 @@ long long uq_pinned(void);
 bool uq_wait_unpinned(long long before);
 
 /*
+ * What a test must leave as it was: how much memory is pinned, and what the
+ * kernel thinks of itself. Kernels for debugging also tell of memory that
+ * nothing refers to any more (kmemleak), and of locks.
+ */
+struct uq_peace {
+	long long	pinned;
+	long long	taint;
+	bool		locks;		/* lockdep has nothing to complain of */
+};
+
+void uq_peace_begin(struct uq_peace *peace);
+/* False if not; what is wrong is printed. Waits for what is late. */
+bool uq_peace_kept(const struct uq_peace *peace);
+
+/*
  * A controller by its PCI device, "0000:00:04.0", as its number may change when
  * the device is removed while somebody still has a node open.
  */
