@@ -3,8 +3,14 @@
  * NVMe user queues: stress. Several processes write blocks of their own through
  * queues and rings of all kinds, and read them back, while another one resets
  * the controller, removes it, kills them, and changes how many queues there are,
- * how deep they are, and where their interrupts go. Some let go of their rings
- * while commands are in flight, by closing them, by exit, or by exec.
+ * how deep they are, how many commands may be in flight, and where their
+ * interrupts go. Some let go of their rings while commands are in flight, by
+ * closing them, by exit, or by exec. Some claim a queue and look at its
+ * completions before they wait, and the others are turned away meanwhile.
+ *
+ * Where the driver can be told to lose completions and to see some twice
+ * (CONFIG_NVME_UQ_FAULT), it does, before a reset: that is how commands are in
+ * flight that only the reset ends.
  *
  * Each block has a version. It is never older than the last write that ended
  * well, nor newer than the last one that was submitted. A write that was
@@ -17,6 +23,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "uq_cq.h"
 #include "uq_fixture.h"
 #include "uq_soak.h"
 
@@ -32,8 +39,9 @@
 
 /* What the processes share. It outlives each of them. */
 struct shared {
-	unsigned long	done;		/* commands that ended */
-	unsigned long	interrupted, status, turned_away;
+	unsigned long	done;		/* commands that the device got */
+	unsigned long	interrupted, status, turned_away, claimed_away;
+	unsigned long	claims, looks;
 	unsigned long	bad;
 	int		stop;
 	struct {
@@ -96,7 +104,7 @@ static long long check(const struct worker *w, unsigned int block,
 			if (p[i] != stamp(w, block, p[0], s) + i)
 				break;
 		if (i < LBA / 4 || p[0] < least || p[0] > most) {
-			printf("# block %u of process %u, sector %u: %u, not %u to %u; [%u] is %#x\n",
+			printf("# block %u, process %u, sector %u: %u, not %u to %u; [%u]: %#x\n",
 			       block, w->nr, s, p[0], least, most, i,
 			       p[i % (LBA / 4)]);
 			return -1;
@@ -149,17 +157,23 @@ static int ended_well(struct worker *w, unsigned int i)
 /* A command has ended: 0, a code to exit with, or -1 if the node is gone. */
 static int ended(struct worker *w, unsigned int i, int res)
 {
-	MORE(w->all->done);
-	if (!res)
+	switch (res) {
+	case 0:
+		MORE(w->all->done);
 		return ended_well(w, i);
-	if (res == -EINTR) {
+	case -EINTR:
+		MORE(w->all->done);
 		MORE(w->all->interrupted);
 		return 0;
-	}
-	if (res == -ENXIO || res == -ENODEV) {
+	case -EBUSY:
+		MORE(w->all->claimed_away);
+		return -1;
+	case -ENXIO:
+	case -ENODEV:
 		MORE(w->all->turned_away);
 		return -1;
 	}
+	MORE(w->all->done);
 	if (res > 0 && is_end_of_queue(res)) {
 		MORE(w->all->status);
 		return 0;
@@ -173,7 +187,42 @@ struct session {
 	int		fd;
 	bool		fixed;
 	unsigned int	most;
+	struct uq_cq	cq;		/* if it is mapped */
 };
+
+/* A queue of one's own, if nobody else is using it at the moment. */
+static void claim(struct worker *w, struct session *s)
+{
+	int ret = uq_cq_map(&s->cq, s->fd);
+
+	switch (-ret) {
+	case 0:
+		MORE(w->all->claims);
+		uq_cq_survive(&s->cq);
+		break;
+	case EBUSY:
+	case ENXIO:
+	case EOPNOTSUPP:
+	case EINVAL:		/* it has another size now */
+		break;
+	default:
+		bad(w, "claim", ret);
+	}
+}
+
+/* How many commands this open file may have in flight. */
+static void limit(struct worker *w, struct session *s)
+{
+	struct nvme_uq_limit l = {
+		.scope	= NVME_UQ_LIMIT_FILE,
+		.limit	= 1 + uq_below(&w->rng, s->node.depth),
+	};
+
+	/* a reset may have made the queue smaller meanwhile */
+	if (ioctl(s->fd, NVME_UQ_IOC_SET_LIMIT, &l) && errno != ENXIO &&
+	    errno != EINVAL)
+		bad(w, "limit", -errno);
+}
 
 static bool open_session(struct worker *w, struct session *s)
 {
@@ -203,7 +252,37 @@ static bool open_session(struct worker *w, struct session *s)
 	}
 	s->fixed = uq_1in(&w->rng, 2) &&
 		!io_uring_register_buffers(&s->ring, &iov, 1);
+	memset(&s->cq, 0, sizeof(s->cq));
+	if (uq_1in(&w->rng, 6))
+		claim(w, s);
+	if (uq_1in(&w->rng, 4))
+		limit(w, s);
 	return true;
+}
+
+static void close_session(struct session *s)
+{
+	io_uring_queue_exit(&s->ring);
+	uq_cq_forget(&s->cq);
+	uq_cq_unmap(&s->cq);
+	close(s->fd);
+}
+
+/* A CQE; who has the queue mapped looks there first. */
+static int wait_one(struct worker *w, struct session *s,
+		    struct io_uring_cqe **cqe)
+{
+	int ret;
+
+	/* what an interrupt or another ring has found comes with no look */
+	if (s->cq.info) {
+		MORE(w->all->looks);
+		uq_cq_wait(&s->cq, &s->ring, 1000);
+	}
+	do {
+		ret = io_uring_wait_cqe(&s->ring, cqe);
+	} while (ret == -EINTR);
+	return ret;
 }
 
 static void prepare_one(struct worker *w, struct session *s, unsigned int i,
@@ -268,9 +347,7 @@ static int batch(struct worker *w, struct session *s)
 	for (i = 0; i < n; i++) {
 		struct io_uring_cqe *cqe;
 
-		do {
-			one = io_uring_wait_cqe(&s->ring, &cqe);
-		} while (one == -EINTR);
+		one = wait_one(w, s, &cqe);
 		if (one)
 			return bad(w, "wait", one);
 		one = ended(w, cqe->user_data, cqe->res);
@@ -294,8 +371,7 @@ static int session(struct worker *w)
 	}
 	while (!ret && batches-- && !w->all->stop)
 		ret = batch(w, &s);
-	io_uring_queue_exit(&s.ring);
-	close(s.fd);
+	close_session(&s);
 	return ret > 0 ? ret : 0;
 }
 
@@ -327,7 +403,8 @@ FIXTURE(stress)
 	bool killed[WORKERS];
 	unsigned int irq, poll;		/* how many queues there are */
 	bool removed;
-	long long pinned;
+	unsigned int repeated;		/* completions that were seen twice */
+	struct uq_peace peace;
 };
 
 FIXTURE_VARIANT(stress)
@@ -408,7 +485,7 @@ FIXTURE_SETUP(stress)
 	ASSERT_EQ(0, all_blocks(self, true));
 	self->seed = uq_seed();
 	uq_rng_init(&self->rng, self->seed, 0);
-	self->pinned = uq_pinned();
+	uq_peace_begin(&self->peace);
 }
 
 FIXTURE_TEARDOWN(stress)
@@ -583,13 +660,90 @@ static void remove_and_rescan(struct __test_metadata *_metadata,
 	EXPECT_TRUE(wait_nodes(self));
 }
 
+/* A queue that is absent, or has become smaller, does not take it. */
+static int put_limit(const struct uq_node *node, const char *which,
+		     unsigned int limit)
+{
+	char path[128], val[16];
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/nvme-generic/%s/user_queue/%s", node->name, which);
+	snprintf(val, sizeof(val), "%u", limit);
+	return uq_write_line(path, val);
+}
+
+/* Those of a queue and of its files; none is what it was, and will be. */
+static void change_limits(FIXTURE_DATA(stress) *self)
+{
+	static const char * const names[] = { "limit", "file_limit" };
+	struct uq_node node;
+	unsigned int n, i;
+
+	for (n = 0; uq_node_of_pci(&node, self->pci, n); n++)
+		for (i = 0; i < ARRAY_SIZE(names); i++)
+			if (node.depth && uq_1in(&self->rng, 2))
+				put_limit(&node, names[i], 1 +
+					  uq_below(&self->rng, node.depth));
+}
+
+/* Until the driver has done some of the @n wrong things that it was told to. */
+static void wait_fault(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(stress) *self, const char *what, int left)
+{
+	time_t start = seconds();
+
+	while (uq_param_get(what) > left && !self->all->bad) {
+		ASSERT_GT(NEVER, seconds() - start) TH_LOG("%s", what);
+		respawn(_metadata, self);
+		usleep(1000);
+	}
+}
+
+/*
+ * Completions that are never seen: who sent the commands waits, and so do
+ * others, if there is a limit. All of them end by the reset.
+ */
+static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
+{
+	EXPECT_EQ(0, uq_param_set("user_fault_lose", "8"));
+	wait_fault(_metadata, self, "user_fault_lose", 7);
+	reset(_metadata, self);
+	EXPECT_EQ(0, uq_param_set("user_fault_lose", "0"));
+	/* what was lost after that */
+	reset(_metadata, self);
+}
+
+static void repeat(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(stress) *self)
+{
+	EXPECT_EQ(0, uq_param_set("user_fault_repeat", "8"));
+	self->repeated += 8;
+	wait_fault(_metadata, self, "user_fault_repeat", 0);
+}
+
+/* Where the driver can be told to, and there is anything to do it with. */
+static void misbehave(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(stress) *self)
+{
+	if (access("/sys/module/nvme/parameters/user_fault_lose", F_OK) ||
+	    !(self->irq + self->poll))
+		reset(_metadata, self);
+	else if (uq_1in(&self->rng, 3))
+		repeat(_metadata, self);
+	else
+		lose(_metadata, self);
+}
+
 static void disturb(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stress) *self)
 {
-	switch (uq_below(&self->rng, 8)) {
+	switch (uq_below(&self->rng, 10)) {
 	case 0:
-	case 1:
 		reset(_metadata, self);
+		break;
+	case 1:
+	case 8:
+		misbehave(_metadata, self);
 		break;
 	case 2:
 	case 3:
@@ -607,6 +761,9 @@ static void disturb(struct __test_metadata *_metadata,
 	case 7:
 		remove_and_rescan(_metadata, self);
 		break;
+	case 9:
+		change_limits(self);
+		break;
 	}
 }
 
@@ -619,7 +776,11 @@ static void disturb(struct __test_metadata *_metadata,
 static void check_node(struct __test_metadata *_metadata,
 		       const struct uq_node *node)
 {
+	EXPECT_EQ(0, put_limit(node, "limit", node->depth));
+	EXPECT_EQ(0, put_limit(node, "file_limit", node->depth));
 	EXPECT_TRUE(uq_wait_idle(node->name)) TH_LOG("%s", node->name);
+	EXPECT_EQ(0, uq_attr(node->name, "waiting")) TH_LOG("%s", node->name);
+	EXPECT_EQ(0, uq_attr(node->name, "claimed")) TH_LOG("%s", node->name);
 	EXPECT_EQ(uq_attr(node->name, "submitted"),
 		  uq_attr(node->name, "completed")) TH_LOG("%s", node->name);
 	EXPECT_GE(uq_attr(node->name, "completed"),
@@ -650,8 +811,11 @@ static void stop_all(struct __test_metadata *_metadata,
 TEST_F_TIMEOUT(stress, everything_at_once, 2 * 3600)
 {
 	unsigned int n, round, rounds = ROUNDS * uq_scale();
+	long long before = 0, spurious = 0;
 	struct uq_node node;
 
+	for (n = 0; uq_node_of_pci(&node, self->pci, n); n++)
+		before += uq_attr(node.name, "spurious");
 	TH_LOG("UQ_TEST_SEED=%llu, %u rounds", (unsigned long long)self->seed,
 	       rounds);
 	for (n = 0; n < WORKERS; n++)
@@ -667,22 +831,23 @@ TEST_F_TIMEOUT(stress, everything_at_once, 2 * 3600)
 	}
 	/* a slow device would take long to use all slots of a deep queue */
 	stop_all(_metadata, self, variant->slow ? "32" : self->depth);
-	TH_LOG("%lu ended, %lu interrupted, %lu with a status, %lu turned away; %u processes",
+	TH_LOG("%lu ended, %lu interrupted, %lu with a status; %u processes",
 	       self->all->done, self->all->interrupted, self->all->status,
-	       self->all->turned_away, self->streams);
+	       self->streams);
+	TH_LOG("%lu found no queue, %lu a claimed one; %lu claims, %lu looks",
+	       self->all->turned_away, self->all->claimed_away,
+	       self->all->claims, self->all->looks);
 	EXPECT_EQ(0, self->all->bad);
 	EXPECT_EQ(0, all_blocks(self, false));
 	for (n = 0; uq_node_of_pci(&node, self->pci, n); n++) {
 		node.nsid = self->ns.nsid;
 		check_node(_metadata, &node);
-		/* a device that was removed has counted from zero since */
-		if (self->removed)
-			EXPECT_EQ(0, uq_attr(node.name, "spurious"));
+		spurious += uq_attr(node.name, "spurious");
 	}
 	EXPECT_EQ(4, n);
-	EXPECT_TRUE(uq_wait_unpinned(self->pinned))
-		TH_LOG("%lld pages are pinned, %lld were", uq_pinned(),
-		       self->pinned);
+	/* a device that was removed has counted from zero since */
+	EXPECT_GE(self->repeated + (self->removed ? 0 : before), spurious);
+	EXPECT_TRUE(uq_peace_kept(&self->peace));
 }
 
 int main(int argc, char **argv)
