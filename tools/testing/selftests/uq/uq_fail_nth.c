@@ -6,17 +6,18 @@
  *
  * /proc/thread-self/fail-nth makes the n'th such point fail in this task. What
  * runs in a worker of the kernel, resets and scans, is made to fail by the
- * same file of the workers. Needs CONFIG_FAILSLAB and CONFIG_FAIL_PAGE_ALLOC.
- * Best with panic_on_warn.
+ * same file of the workers. There, only what the user queues' own functions ask
+ * for fails: most points of a probe are not the driver's, and some of those warn
+ * or worse. Needs CONFIG_FAILSLAB and CONFIG_FAIL_PAGE_ALLOC, and for the latter
+ * CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. Best with panic_on_warn.
  *
  * Environment, beside that of uq_soak.h:
- *   UQ_TEST_FAIL_ANYWHERE	also let probe, reset and scan fail at random
- *				points. Most of them are not the driver's, and
- *				some of those warn or worse.
+ *   UQ_TEST_FAIL_ANYWHERE	let probe, reset and scan fail at other points, too
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <limits.h>
+#include <linux/nvme_uq.h>
 
 #include "uq_fixture.h"
 #include "uq_soak.h"
@@ -72,6 +73,78 @@ static void restore_knobs(void)
 			uq_write_line(knobs[i].path, old[i]);
 }
 
+/* -- the functions that are ours */
+
+/* The code of user queues in one of the modules, or in one part of vmlinux. */
+struct range {
+	unsigned long long start, end;
+	unsigned int functions;
+};
+
+/* Between two functions of ours there may be others of ours, with other names. */
+#define NEAR	0x4000
+/* One or two of our name are elsewhere, among the driver's own. */
+#define FEW	8
+
+/* The @n'th of them, in which the driver has many functions. */
+static bool find_range(struct range *r, unsigned int n)
+{
+	FILE *f = fopen("/proc/kallsyms", "r");
+	unsigned long long at, last = 0;
+	bool ours = false, found = false;
+	char line[512], name[256], type;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %c %255s", &at, &type, name) != 3 ||
+		    (type != 't' && type != 'T'))
+			continue;
+		/* where a function begins, the one before it has ended */
+		if (ours)
+			r->end = at;
+		ours = !strncmp(name, "nvme_uq_", 8);
+		if (at - last > NEAR || at < last) {
+			found = r->functions >= FEW && !n--;
+			if (found)
+				break;
+			memset(r, 0, sizeof(*r));
+		}
+		if (!ours)
+			continue;
+		if (!r->functions++)
+			r->start = at;
+		last = at;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static const char * const filtered[] = { "failslab", "fail_page_alloc" };
+
+static bool set_filter(unsigned long long start, unsigned long long end)
+{
+	char path[64], val[32];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(filtered); i++) {
+		snprintf(path, sizeof(path), DEBUG "/%s/stacktrace-depth",
+			 filtered[i]);
+		if (uq_write_line(path, "32"))
+			return false;
+		snprintf(path, sizeof(path), DEBUG "/%s/require-start",
+			 filtered[i]);
+		snprintf(val, sizeof(val), "%#llx", start);
+		if (uq_write_line(path, val))
+			return false;
+		snprintf(path, sizeof(path), DEBUG "/%s/require-end",
+			 filtered[i]);
+		snprintf(val, sizeof(val), "%#llx", end);
+		if (uq_write_line(path, val))
+			return false;
+	}
+	return true;
+}
+
 /* -- the n'th point */
 
 static void set_nth(int fd, unsigned int n)
@@ -105,7 +178,7 @@ FIXTURE(nth)
 	int fd;
 	int file;		/* of a test's own */
 	unsigned char *buf;
-	long long pinned;
+	struct uq_peace peace;
 	bool has_ring, has_buffers;
 	unsigned int step;
 	struct uq_rng rng;
@@ -130,7 +203,7 @@ FIXTURE_SETUP(nth)
 
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (self->nth < 0 || !set_knobs())
-		SKIP(return, "no /proc/self/fail-nth, or no CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC");
+		SKIP(return, "nothing can be made to fail (CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC)");
 	if (variant->no_sgl &&
 	    uq_param_set("user_fault_no_sgl", "Y"))
 		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
@@ -142,7 +215,7 @@ FIXTURE_SETUP(nth)
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
 	ASSERT_EQ(0, uq_pci_of(&ns, self->pci, sizeof(self->pci)));
-	self->pinned = uq_pinned();
+	uq_peace_begin(&self->peace);
 	self->buf = uq_alloc(AREA);
 	ASSERT_NE(NULL, self->buf);
 	/* pages that are there, each by itself */
@@ -159,13 +232,12 @@ FIXTURE_TEARDOWN(nth)
 	if (self->nth >= 0)
 		set_nth(self->nth, 0);
 	restore_knobs();
+	set_filter(0, ~0ull);
 	uq_param_set("user_fault_no_sgl", "N");
 	if (!self->buf)
 		return;
 	munmap(self->buf, AREA);
-	EXPECT_TRUE(uq_wait_unpinned(self->pinned))
-		TH_LOG("%lld pages are pinned, %lld were", uq_pinned(),
-		       self->pinned);
+	EXPECT_TRUE(uq_peace_kept(&self->peace));
 }
 
 /* -- rings, for commands in which something fails and for those after */
@@ -569,6 +641,100 @@ TEST_F(nth, ring_teardown)
 	sweep(_metadata, self, &teardown);
 }
 
+/* -- claims, mappings and limits */
+
+static int op_claim(FIXTURE_DATA(nth) *self)
+{
+	return ioctl(self->file, NVME_UQ_IOC_CLAIM) ? -errno : 0;
+}
+
+static int before_map(FIXTURE_DATA(nth) *self)
+{
+	return op_open(self) ?: op_claim(self);
+}
+
+/* A page that is not there for lack of memory is asked for again. */
+static int map_one(FIXTURE_DATA(nth) *self, size_t len, off_t off)
+{
+	unsigned char *p = mmap(NULL, len, PROT_READ, MAP_SHARED, self->file,
+				off);
+	size_t i;
+
+	if (p == MAP_FAILED)
+		return -errno;
+	for (i = 0; i < len; i += 4096)
+		__atomic_load_n(p + i, __ATOMIC_RELAXED);
+	return munmap(p, len) ? -errno : 0;
+}
+
+static int op_map(FIXTURE_DATA(nth) *self)
+{
+	return map_one(self, 4096, NVME_UQ_OFF_INFO) ?:
+		map_one(self, 16384, NVME_UQ_OFF_CQ);
+}
+
+static int op_limits(FIXTURE_DATA(nth) *self)
+{
+	struct nvme_uq_limit l = { .scope = NVME_UQ_LIMIT_FILE };
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		l.scope = i % 2 ? NVME_UQ_LIMIT_QUEUE : NVME_UQ_LIMIT_FILE;
+		l.limit = i < 2 ? 1 : self->node.depth;
+		if (ioctl(self->file, NVME_UQ_IOC_SET_LIMIT, &l) ||
+		    ioctl(self->file, NVME_UQ_IOC_GET_LIMIT, &l))
+			return -errno;
+	}
+	return 0;
+}
+
+static void after_limits(FIXTURE_DATA(nth) *self)
+{
+	op_limits(self);
+	close_file(self);
+}
+
+static int op_limit_attrs(FIXTURE_DATA(nth) *self)
+{
+	static const char * const names[] = { "limit", "file_limit" };
+	char path[128], val[16];
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < 4 && !ret; i++) {
+		snprintf(path, sizeof(path),
+			 "/sys/class/nvme-generic/%s/user_queue/%s",
+			 self->node.name, names[i % 2]);
+		snprintf(val, sizeof(val), "%u", i < 2 ? 1 : self->node.depth);
+		ret = uq_write_line(path, val);
+	}
+	return ret;
+}
+
+static void after_limit_attrs(FIXTURE_DATA(nth) *self)
+{
+	op_limit_attrs(self);
+}
+
+TEST_F(nth, claim_map_and_limit)
+{
+	const struct sweep kinds[] = {
+		{ "claim", op_open, op_claim, close_file },
+		{ "mapping", before_map, op_map, close_file },
+		{ "limits", op_open, op_limits, after_limits },
+		{ "limits in sysfs", NULL, op_limit_attrs, after_limit_attrs },
+	};
+	unsigned int i;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	if (before_map(self) == -EOPNOTSUPP)
+		SKIP(return, "completion queues cannot be mapped here");
+	close_file(self);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		sweep(_metadata, self, &kinds[i]);
+}
+
 /* -- parameters and attributes */
 
 static int op_param(FIXTURE_DATA(nth) *self)
@@ -633,24 +799,25 @@ TEST_F(nth, parameters_and_attributes)
 /* -- what the driver does to a device */
 
 /*
- * Every point would take an hour. So a random one of this many is taken;
- * UQ_TEST_SCALE makes it more of them.
+ * A point takes seconds, so some of them are taken, at random. UQ_TEST_SCALE
+ * makes it more, and more than one makes it all.
  */
-#define STEP	64
+#define TRIES	5
 
-/* Where points fail that are not ours, others warn: not for every run. */
-static bool anywhere(void)
+/* The points that are tried, of so many. */
+struct picked {
+	unsigned int points, tries, n;
+};
+
+static bool pick(FIXTURE_DATA(nth) *self, struct picked *p)
 {
-	const char *s = getenv("UQ_TEST_FAIL_ANYWHERE");
-
-	return s && *s;
-}
-
-static unsigned int device_step(void)
-{
-	unsigned int scale = uq_scale();
-
-	return scale < STEP ? 2 * STEP / scale : 1;
+	if (p->tries++ == (uq_scale() > 1 ? p->points : TRIES))
+		return false;
+	if (uq_scale() > 1 || p->points <= TRIES)
+		p->n = p->tries;
+	else
+		p->n = 1 + uq_below(&self->rng, p->points);
+	return p->n <= p->points;
 }
 
 static int unbind_device(FIXTURE_DATA(nth) *self)
@@ -699,40 +866,89 @@ static void expect_whole(struct __test_metadata *_metadata,
 	}
 }
 
-/* A probe in which something fails ends with an errno, and leaves nothing. */
+/* Whose code fails: what user queues have in nvme-core, or in nvme. */
+static bool choose(unsigned int part, const char **name)
+{
+	static const char * const names[] = { "the front half", "the back half" };
+	struct range r = { };
+	const char *s = getenv("UQ_TEST_FAIL_ANYWHERE");
+
+	*name = names[part];
+	if (s && *s) {
+		*name = "anything";
+		return set_filter(0, ~0ull) && !part;
+	}
+	return find_range(&r, part) && set_filter(r.start, r.end);
+}
+
+#define CANNOT_CHOOSE \
+	"it cannot be told whose points are to fail (CONFIG_FAULT_INJECTION_STACKTRACE_FILTER)"
+
+/* How many points are left of those that were set? */
+static unsigned int points_left(int fd)
+{
+	char val[16] = "";
+
+	return pread(fd, val, sizeof(val) - 1, 0) > 0 ? atoi(val) : LIMIT;
+}
+
+/* How many does a probe have in the task that asks for it? */
+static unsigned int probe_points(struct __test_metadata *_metadata,
+				 FIXTURE_DATA(nth) *self)
+{
+	unsigned int left;
+
+	EXPECT_EQ(0, unbind_device(self));
+	set_nth(self->nth, LIMIT);
+	EXPECT_EQ(0, bind_device(self));
+	left = points_left(self->nth);
+	set_nth(self->nth, 0);
+	expect_whole(_metadata, self, "probe", 0);
+	return LIMIT - left;
+}
+
+static void sweep_probe(struct __test_metadata *_metadata,
+			FIXTURE_DATA(nth) *self, const char *whose)
+{
+	struct picked p = { .points = probe_points(_metadata, self) };
+	unsigned int failed = 0, reached = 0;
+	int ret;
+
+	while (pick(self, &p)) {
+		EXPECT_EQ(0, unbind_device(self));
+		set_nth(self->nth, p.n);
+		ret = bind_device(self);
+		reached += end_nth(self->nth);
+		failed += ret != 0;
+		expect_whole(_metadata, self, "probe", p.n);
+	}
+	TH_LOG("probe, %s: %u points, %u of them tried, %u reached, %u failed",
+	       whose, p.points, p.tries - 1, reached, failed);
+}
+
+/* A probe in which something fails ends, with an errno or not, and the next works. */
 TEST_F_TIMEOUT(nth, probe, 3 * 3600)
 {
-	unsigned int n, failed = 0, tries = 0, step = device_step();
-	bool reached = true;
-	int ret;
+	const char *whose;
+	unsigned int i;
 
 	if (variant->poll || variant->no_sgl)
 		SKIP(return, "once is enough");
-	if (!anywhere())
-		SKIP(return, "ACPI and interrupts warn too: UQ_TEST_FAIL_ANYWHERE");
-	for (n = 1 + uq_below(&self->rng, step); reached;
-	     n += 1 + uq_below(&self->rng, step)) {
-		ASSERT_GT(LIMIT, n);
-		ASSERT_EQ(0, unbind_device(self));
-		set_nth(self->nth, n);
-		ret = bind_device(self);
-		reached = end_nth(self->nth);
-		failed += ret != 0;
-		tries++;
-		if (!reached)
-			EXPECT_EQ(0, ret);
-		expect_whole(_metadata, self, "probe", n);
-	}
-	TH_LOG("probe: %u points, %u of them tried, %u failed", n, tries,
-	       failed);
-	EXPECT_LT(0, failed);
+	if (!choose(0, &whose))
+		SKIP(return, CANNOT_CHOOSE);
+	for (i = 0; i < 2 && choose(i, &whose); i++)
+		sweep_probe(_metadata, self, whose);
 }
 
 /* -- what runs in a worker */
 
-static unsigned int for_workers(unsigned int n)
+/*
+ * Those of all queues that are bound to no processor, as there is no telling
+ * which of them will run the reset and the scan after it.
+ */
+static void each_worker(void (*fn)(int fd, unsigned int *arg),
+			unsigned int *arg)
 {
-	unsigned int reached = 0;
 	struct dirent *e;
 	DIR *d = opendir("/proc");
 
@@ -748,44 +964,70 @@ static unsigned int for_workers(unsigned int n)
 		fd = open(path, O_RDWR);
 		if (fd < 0)
 			continue;
-		if (n)
-			set_nth(fd, n);
-		else
-			reached += end_nth(fd);
+		fn(fd, arg);
 		close(fd);
 	}
 	if (d)
 		closedir(d);
-	return reached;
 }
 
-/*
- * The workers of all queues that are bound to no processor are made to fail, as
- * there is no telling which of them will run the reset and the scan after it.
- * Not all that fails is ours, and none of it may be anybody's end.
- */
-static void sweep_workers(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(nth) *self, const char *what,
-			  int (*op)(FIXTURE_DATA(nth) *self))
+static void set_worker(int fd, unsigned int *n)
 {
-	unsigned int n, failed = 0, reached = 0, tries = 0;
-	unsigned int step = device_step();
+	set_nth(fd, *n);
+}
 
-	for (n = 1 + uq_below(&self->rng, step); n < 2048;
-	     n += 1 + uq_below(&self->rng, step)) {
-		unsigned int hit;
+static void end_worker(int fd, unsigned int *reached)
+{
+	*reached += end_nth(fd);
+}
 
-		for_workers(n);
-		failed += op(self) != 0;
-		hit = for_workers(0);
-		reached += hit != 0;
-		tries++;
-		expect_whole(_metadata, self, what, n);
-		if (!hit && n > step)
-			break;
+static void count_worker(int fd, unsigned int *points)
+{
+	unsigned int left = points_left(fd);
+
+	if (left && LIMIT - left > *points)
+		*points = LIMIT - left;
+	set_nth(fd, 0);
+}
+
+struct work {
+	const char *name;
+	int (*before)(FIXTURE_DATA(nth) *self);
+	int (*op)(FIXTURE_DATA(nth) *self);
+};
+
+/* How many has the worker that has the most of them? */
+static unsigned int worker_points(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(nth) *self, const struct work *w)
+{
+	unsigned int points = 0, limit = LIMIT;
+
+	if (w->before)
+		EXPECT_EQ(0, w->before(self));
+	each_worker(set_worker, &limit);
+	EXPECT_EQ(0, w->op(self));
+	each_worker(count_worker, &points);
+	expect_whole(_metadata, self, w->name, 0);
+	return points;
+}
+
+static void sweep_work(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(nth) *self, const struct work *w,
+		       const char *whose)
+{
+	struct picked p = { .points = worker_points(_metadata, self, w) };
+	unsigned int failed = 0, reached = 0;
+
+	while (pick(self, &p)) {
+		if (w->before)
+			EXPECT_EQ(0, w->before(self));
+		each_worker(set_worker, &p.n);
+		failed += w->op(self) != 0;
+		each_worker(end_worker, &reached);
+		expect_whole(_metadata, self, w->name, p.n);
 	}
-	TH_LOG("%s: up to point %u, %u tried, %u reached, %u failed", what, n,
-	       tries, reached, failed);
+	TH_LOG("%s, %s: %u points, %u of them tried, %u reached, %u failed",
+	       w->name, whose, p.points, p.tries - 1, reached, failed);
 }
 
 static int op_reset(FIXTURE_DATA(nth) *self)
@@ -793,25 +1035,72 @@ static int op_reset(FIXTURE_DATA(nth) *self)
 	return uq_reset(uq_ctrl_of_pci(self->pci));
 }
 
-/* With other numbers, queues and nodes are made and taken away. */
-static int op_reset_anew(FIXTURE_DATA(nth) *self)
+/*
+ * Nodes are made and taken away by a scan. A command that may have changed
+ * namespaces waits for it, whatever comes of the command: this one is refused.
+ */
+static int settle(FIXTURE_DATA(nth) *self)
 {
-	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
-	int ret;
+	struct uq_ns ns = self->node.ns;
 
-	ret = uq_bring_up(&ns, 0, 0);
-	return ret ?: uq_bring_up(&ns, 2, 2);
+	ns.ctrl = uq_ctrl_of_pci(self->pci);
+	return uq_attach(&ns, true) < 0;
 }
 
-TEST_F_TIMEOUT(nth, reset_and_scan, 3 * 3600)
+static int before_anew(FIXTURE_DATA(nth) *self)
 {
+	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
+
+	return uq_bring_up(&ns, 0, 0) ?: settle(self);
+}
+
+static int op_anew(FIXTURE_DATA(nth) *self)
+{
+	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
+
+	return uq_bring_up(&ns, 2, 2) ?: settle(self);
+}
+
+/* Queues of another size have to get other memory. */
+static int before_depth(FIXTURE_DATA(nth) *self)
+{
+	return uq_param_set("io_queue_depth", "64") ?: op_reset(self);
+}
+
+static int op_new_depth(FIXTURE_DATA(nth) *self)
+{
+	return uq_param_set("io_queue_depth", self->depth) ?: op_reset(self);
+}
+
+static int op_probe(FIXTURE_DATA(nth) *self)
+{
+	int ret = bind_device(self);
+
+	return ret ?: settle(self);
+}
+
+/* None of it is anybody's end, and the next reset brings all back. */
+TEST_F_TIMEOUT(nth, reset_and_scan, 6 * 3600)
+{
+	const struct work kinds[] = {
+		{ "reset", NULL, op_reset },
+		{ "queues and nodes", before_anew, op_anew },
+		{ "another depth", before_depth, op_new_depth },
+		{ "nodes of a probe", unbind_device, op_probe },
+	};
+	const char *whose;
+	unsigned int i, k;
+
 	if (variant->poll || variant->no_sgl)
 		SKIP(return, "once is enough");
-	if (!anywhere())
-		SKIP(return, "ACPI and interrupts warn too: UQ_TEST_FAIL_ANYWHERE");
-	sweep_workers(_metadata, self, "reset", op_reset);
-	sweep_workers(_metadata, self, "reset with other numbers",
-		      op_reset_anew);
+	if (!choose(0, &whose))
+		SKIP(return, CANNOT_CHOOSE);
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	for (i = 0; i < 2 && choose(i, &whose); i++)
+		for (k = 0; k < ARRAY_SIZE(kinds); k++)
+			sweep_work(_metadata, self, &kinds[k], whose);
+	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 	EXPECT_EQ(0, uq_param_set("user_irq_queues", "2"));
 	EXPECT_EQ(0, uq_param_set("user_poll_queues", "2"));
 }
