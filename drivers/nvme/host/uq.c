@@ -60,6 +60,28 @@ static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 		fn(uqc->q[i], why);
 }
 
+/*
+ * The controller may be on its way down again. nvme_uq_stop() comes after the
+ * change of state that says so, and takes the same lock: if that is still to
+ * come, it undoes this; if it was here, there is nothing to do any more.
+ */
+static void nvme_uq_start_one(struct nvme_uq *uq)
+{
+	unsigned int blocked;
+
+	spin_lock(&uq->sq_lock);
+	blocked = uq->blocked;
+	if (nvme_ctrl_state(uq->ctrl) == NVME_CTRL_LIVE) {
+		if (uq->cq_live)
+			blocked &= ~NVME_UQ_DOWN;
+		else
+			blocked |= NVME_UQ_ABSENT;
+	}
+	WRITE_ONCE(uq->blocked, blocked);
+	spin_unlock(&uq->sq_lock);
+	nvme_uq_wake_all(uq);
+}
+
 /**
  * nvme_uq_start - let commands through to the queues that this reset created
  * @ctrl:	the controller, which has just become live
@@ -76,16 +98,8 @@ void nvme_uq_start(struct nvme_ctrl *ctrl)
 		return;
 
 	mutex_lock(&uqc->lock);
-	for (i = 0; i < uqc->nr; i++) {
-		struct nvme_uq *uq = uqc->q[i];
-
-		if (uq->cq_live) {
-			nvme_uq_unblock(uq, NVME_UQ_DOWN);
-		} else {
-			nvme_uq_block(uq, NVME_UQ_ABSENT);
-			nvme_uq_wake_all(uq);
-		}
-	}
+	for (i = 0; i < uqc->nr; i++)
+		nvme_uq_start_one(uqc->q[i]);
 	mutex_unlock(&uqc->lock);
 }
 
