@@ -7,6 +7,7 @@
  * the front, and nobody who comes later takes what those in the line wait for.
  */
 #include <linux/capability.h>
+#include <linux/freezer.h>
 #include <linux/minmax.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
@@ -207,48 +208,6 @@ static bool nvme_uq_cancelled(void)
 }
 
 /**
- * nvme_uq_wait_turn - stand in line until it is worth to try again
- * @uq:		the queue
- * @io:		a command that was not admitted and may wait
- * @place:	its place; initialized with a wait queue entry, otherwise zero
- *
- * Only io_uring's workers do: elsewhere a command must not sleep. The place in
- * the line is kept until the command is admitted, or nvme_uq_leave().
- *
- * Return: 0 or why the command cannot be submitted: -EBUSY, -EINTR, -ENODEV,
- * -ENXIO.
- */
-int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
-		      struct nvme_uq_place *place)
-{
-	struct nvme_uq_file *uf = io->file;
-	int ret;
-
-	spin_lock(&uq->sq_lock);
-	nvme_uq_enter_line(uq, uf, place, uf->limit && !place->counted ?
-			   &uf->line : &uq->line);
-	spin_unlock(&uq->sq_lock);
-
-	for (;;) {
-		set_current_state(TASK_KILLABLE);
-		ret = nvme_uq_look(uq, io, place);
-		if (ret != -EAGAIN)
-			break;
-		if (nvme_uq_cancelled()) {
-			ret = -EINTR;
-			break;
-		}
-		/* nobody may be polling who would make room for us */
-		io_schedule_timeout(NVME_UQ_LOOK);
-		if (uq->polled)
-			uq->ops->reap(uq);
-	}
-	__set_current_state(TASK_RUNNING);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
-
-/**
  * nvme_uq_leave - give back what a command got that was not submitted
  * @uq:		the queue
  * @io:		the command
@@ -263,12 +222,77 @@ void nvme_uq_leave(struct nvme_uq *uq, struct nvme_uq_io *io,
 	nvme_uq_leave_line(uq, uf, place);
 	if (place->counted)
 		uf->taken--;
+	place->counted = false;
 	/* what it leaves is for the next */
 	nvme_uq_wake_line(&uf->line);
 	nvme_uq_wake_line(&uq->line);
 	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_leave);
+
+/* Stand at the end of the right line, if it does not stand there already. */
+static void nvme_uq_stand(struct nvme_uq *uq, struct nvme_uq_io *io,
+			  struct nvme_uq_place *place)
+{
+	struct nvme_uq_file *uf = io->file;
+
+	spin_lock(&uq->sq_lock);
+	nvme_uq_enter_line(uq, uf, place, uf->limit && !place->counted ?
+			   &uf->line : &uq->line);
+	spin_unlock(&uq->sq_lock);
+}
+
+/*
+ * The system suspends, and does not wait for a device; or somebody freezes this
+ * task alone. Then the others shall have its place.
+ */
+static void nvme_uq_freeze(struct nvme_uq *uq, struct nvme_uq_io *io,
+			   struct nvme_uq_place *place)
+{
+	nvme_uq_leave(uq, io, place);
+	try_to_freeze();
+	nvme_uq_stand(uq, io, place);
+}
+
+/**
+ * nvme_uq_wait_turn - stand in line until it is worth to try again
+ * @uq:		the queue
+ * @io:		a command that was not admitted and may wait
+ * @place:	its place; initialized with a wait queue entry, otherwise zero
+ *
+ * Only io_uring's workers do: elsewhere a command must not sleep. The place in
+ * the line is kept until the command is admitted, or nvme_uq_leave(); only a task
+ * that is frozen gets one at the end.
+ *
+ * Return: 0 or why the command cannot be submitted: -EBUSY, -EINTR, -ENODEV,
+ * -ENXIO.
+ */
+int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
+		      struct nvme_uq_place *place)
+{
+	int ret;
+
+	nvme_uq_stand(uq, io, place);
+	for (;;) {
+		set_current_state(TASK_KILLABLE);
+		ret = nvme_uq_look(uq, io, place);
+		if (ret != -EAGAIN)
+			break;
+		if (nvme_uq_cancelled()) {
+			ret = -EINTR;
+			break;
+		}
+		/* nobody may be polling who would make room for us */
+		io_schedule_timeout(NVME_UQ_LOOK);
+		if (uq->polled)
+			uq->ops->reap(uq);
+		if (unlikely(freezing(current)))
+			nvme_uq_freeze(uq, io, place);
+	}
+	__set_current_state(TASK_RUNNING);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
 
 /**
  * nvme_uq_wake_all - let everybody who waits look at what has changed
