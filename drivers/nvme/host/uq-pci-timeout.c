@@ -23,8 +23,9 @@
  */
 static void nvme_uq_nudge(struct nvme_uq *uq)
 {
+	/* once all has ended, a suspend may let the device sleep */
 	if (uq->dbbuf_sq_db && !(uq->blocked & NVME_UQ_DOWN) &&
-	    uq->db_tail != uq->last_sq_tail)
+	    nvme_uq_slots_used(&uq->slots) && uq->db_tail != uq->last_sq_tail)
 		nvme_uq_write_sq_db(uq);
 }
 
@@ -126,15 +127,18 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 			    const struct nvme_uq_overdue *od)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
+	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
 
 	/* a reset, under way or over, looks after its commands by itself */
 	if (nvme_ctrl_state(ctrl) != NVME_CTRL_LIVE)
 		return false;
 	/* whoever recovers the bus must not be disturbed by one */
-	if (pci_channel_offline(to_pci_dev(ctrl->dev)))
+	if (pci_channel_offline(pdev) && !pci_dev_is_disconnected(pdev))
 		return false;
 
-	if (od->aborted || nvme_uq_ctrl_lost(ctrl)) {
+	/* of a device that is gone nothing else may ever hear; the reset fails */
+	if (od->aborted || pci_dev_is_disconnected(pdev) ||
+	    nvme_uq_ctrl_lost(ctrl)) {
 		dev_warn(ctrl->device,
 			 "I/O cid %u opcode %#x user QID %u timeout, reset controller\n",
 			 od->cid, od->opcode, uq->qid);
