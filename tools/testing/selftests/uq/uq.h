@@ -123,6 +123,10 @@ int uq_write_line(const char *path, const char *val);
 /* Entries of a folder, without hidden ones; none if it is not there. */
 unsigned int uq_count_entries(const char *path);
 
+/* Waits until a file is there, or gone. */
+int uq_wait_path(const char *path, bool there);
+/* The folder of a controller's PCI device, in PATH_MAX bytes. */
+int uq_pci_path(const struct uq_ns *ns, char *path);
 /* Resets a controller and returns when it is live again. */
 int uq_reset(int ctrl);
 /* Sets both parameters, resets, and waits for the nodes to be @irq and @poll. */
@@ -138,6 +142,8 @@ int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
  * namespace, or lets go of it. Returns 0 or what the device says.
  */
 int uq_attach(const struct uq_ns *ns, bool on);
+/* A controller that looks at its doorbells in memory. */
+bool uq_has_shadow_doorbells(int ctrl);
 /* A controller with one interrupt at most, which is the block layer's. */
 bool uq_no_vectors(const struct uq_ns *ns);
 /* It can have no user queue of a kind, for the reason that UQ_NO_QUEUE tells. */

@@ -208,20 +208,6 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	uq_cq_unmap(&cq);
 }
 
-/* Optional admin commands of the controller: byte 256 of what it says of itself. */
-static bool has_shadow_doorbells(int ctrl)
-{
-	static unsigned char id[4096];
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x06,
-		.addr		= (uintptr_t)id,
-		.data_len	= sizeof(id),
-		.cdw10		= 1,
-	};
-
-	return !uq_admin(ctrl, &cmd) && id[257] & 1;
-}
-
 /*
  * A device with shadow doorbells that missed the real one is told again, before
  * any command has taken too long.
@@ -233,7 +219,7 @@ TEST_F(fault, lost_doorbell)
 
 	if (variant->no_sgl)
 		SKIP(return, "not about data");
-	if (!has_shadow_doorbells(self->node.ns.ctrl))
+	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
 		SKIP(return, "the device has no shadow doorbells");
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));

@@ -7,66 +7,9 @@
  */
 #define _GNU_SOURCE
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 
 #include "uq_fixture.h"
-
-struct load {
-	struct uq_node	*node;
-	atomic_bool	stop;
-	atomic_ulong	done;
-	unsigned long	sent, bad, interrupted, status;
-	int		first_bad;
-};
-
-/* What a command may end with. A lost queue or device ends the load. */
-static void count(struct load *l, int res)
-{
-	if (res == -EINTR)
-		l->interrupted++;
-	else if (res > 0)
-		l->status++;
-	else if (res == -ENXIO || res == -ENODEV)
-		l->stop = true;
-	else if (res && !l->bad++)
-		l->first_bad = res;
-}
-
-static void *run_load(void *arg)
-{
-	struct load *l = arg;
-	unsigned char *buf = uq_alloc(64 * 4096);
-	int fd = open(l->node->path, O_RDONLY), i, n;
-	struct io_uring ring;
-
-	if (fd < 0 || !buf ||
-	    uq_ring(&ring, 64, l->node->poll ? IORING_SETUP_IOPOLL : 0)) {
-		l->bad++;
-		return NULL;
-	}
-	while (!l->stop) {
-		for (i = 0; i < 64; i++)
-			uq_prep(&ring, fd, l->node->nsid, CMD_READ,
-				(l->sent + i) % 4096, buf + i * 4096, 512);
-		n = io_uring_submit(&ring);
-		if (n != 64) {
-			l->bad++;
-			l->first_bad = n;
-			break;
-		}
-		l->sent += n;
-		while (l->done < l->sent) {
-			count(l, uq_reap(&ring, NULL));
-			l->done++;
-		}
-	}
-	io_uring_queue_exit(&ring);
-	close(fd);
-	munmap(buf, 64 * 4096);
-	return NULL;
-}
+#include "uq_load.h"
 
 FIXTURE(reset)
 {
@@ -307,27 +250,6 @@ TEST_F(reset, block_device_goes_on)
 
 /* -- the PCI device */
 
-static int pci_path(const struct uq_ns *ns, char *path)
-{
-	char link[64];
-
-	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
-	return realpath(link, path) ? 0 : -errno;
-}
-
-static int wait_for(const char *path, bool there)
-{
-	unsigned int i;
-
-	/* a bound for what never happens */
-	for (i = 0; i < 600000; i++) {
-		if (!access(path, F_OK) == there)
-			return 0;
-		usleep(1000);
-	}
-	return -ETIMEDOUT;
-}
-
 /* The driver lets go of the device, and takes it again. */
 static void unbind_and_bind(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(reset) *self, bool removed)
@@ -336,7 +258,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	struct uq_ns ns;
 	const char *id;
 
-	ASSERT_EQ(0, pci_path(&self->node.ns, pci));
+	ASSERT_EQ(0, uq_pci_path(&self->node.ns, pci));
 	id = strrchr(pci, '/') + 1;
 	start_load(_metadata, self);
 	wait_busy(self);
@@ -349,7 +271,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 				   "/sys/bus/pci/drivers/nvme/bind",
 				   removed ? "1" : id));
 	/* under its old name, as the number is free again */
-	EXPECT_EQ(0, wait_for(self->node.block, true));
+	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	ns = self->node.ns;
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
@@ -373,7 +295,7 @@ TEST_F(reset, descriptor_outlives_the_device)
 	struct io_uring ring;
 	int fd;
 
-	ASSERT_EQ(0, pci_path(&self->node.ns, pci));
+	ASSERT_EQ(0, uq_pci_path(&self->node.ns, pci));
 	fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL :
@@ -388,7 +310,7 @@ TEST_F(reset, descriptor_outlives_the_device)
 	close(fd);
 	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind",
 				   strrchr(pci, '/') + 1));
-	EXPECT_EQ(0, wait_for(self->node.block, true));
+	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 }
 
@@ -431,7 +353,7 @@ TEST_F(reset, namespace_away_and_back)
 	fd = -1;
 
 	ASSERT_EQ(0, uq_attach(&ns, true));
-	EXPECT_EQ(0, wait_for(node->block, true));
+	EXPECT_EQ(0, uq_wait_path(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
 	EXPECT_EQ(0, read_once(self));

@@ -355,6 +355,26 @@ bool uq_wait_idle(const char *node)
 	return true;
 }
 
+int uq_wait_path(const char *path, bool there)
+{
+	time_t start = seconds();
+
+	while (!access(path, F_OK) != there) {
+		if (seconds() - start > NEVER)
+			return -ETIMEDOUT;
+		sched_yield();
+	}
+	return 0;
+}
+
+int uq_pci_path(const struct uq_ns *ns, char *path)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	return realpath(link, path) ? 0 : -errno;
+}
+
 int uq_reset(int ctrl)
 {
 	char path[40];
@@ -454,6 +474,20 @@ int uq_attach(const struct uq_ns *ns, bool on)
 		return ret;
 	list[1] = atoi(id);
 	return uq_admin(ns->ctrl, &cmd);
+}
+
+/* Optional admin commands of the controller: byte 256 of what it says of itself. */
+bool uq_has_shadow_doorbells(int ctrl)
+{
+	static unsigned char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.addr		= (uintptr_t)id,
+		.data_len	= sizeof(id),
+		.cdw10		= 1,
+	};
+
+	return !uq_admin(ctrl, &cmd) && id[257] & 1;
 }
 
 bool uq_no_vectors(const struct uq_ns *ns)

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What befalls a PCI device, on demand, for the tests of NVMe user queues.
+ *
+ * Emulated devices have no Advanced Error Reporting, and do not vanish while the
+ * kernel thinks that they are there. So a word and the name of a device, written
+ * to the parameter "event", call the driver as the PCI core does when it recovers
+ * from an error, and when the system goes down.
+ */
+#include <linux/cleanup.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/pm.h>
+
+/* Tell the driver of a change, as pcie_do_recovery() does. */
+static pci_ers_result_t uq_test_detected(struct pci_dev *pdev,
+					 pci_channel_state_t state)
+{
+	guard(device)(&pdev->dev);
+	if (state != pci_channel_io_perm_failure)
+		WRITE_ONCE(pdev->error_state, state);
+	if (!pdev->driver || !pdev->driver->err_handler)
+		return PCI_ERS_RESULT_NONE;
+	return pdev->driver->err_handler->error_detected(pdev, state);
+}
+
+static int uq_test_slot_reset(struct pci_dev *pdev)
+{
+	guard(device)(&pdev->dev);
+	WRITE_ONCE(pdev->error_state, pci_channel_io_normal);
+	if (!pdev->driver)
+		return -ENODEV;
+	return pdev->driver->err_handler->slot_reset(pdev) ==
+		PCI_ERS_RESULT_RECOVERED ? 0 : -EIO;
+}
+
+static int uq_test_resume(struct pci_dev *pdev)
+{
+	guard(device)(&pdev->dev);
+	if (!pdev->driver)
+		return -ENODEV;
+	pdev->driver->err_handler->resume(pdev);
+	return 0;
+}
+
+/* A fatal error: the device is reset, and works again. */
+static int uq_test_fatal(struct pci_dev *pdev)
+{
+	if (uq_test_detected(pdev, pci_channel_io_frozen) !=
+	    PCI_ERS_RESULT_NEED_RESET)
+		return -EIO;
+	if (pcie_reset_flr(pdev, PCI_RESET_DO_RESET))
+		return -EIO;
+	return uq_test_slot_reset(pdev) ?: uq_test_resume(pdev);
+}
+
+/* One that the device does not get over: its reset fails. */
+static int uq_test_lasting(struct pci_dev *pdev)
+{
+	if (uq_test_detected(pdev, pci_channel_io_frozen) !=
+	    PCI_ERS_RESULT_NEED_RESET)
+		return -EIO;
+	uq_test_detected(pdev, pci_channel_io_perm_failure);
+	return 0;
+}
+
+/* One after which nothing needs to be done. */
+static int uq_test_nonfatal(struct pci_dev *pdev)
+{
+	if (uq_test_detected(pdev, pci_channel_io_normal) !=
+	    PCI_ERS_RESULT_CAN_RECOVER)
+		return -EIO;
+	return uq_test_resume(pdev);
+}
+
+/*
+ * The device is gone, and whoever removes it has not come that far. It must not
+ * reach memory, or it would be there still.
+ */
+static int uq_test_gone(struct pci_dev *pdev)
+{
+	pci_write_config_word(pdev, PCI_COMMAND, 0);
+	WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
+	return 0;
+}
+
+/* After that, so that it can be removed and found again. */
+static int uq_test_back(struct pci_dev *pdev)
+{
+	WRITE_ONCE(pdev->error_state, pci_channel_io_normal);
+	return 0;
+}
+
+/* What a reboot and a kexec do. */
+static int uq_test_shutdown(struct pci_dev *pdev)
+{
+	guard(device)(&pdev->dev);
+	if (!pdev->driver)
+		return -ENODEV;
+	pdev->driver->shutdown(pdev);
+	return 0;
+}
+
+/* After that, as there is no reboot. */
+static int uq_test_start(struct pci_dev *pdev)
+{
+	guard(device)(&pdev->dev);
+	if (!pdev->driver)
+		return -ENODEV;
+	pdev->driver->err_handler->reset_done(pdev);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*fn)(struct pci_dev *pdev);
+} uq_test_events[] = {
+	{ "fatal", uq_test_fatal },
+	{ "lasting", uq_test_lasting },
+	{ "nonfatal", uq_test_nonfatal },
+	{ "gone", uq_test_gone },
+	{ "back", uq_test_back },
+	{ "shutdown", uq_test_shutdown },
+	{ "start", uq_test_start },
+};
+
+static int uq_test_event(const char *val, const struct kernel_param *kp)
+{
+	unsigned int domain, bus, slot, fn, i;
+	char word[16];
+
+	if (sscanf(val, "%15s %x:%x:%x.%x", word, &domain, &bus, &slot, &fn) != 5)
+		return -EINVAL;
+
+	struct pci_dev *pdev __free(pci_dev_put) =
+		pci_get_domain_bus_and_slot(domain, bus, PCI_DEVFN(slot, fn));
+	if (!pdev)
+		return -ENODEV;
+	for (i = 0; i < ARRAY_SIZE(uq_test_events); i++)
+		if (!strcmp(word, uq_test_events[i].name))
+			return uq_test_events[i].fn(pdev);
+	return -EINVAL;
+}
+
+static const struct kernel_param_ops uq_test_event_ops = {
+	.set = uq_test_event,
+};
+
+module_param_cb(event, &uq_test_event_ops, NULL, 0200);
+MODULE_PARM_DESC(event, "What happens to which device, as in \"fatal 0000:00:04.0\"");
+
+/*
+ * A guest's root and console are virtio devices, and not all of these live
+ * through a suspend. They can be left out of it.
+ */
+static int uq_test_spare(const char *val, const struct kernel_param *kp)
+{
+	struct pci_dev *pdev = NULL;
+	bool spare;
+
+	if (kstrtobool(val, &spare))
+		return -EINVAL;
+	for_each_pci_dev(pdev)
+		if (pdev->vendor == PCI_VENDOR_ID_REDHAT_QUMRANET)
+			dev_pm_syscore_device(&pdev->dev, spare);
+	return 0;
+}
+
+static const struct kernel_param_ops uq_test_spare_ops = {
+	.set = uq_test_spare,
+};
+
+module_param_cb(spare, &uq_test_spare_ops, NULL, 0200);
+MODULE_PARM_DESC(spare, "1: virtio devices do not take part in a suspend");
+
+static int __init uq_test_init(void)
+{
+	return 0;
+}
+module_init(uq_test_init);
+
+static void __exit uq_test_exit(void)
+{
+}
+module_exit(uq_test_exit);
+
+MODULE_DESCRIPTION("Outages of PCI devices, for tests of NVMe user queues");
+MODULE_LICENSE("GPL");

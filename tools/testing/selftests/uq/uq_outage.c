@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: outages. The device can no longer reach memory, or be
+ * reached; loses its interrupts; reports an error to the bus; is reset behind the
+ * driver's back; is shut down; or is formatted in use. Each command ends once
+ * and in a documented way, and the queues come back if the device does.
+ *
+ * What no emulated device does, test_modules/uq_test_outage.ko does instead.
+ */
+#define _GNU_SOURCE
+
+#include "uq_outage.h"
+
+/* of the PCI specification */
+#define PCI_COMMAND		0x04
+#define PCI_STATUS		0x06
+#define  PCI_STATUS_CAP_LIST	0x10
+#define PCI_CAPABILITY_LIST	0x34
+#define PCI_CAP_ID_MSIX		0x11
+#define PCI_MSIX_FLAGS		2
+#define  PCI_MSIX_MASK_ALL	0x4000
+#define COMMAND_MEMORY		0x2
+#define COMMAND_MASTER		0x4
+
+/* -- what anybody can do to a device */
+
+static __u16 config_read(FIXTURE_DATA(outage) *self, unsigned int at)
+{
+	__u16 val = 0;
+
+	return pread(self->config, &val, 2, at) == 2 ? val : 0;
+}
+
+static int config_write(FIXTURE_DATA(outage) *self, unsigned int at, __u16 val)
+{
+	return pwrite(self->config, &val, 2, at) == 2 ? 0 : -errno;
+}
+
+/* Where a capability is, or 0. */
+static unsigned int config_find(FIXTURE_DATA(outage) *self, unsigned int id)
+{
+	unsigned int at, left = 48;
+
+	if (!(config_read(self, PCI_STATUS) & PCI_STATUS_CAP_LIST))
+		return 0;
+	at = config_read(self, PCI_CAPABILITY_LIST) & 0xfc;
+	while (at && left--) {
+		__u16 head = config_read(self, at);
+
+		if ((head & 0xff) == id)
+			return at;
+		at = head >> 8 & 0xfc;
+	}
+	return 0;
+}
+
+/* A reset has given back what was taken from the device. */
+static bool wait_enabled(FIXTURE_DATA(outage) *self, __u16 bit)
+{
+	char path[64], state[16];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state",
+		 self->node.ns.ctrl);
+	do {
+		sched_yield();
+		uq_read_line(path, state, sizeof(state));
+		if (!strcmp(state, "dead"))
+			return false;
+	} while (!(config_read(self, PCI_COMMAND) & bit) ||
+		 strcmp(state, "live"));
+	return true;
+}
+
+static int set_admin_timeout(FIXTURE_DATA(outage) *self, const char *ms,
+			     char *old, size_t len)
+{
+	char path[64];
+	int ret = 0;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/admin_timeout",
+		 self->node.ns.ctrl);
+	if (old)
+		ret = uq_read_line(path, old, len);
+	return ret ?: uq_write_line(path, ms);
+}
+
+/*
+ * Without a bit of its command register the device fails, under load. It must not
+ * take an admin command that is not answered to find that out.
+ */
+static void lose_bit(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(outage) *self, bool slow, __u16 bit)
+{
+	char usual[16];
+
+	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
+	start_load(_metadata, self, slow ? 5000 : 1000);
+	wait_busy(self);
+	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
+				  config_read(self, PCI_COMMAND) & ~bit));
+	EXPECT_TRUE(wait_enabled(self, bit));
+	EXPECT_LT(0, end_load(_metadata, self));
+	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* It cannot fetch commands, and says that it has failed. */
+TEST_F(outage, no_dma)
+{
+	lose_bit(_metadata, self, variant->slow, COMMAND_MASTER);
+}
+
+/* It does not answer: what is read from it is all ones, as if it were gone. */
+TEST_F(outage, no_registers)
+{
+	lose_bit(_metadata, self, variant->slow, COMMAND_MEMORY);
+}
+
+/*
+ * Its interrupts are lost. Commands end when they have taken too long, with
+ * their own status; and a reset does not wait for ever for an admin queue that
+ * does not answer.
+ */
+TEST_F(outage, no_interrupts)
+{
+	unsigned int msix = config_find(self, PCI_CAP_ID_MSIX), i;
+	char usual[16];
+	__u16 flags;
+
+	if (!msix)
+		SKIP(return, "%s has no MSI-X", self->pci);
+	ASSERT_EQ(0, set_admin_timeout(self, "1000", usual, sizeof(usual)));
+	flags = config_read(self, msix + PCI_MSIX_FLAGS);
+	ASSERT_EQ(0, config_write(self, msix + PCI_MSIX_FLAGS,
+				  flags | PCI_MSIX_MASK_ALL));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, read_once(self, 512, 200));
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	end_load(_metadata, self);
+	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
+	EXPECT_EQ(0, config_read(self, msix + PCI_MSIX_FLAGS) &
+		  PCI_MSIX_MASK_ALL);
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* The PCI device is reset by somebody who does not care for NVMe. */
+TEST_F(outage, function_reset)
+{
+	char path[PATH_MAX + 16];
+	unsigned int i;
+
+	snprintf(path, sizeof(path), "%s/reset", self->pci);
+	if (access(path, W_OK))
+		SKIP(return, "%s cannot be reset", self->pci);
+	start_load(_metadata, self, 0);
+	for (i = 0; i < 3; i++) {
+		wait_busy(self);
+		EXPECT_EQ(0, uq_write_line(path, "1"));
+	}
+	end_load(_metadata, self);
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+static void *reset_again(void *arg)
+{
+	const struct uq_node *node = arg;
+	unsigned int i;
+
+	/* those that another reset is in the way of do nothing */
+	for (i = 0; i < 10; i++)
+		uq_reset(node->ns.ctrl);
+	return NULL;
+}
+
+/* A reset that comes before the last one is quite over. */
+TEST_F(outage, resets_at_once)
+{
+	char path[PATH_MAX + 16];
+	unsigned int i;
+	pthread_t t;
+
+	snprintf(path, sizeof(path), "%s/reset", self->pci);
+	if (access(path, W_OK))
+		SKIP(return, "%s cannot be reset", self->pci);
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	ASSERT_EQ(0, pthread_create(&t, NULL, reset_again, &self->node));
+	for (i = 0; i < 10; i++)
+		EXPECT_EQ(0, uq_write_line(path, "1"));
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	/* nobody was told that the queue or the device is gone */
+	EXPECT_FALSE(self->l[0].stop || self->l[1].stop);
+	end_load(_metadata, self);
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* The whole subsystem is reset, and the controller forgets its queues. */
+TEST_F(outage, subsystem_reset)
+{
+	int fd = open(self->node.ctrl, O_RDWR), ret;
+
+	ASSERT_LE(0, fd);
+	start_load(_metadata, self, variant->slow ? 5000 : 1000);
+	wait_busy(self);
+	ret = ioctl(fd, NVME_IOCTL_SUBSYS_RESET) ? -errno : 0;
+	end_load(_metadata, self);
+	close(fd);
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+	if (ret == -ENOTTY)
+		SKIP(return, "%s cannot reset its subsystem", self->node.ctrl);
+	EXPECT_EQ(0, ret);
+}
+
+/* -- what only a driver is told */
+
+static void remove_device(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(outage) *self)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/remove", self->pci);
+	ASSERT_EQ(0, uq_write_line(path, "1"));
+	close(self->config);
+	self->config = -1;
+}
+
+/* A scan of the bus finds the device that was removed. */
+static void find_again(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(outage) *self)
+{
+	struct uq_ns ns = self->node.ns;
+
+	ASSERT_EQ(0, uq_write_line("/sys/bus/pci/rescan", "1"));
+	/* under its old name, as the number is free again */
+	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
+	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* A fatal error of the bus, after which a reset makes all well again. */
+TEST_F(outage, fatal_error)
+{
+	unsigned int i;
+
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, 0);
+	for (i = 0; i < 3; i++) {
+		wait_busy(self);
+		EXPECT_EQ(0, event(self, "fatal"));
+	}
+	/* a fast device may have done it all */
+	EXPECT_LE(variant->slow, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* Of one that is not fatal nobody notices anything. */
+TEST_F(outage, nonfatal_error)
+{
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	EXPECT_EQ(0, event(self, "nonfatal"));
+	EXPECT_EQ(0, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+}
+
+/*
+ * The device does not get over the error. What was in flight ends; new commands
+ * wait, as there may still come a reset, until the device is removed.
+ */
+TEST_F(outage, lasting_error)
+{
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	ASSERT_EQ(0, event(self, "lasting"));
+	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	remove_device(_metadata, self);
+	EXPECT_LE(variant->slow, end_load(_metadata, self));
+	find_again(_metadata, self);
+}
+
+/*
+ * The device is gone, and nobody removes it. Commands take too long, and then
+ * the reset fails: they end, and so do those that wait, and all new ones.
+ */
+TEST_F(outage, gone)
+{
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, variant->slow ? 5000 : 1000);
+	wait_busy(self);
+	ASSERT_EQ(0, event(self, "gone"));
+	/* by themselves: what stops them is a device that is lost */
+	while (!self->l[0].stop || !self->l[1].stop)
+		sched_yield();
+	EXPECT_LT(0, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(-ENODEV, read_once(self, 512, 0));
+	ASSERT_EQ(0, event(self, "back"));
+	remove_device(_metadata, self);
+	find_again(_metadata, self);
+}
+
+/*
+ * The system goes down. What is in flight is waited for; new commands wait. That
+ * is for ever in earnest, but here the device is started again.
+ */
+TEST_F(outage, shutdown)
+{
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	ASSERT_EQ(0, event(self, "shutdown"));
+	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+	ASSERT_EQ(0, event(self, "start"));
+	EXPECT_EQ(0, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* A tenant that has stopped polling does not stop a shutdown. */
+TEST_F(outage, silent_at_shutdown)
+{
+	struct silent s;
+
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_silent(_metadata, self, &s);
+	EXPECT_EQ(0, event(self, "shutdown"));
+	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
+	EXPECT_EQ(0, event(self, "start"));
+	end_silent(_metadata, &s);
+	expect_idle(_metadata, self);
+}
+
+/* -- format under use */
+
+/* The number of a format with such blocks and no metadata; -1 if there is none. */
+static int find_format(const struct uq_ns *ns, unsigned int lba)
+{
+	static unsigned char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.nsid		= ns->nsid,
+		.addr		= (uintptr_t)id,
+		.data_len	= sizeof(id),
+	};
+	unsigned int i;
+
+	if (uq_admin(ns->ctrl, &cmd))
+		return -1;
+	for (i = 0; i <= id[25] && i < 16; i++) {
+		const unsigned char *f = id + 128 + 4 * i;
+
+		if (1u << f[2] == lba && !f[0] && !f[1])
+			return i;
+	}
+	return -1;
+}
+
+static int format(const struct uq_ns *ns, unsigned int lba)
+{
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x80,
+		.nsid		= ns->nsid,
+		.cdw10		= find_format(ns, lba),
+	};
+
+	return uq_admin(ns->ctrl, &cmd);
+}
+
+static long long block_size(const struct uq_ns *ns)
+{
+	char path[96], val[16];
+
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/logical_block_size",
+		 ns->block);
+	return uq_read_line(path, val, sizeof(val)) ? -1 : atoll(val);
+}
+
+/*
+ * To other blocks and back, under load. Commands wait meanwhile; those for one
+ * block of 512 bytes are the device's to refuse while it has others.
+ */
+TEST_F(outage, format_under_load)
+{
+	const struct uq_ns *ns = &self->node.ns;
+
+	if (find_format(ns, 512) < 0 || find_format(ns, 4096) < 0)
+		SKIP(return, "%s has no other format", ns->block);
+	start_load(_metadata, self, 0);
+	wait_busy(self);
+	EXPECT_EQ(0, format(ns, 4096));
+	EXPECT_EQ(4096, block_size(ns));
+	EXPECT_EQ(0, read_once(self, 4096, 0));
+	EXPECT_LT(0, read_once(self, 512, 0));
+	wait_busy(self);
+	ASSERT_EQ(0, format(ns, 512));
+	EXPECT_EQ(512, block_size(ns));
+	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+}
+
+/* A tenant that has stopped polling does not stop a format. */
+TEST_F(outage, silent_at_format)
+{
+	struct silent s;
+
+	if (find_format(&self->node.ns, 512) < 0)
+		SKIP(return, "%s has no format", self->node.block);
+	start_silent(_metadata, self, &s);
+	EXPECT_EQ(0, format(&self->node.ns, 512));
+	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
+	end_silent(_metadata, &s);
+	expect_idle(_metadata, self);
+}
+
+int main(int argc, char **argv)
+{
+	return outage_main(argc, argv);
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: suspend, of the whole system, as far as the kernel's own test
+ * levels go: tasks are frozen, devices are suspended, and all comes back. And what
+ * a device that is only put to sleep relies on.
+ */
+#define _GNU_SOURCE
+#include "uq_outage.h"
+
+#define SPARE		PARAMETERS "/spare"
+
+/*
+ * Suspends as far as @level says, and comes back at once: 0 if it came that far.
+ * A guest's own devices are left out of it.
+ */
+static int sleep_to(const char *level)
+{
+	int ret;
+
+	uq_write_line("/sys/module/suspend/parameters/pm_test_delay", "0");
+	ret = uq_write_line("/sys/power/pm_test", level);
+	if (!ret)
+		ret = uq_write_line(SPARE, "1");
+	if (!ret)
+		ret = uq_write_line("/sys/power/state", "freeze");
+	uq_write_line(SPARE, "0");
+	uq_write_line("/sys/power/pm_test", "none");
+	return ret;
+}
+
+#define NO_SUSPEND	"the kernel cannot test a suspend (CONFIG_PM_DEBUG)"
+
+static bool have_suspend(void)
+{
+	return !access("/sys/power/pm_test", W_OK);
+}
+
+/* What is in flight is waited for, a queue of frozen tenants polled. */
+TEST_F(outage, under_load)
+{
+	unsigned int i;
+
+	if (!have_suspend())
+		SKIP(return, NO_SUSPEND);
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, 0);
+	for (i = 0; i < 3; i++) {
+		wait_busy(self);
+		EXPECT_EQ(0, sleep_to("devices"));
+	}
+	EXPECT_EQ(0, end_load(_metadata, self));
+	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(self, 512, 0));
+}
+
+/* A command that waits, perhaps for long, does not keep a system from it. */
+TEST_F(outage, while_waiting)
+{
+	char usual[16];
+	struct silent s;
+
+	if (!have_suspend())
+		SKIP(return, NO_SUSPEND);
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	ASSERT_EQ(0, uq_read_line("/sys/power/pm_freeze_timeout", usual,
+				  sizeof(usual)));
+	ASSERT_EQ(0, event(self, "shutdown"));
+	start_silent(_metadata, self, &s);
+	while (uq_attr(self->node.name, "waiting") < 1)
+		sched_yield();
+	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", "5000"));
+	EXPECT_EQ(0, sleep_to("freezer"));
+	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", usual));
+	EXPECT_LE(1, uq_attr(self->node.name, "waiting"));
+	EXPECT_EQ(0, event(self, "start"));
+	end_silent(_metadata, &s);
+	expect_idle(_metadata, self);
+}
+
+/*
+ * Once all commands have ended, nothing touches a doorbell: where a suspend leaves
+ * the device its state, it sleeps from then on. That somebody looks after a
+ * queue is seen by a doorbell of another one, which was lost later.
+ */
+TEST_F(outage, quiet_when_idle)
+{
+	struct uq_node other;
+	struct io_uring ring;
+	long long before;
+	unsigned int i;
+	int fd;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
+		SKIP(return, "the device has no shadow doorbells");
+	if (uq_param_get("user_fault_doorbell") < 0)
+		SKIP(return, "no faults (CONFIG_NVME_UQ_FAULT)");
+	ASSERT_TRUE(uq_node_nth(&other, &self->node.ns, self->node.poll, 1));
+	fd = open(self->node.path, O_RDONLY);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 64, self->node.poll ? IORING_SETUP_IOPOLL :
+			     0));
+	for (i = 0; i < 64; i++) {
+		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i, self->buf,
+			512);
+		ASSERT_EQ(1, io_uring_submit(&ring));
+	}
+	for (i = 0; i < 64; i++)
+		EXPECT_EQ(0, uq_reap(&ring, NULL));
+	io_uring_queue_exit(&ring);
+	close(fd);
+	before = uq_attr(self->node.name, "doorbells");
+
+	ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));
+	self->node = other;
+	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, uq_param_get("user_fault_doorbell"));
+	ASSERT_TRUE(uq_node_nth(&self->node, &other.ns, other.poll, 0));
+	EXPECT_EQ(before, uq_attr(self->node.name, "doorbells"));
+}
+
+int main(int argc, char **argv)
+{
+	return outage_main(argc, argv);
+}
