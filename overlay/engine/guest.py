@@ -50,7 +50,10 @@ ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
 
 @dataclass
 class Boot:
-    """What a guest left: whether it came to its end, and what it said."""
+    """What a guest left: whether it came to its end, and what it said.
+
+    `left` is false for one that had to be ended.
+    """
 
     name: str
     ok: bool
@@ -58,6 +61,7 @@ class Boot:
     ktap: str
     why: str = ""
     files: dict = field(default_factory=dict)
+    left: bool = True
 
     def cases(self):
         """The two cases that every boot is: it ended, and without a splat."""
@@ -167,7 +171,7 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
     ended = said.rstrip().endswith(END)
     why = "" if ended else _why(done, timeout, log)
     return Boot(name, ended, done.stdout, said.replace(END, ""), why,
-                {"log": log, "ktap": result})
+                {"log": log, "ktap": result}, done.returncode >= 0)
 
 
 def _why(done, timeout, log):

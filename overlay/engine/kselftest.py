@@ -49,14 +49,18 @@ OTHERS = {
 
 
 def targets():
-    """The selftest folders that are ours: those whose Makefile is."""
+    """The selftest folders that are ours: those whose Makefile is.
+
+    What is below one of them, such as modules, is built by it.
+    """
     found = {}
     for item in lay.items():
         path = PurePosixPath(item.target)
         if path.is_relative_to(TOP) and path.name == "Makefile" \
                 and item.kind == "file":
             found[str(path.parent.relative_to(TOP))] = path.parent
-    return sorted(found)
+    return sorted(name for name, path in found.items()
+                  if path.parent not in found.values())
 
 
 def subset():
@@ -76,7 +80,8 @@ def install(mode, log):
     host.remove(into)
     with host.step(f"building the kselftests ({host.short(log)})"):
         build.make(mode, f"TARGETS={' '.join(targets())}", "FORCE_TARGETS=1",
-                   f"KSFT_INSTALL_PATH={into}", "kselftest-install",
+                   f"KSFT_INSTALL_PATH={into}", f"KDIR={folder}",
+                   "kselftest-install",
                    log=log, what="building the kselftests")
     listed = (into / "kselftest-list.txt").read_text("utf-8").split()
     return into, listed
@@ -118,6 +123,7 @@ class Share:
     tests: tuple
     scale: int = 1
     append: tuple = ()
+    restart: bool = False
 
     def variables(self):
         """What the tests find in their environment."""
@@ -161,6 +167,12 @@ def others(mode, into, tests):
             yield Share(mode, f"{mode}-{name}", into, hand, 1, append)
 
 
+def restarts(mode, into, tests):
+    """A guest that goes down with commands in flight, which ends any other."""
+    if mode == "lean" and "uq:uq_reset" in tests:
+        yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
+
+
 def guests_at_once():
     """As many as there are processors, and memory for."""
     return max(1, min(os.cpu_count() or 1,
@@ -192,6 +204,9 @@ def _boot(share, out):
     script = (f"export {exports}\n"
               f"exec sh {guest.SCRIPTS}/kselftest.sh {share.into} "
               f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
+    if share.restart:
+        kernel = build.folder(share.mode) / "arch/x86/boot/bzImage"
+        script = f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {kernel}\n"
     start = time.monotonic()
     append, qemu = HARDWARE.get(share.mode, ((), ()))
     ran = guest.boot(share.mode, script, name=share.name, out=out,
@@ -203,6 +218,9 @@ def _boot(share, out):
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases()
+    if share.restart:
+        cases.append(Case(f"{share.name}: the guest powered off",
+                          ktap.PASS if ran.left else ktap.FAIL, ran.why))
     took = host.elapsed(time.monotonic() - start)
     host.say(f"    {share.name}: {ktap.total(cases)} in {took}")
     return cases
@@ -247,6 +265,7 @@ def main(args):
         into, tests, bad = prepare(mode, out, chosen)
         todo += shares(mode, into, tests, GUESTS[mode], SOAK if soak else 1)
         todo += others(mode, into, tests)
+        todo += restarts(mode, into, tests)
         cases += bad
         every = tests if mode == "lean" else every
     cases += run(todo, out)

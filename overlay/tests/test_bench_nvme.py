@@ -173,6 +173,14 @@ class Others(unittest.TestCase):
         self.assertEqual(list(kselftest.others("lean", Path("x"), ["a:b"])),
                          [])
 
+    def test_one_guest_goes_down_by_itself(self):
+        share, = kselftest.restarts("lean", Path("x"), self.TESTS)
+        self.assertTrue(share.restart)
+        self.assertEqual(list(kselftest.restarts("debug", Path("x"),
+                                                 self.TESTS)), [])
+        self.assertEqual(list(kselftest.restarts("lean", Path("x"),
+                                                 ["a:b"])), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -52,6 +52,7 @@ class Boot(Folder):
                  f"printf '{GOOD}# overlay: end\\n' >g.ktap")
         boot = self.boot()
         self.assertTrue(boot.ok)
+        self.assertTrue(boot.left)
         self.assertEqual(self.failed(boot), [])
         self.assertEqual(ktap.total(ktap.parse(boot.ktap)),
                          "1 passed, 0 failed")
@@ -101,7 +102,14 @@ class Boot(Folder):
         self.vng("echo booting; exec sleep 1000")
         boot = self.boot(timeout=0.3)
         self.assertFalse(boot.ok)
+        self.assertFalse(boot.left)
         self.assertIn("did not end within", boot.why)
+
+    def test_a_guest_that_does_not_power_off(self):
+        self.vng("printf '# overlay: end\\n' >g.ktap; exec sleep 1000")
+        boot = self.boot(timeout=0.3)
+        self.assertTrue(boot.ok)
+        self.assertFalse(boot.left)
 
     def command(self, **how):
         """The command line of a boot."""
@@ -198,6 +206,7 @@ class Tests(Folder):
         items = [lay.Item(path, path, kind) for path, kind in (
             ("tools/testing/selftests/uq/Makefile", "file"),
             ("tools/testing/selftests/uq/a.c", "file"),
+            ("tools/testing/selftests/uq/test_modules/Makefile", "file"),
             ("tools/testing/selftests/filesystems/dax/Makefile", "file"),
             ("fs/ext4/Makefile", "file"))]
         items.append(lay.Item("tools/testing/selftests/Makefile.patch",
