@@ -1,71 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Readers of a DAX file against all that changes it.
- *
- * Every 32 bytes that these tests write say which file, which block and which
- * generation they were written for. A reader may find such a tag of its own
- * file where it was put, or zeroes, and nothing else: no byte of another file,
- * no byte that was never at that offset, no tag that is torn. What a single
- * write(2) or fallocate(2) does is seen whole or not at all.
- *
- * The filesystem is small and was full of another file's tags before, so that
- * blocks which are freed come back soon, and those that come too early tell.
+ * Readers of a DAX file against all that writes to it and takes its blocks
+ * away. What else moves them is read_moves.c's.
  */
 
-#include <linux/falloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
-
-#include "dax_fixture.h"
-
-#define FS_BLOCKS 6144
-#define FILE_BLOCKS 16
-#define NR_READERS 2
-
-enum { OURS = 0x0a0a, OTHER = 0x0b0b, OLD = 0x0c0c };
-
-#define TAG_MAGIC 0xda7ada7a
-
-struct tag {
-	__u32 magic;
-	__u32 file;
-	__u32 block;
-	__u32 gen;
-	/* Byte in the block, and a sum that a torn tag does not have. */
-	__u32 offset;
-	__u32 zero;
-	__u64 sum;
-};
-
-/* Where blocks may have moved to, and what readers insist on. */
-struct rules {
-	/*
-	 * From block shift_from on, block b may hold what was written for
-	 * block b + shift; but then all of them that are read do.
-	 */
-	unsigned int shift;
-	unsigned int shift_from;
-	/* All tags of one read are of one generation. */
-	bool one_gen;
-	/* There may be zeroes. */
-	bool zeroes;
-	/* All of a read is zeroes or none of it is. */
-	bool all_or_none;
-};
-
-struct race {
-	struct dax_test test;
-	struct dax_rnd rnd;
-	struct rules rules;
-	pthread_t readers[NR_READERS];
-	atomic_bool stop;
-	atomic_int failed;
-	atomic_ulong reads;
-	atomic_uint running;
-	size_t bs;
-	char *block;
-	int fd;
-};
+#include "race_fixture.h"
 
 FIXTURE(read_race)
 {
@@ -94,245 +33,14 @@ FIXTURE_VARIANT_ADD(read_race, fast_nojournal)
 	DAX_FAST, { .mkfs = "-O ^has_journal", .blocks = FS_BLOCKS },
 };
 
-/* -- tags */
-
-static __u64 tag_sum(const struct tag *tag)
-{
-	__u64 sum = tag->magic;
-
-	sum = sum * 31 + tag->file;
-	sum = sum * 31 + tag->block;
-	sum = sum * 31 + tag->gen;
-	return sum * 31 + tag->offset;
-}
-
-static void tag_block(void *block, size_t bs, __u32 file, __u32 nr,
-		      __u32 gen)
-{
-	struct tag *tag = block;
-	size_t off;
-
-	for (off = 0; off < bs; off += sizeof(*tag), tag++) {
-		*tag = (struct tag) {
-			.magic = TAG_MAGIC,
-			.file = file,
-			.block = nr,
-			.gen = gen,
-			.offset = off,
-		};
-		tag->sum = tag_sum(tag);
-	}
-}
-
-static bool tag_is_zero(const struct tag *tag)
-{
-	static const struct tag zero;
-
-	return !memcmp(tag, &zero, sizeof(zero));
-}
-
-static const char *tag_wrong(struct race *t,
-			     const struct tag *tag, loff_t pos)
-{
-	const struct rules *rules = &t->rules;
-	__u32 nr = pos / t->bs;
-
-	if (tag->magic != TAG_MAGIC || tag->sum != tag_sum(tag))
-		return "torn";
-	if (tag->file != OURS)
-		return "of another file";
-	if (tag->offset != pos % t->bs)
-		return "from elsewhere in a block";
-	if (tag->block != nr && !(rules->shift && nr >= rules->shift_from &&
-				  tag->block == nr + rules->shift))
-		return "of another block";
-	return NULL;
-}
-
-static int reader_complains(struct race *t, const char *what,
-			    loff_t pos, const struct tag *tag)
-{
-	/* The first complaint is enough. */
-	if (!atomic_fetch_add(&t->failed, 1))
-		printf("# at byte %lld: %s (magic %x file %x block %u gen %u offset %u)\n",
-		       (long long)pos, what, tag->magic, tag->file, tag->block,
-		       tag->gen, tag->offset);
-	return -1;
-}
-
-/* Checks the whole tags in @len bytes that were read at @pos. */
-static int check_tags(struct race *t, const char *buf,
-		      size_t len, loff_t pos)
-{
-	const struct rules *rules = &t->rules;
-	size_t i = -pos & (sizeof(struct tag) - 1);
-	unsigned int zeroes = 0, tags = 0, moved = 0, stayed = 0;
-	const char *wrong;
-	__u32 gen = 0;
-	struct tag tag;
-	__u32 nr;
-
-	for (; i + sizeof(tag) <= len; i += sizeof(tag)) {
-		memcpy(&tag, buf + i, sizeof(tag));
-		if (tag_is_zero(&tag)) {
-			zeroes++;
-			continue;
-		}
-		wrong = tag_wrong(t, &tag, pos + i);
-		if (wrong)
-			return reader_complains(t, wrong, pos + i, &tag);
-		if (tags++ && rules->one_gen && tag.gen != gen)
-			return reader_complains(t, "half of a write",
-						pos + i, &tag);
-		gen = tag.gen;
-		nr = (pos + i) / t->bs;
-		moved += tag.block != nr;
-		stayed += tag.block == nr && nr >= rules->shift_from;
-		if (rules->shift && moved && stayed)
-			return reader_complains(t, "half of a move",
-						pos + i, &tag);
-	}
-	if (zeroes && !rules->zeroes)
-		return reader_complains(t, "zeroes", pos, &tag);
-	if (zeroes && tags && rules->all_or_none)
-		return reader_complains(t, "half of a change", pos, &tag);
-	return 0;
-}
-
-/* -- readers */
-
-static ssize_t one_read(struct race *t, unsigned int way,
-			void *buf, size_t len, loff_t pos)
-{
-	struct iovec iov = { buf, len };
-	ssize_t ret;
-
-	if (way == 0)
-		return pread(t->fd, buf, len, pos);
-	if (way == 1)
-		return preadv(t->fd, &iov, 1, pos);
-	ret = preadv2(t->fd, &iov, 1, pos, RWF_NOWAIT);
-	return ret < 0 && errno == EAGAIN ? 0 : ret;
-}
-
-static void *reader(void *arg)
-{
-	struct race *t = arg;
-	size_t size = FILE_BLOCKS * t->bs, len;
-	struct dax_rnd rnd = { (unsigned long)pthread_self() | 1 };
-	char *buf = malloc(size);
-	loff_t pos;
-	ssize_t n;
-
-	atomic_fetch_add(&t->running, 1);
-	while (!atomic_load(&t->stop) && !atomic_load(&t->failed)) {
-		pos = dax_rnd_below(&rnd, size);
-		len = 1 + dax_rnd_below(&rnd, size - pos);
-		/* What an earlier read found must not be taken for this one's. */
-		memset(buf, 0xee, len);
-		n = one_read(t, dax_rnd_below(&rnd, 3), buf, len, pos);
-		if (n < 0) {
-			printf("# read: %s\n", strerror(errno));
-			atomic_fetch_add(&t->failed, 1);
-		} else {
-			check_tags(t, buf, n, pos);
-		}
-		atomic_fetch_add(&t->reads, 1);
-	}
-	free(buf);
-	return NULL;
-}
-
-/* Returns with the readers running. */
-static void start_readers(struct __test_metadata *_metadata,
-			  struct race *t, struct rules rules)
-{
-	int i;
-
-	t->rules = rules;
-	for (i = 0; i < NR_READERS; i++)
-		ASSERT_EQ(0, pthread_create(&t->readers[i], NULL, reader,
-					    t));
-	while (atomic_load(&t->running) < NR_READERS)
-		sched_yield();
-}
-
-static void stop_readers(struct __test_metadata *_metadata,
-			 struct race *t)
-{
-	int i;
-
-	atomic_store(&t->stop, true);
-	for (i = 0; i < NR_READERS; i++)
-		pthread_join(t->readers[i], NULL);
-	EXPECT_EQ(0, atomic_load(&t->failed));
-	EXPECT_LT(0, atomic_load(&t->reads));
-	TH_LOG("%lu reads", atomic_load(&t->reads));
-}
-
-/* -- what changes the file */
-
-static int write_file(struct race *t, int fd, __u32 file,
-		      __u32 first, __u32 n, __u32 gen)
-{
-	size_t len = n * t->bs;
-	ssize_t ret;
-	__u32 i;
-
-	for (i = 0; i < n; i++)
-		tag_block(t->block + i * t->bs, t->bs, file,
-			  first + i, gen);
-	/* In one call: readers insist on seeing all of it or nothing. */
-	ret = pwrite(fd, t->block, len, first * t->bs);
-	if (ret < 0)
-		return -errno;
-	return ret == (ssize_t)len ? 0 : -ENOSPC;
-}
-
-/* Leaves all free blocks with tags that nobody may ever see again. */
-static void poison_free_blocks(struct __test_metadata *_metadata,
-			       struct race *t)
-{
-	char path[256];
-	__u32 nr = 0;
-	int fd, ret;
-
-	dax_path(&t->test.fs, "old", path, sizeof(path));
-	fd = dax_open(&t->test.fs, "old", O_RDWR | O_CREAT);
-	ASSERT_GE(fd, 0);
-	do {
-		ret = write_file(t, fd, OLD, nr, FILE_BLOCKS, 0);
-		nr += FILE_BLOCKS;
-	} while (!ret);
-	ASSERT_EQ(-ENOSPC, ret);
-	close(fd);
-	ASSERT_EQ(0, unlink(path));
-	sync();
-}
-
 FIXTURE_SETUP(read_race)
 {
-	struct race *t = &self->t;
-
-	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
-	if (_metadata->exit_code)
-		return;
-	dax_seed(&t->rnd, _metadata->name);
-	t->bs = dax_bs();
-	t->block = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
-	poison_free_blocks(_metadata, t);
-	t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
-	ASSERT_GE(t->fd, 0);
-	ASSERT_EQ(1, dax_is_dax(t->fd));
-	ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS, 0));
+	race_begin(_metadata, &self->t, variant->kind, &variant->setup);
 }
 
 FIXTURE_TEARDOWN(read_race)
 {
-	struct race *t = &self->t;
-
-	close(t->fd);
-	dax_end(_metadata, &t->test);
+	race_end(_metadata, &self->t);
 }
 
 /* A write is seen whole or not at all: both sides hold the inode lock. */
@@ -343,9 +51,11 @@ TEST_F(read_race, write)
 	unsigned int gen, rounds = 150 * dax_scale();
 
 	start_readers(_metadata, t, rules);
-	for (gen = 1; gen <= rounds; gen++)
+	for (gen = 1; gen <= rounds; gen++) {
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS,
 					gen));
+		wait_for_reads(t, 1);
+	}
 	stop_readers(_metadata, t);
 }
 
@@ -379,6 +89,7 @@ TEST_F(read_race, truncate_and_reuse)
 					gen));
 		ASSERT_EQ(0, ftruncate(other, 0));
 		ASSERT_EQ(0, fsync(other));
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 	close(other);
@@ -407,6 +118,7 @@ TEST_F(read_race, punch_and_reuse)
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, first, n, gen));
 		ASSERT_EQ(0, ftruncate(other, 0));
 		ASSERT_EQ(0, fsync(other));
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 	close(other);
@@ -427,6 +139,7 @@ TEST_F(read_race, punch_all)
 				       FILE_BLOCKS * t->bs));
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS,
 					gen));
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 }
@@ -445,6 +158,7 @@ TEST_F(read_race, zero_range)
 		ASSERT_EQ(0, fallocate(t->fd, FALLOC_FL_ZERO_RANGE,
 				       first * t->bs, n * t->bs));
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, first, n, gen));
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 }
@@ -470,6 +184,7 @@ TEST_F(read_race, collapse_and_insert)
 		ASSERT_EQ(0, fallocate(t->fd, FALLOC_FL_INSERT_RANGE,
 				       FROM * t->bs, N * t->bs));
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, FROM, N, gen));
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 }
@@ -523,7 +238,7 @@ static void *store_reader(void *arg)
 	while (!atomic_load(&t->stop) && !atomic_load(&t->failed)) {
 		nr = dax_rnd_below(&rnd, FILE_BLOCKS);
 		gen = atomic_load(&store_gen);
-		if (one_read(t, dax_rnd_below(&rnd, 2), buf, t->bs,
+		if (one_read(t->fd, dax_rnd_below(&rnd, 2), buf, t->bs,
 			     nr * t->bs) != (ssize_t)t->bs)
 			atomic_fetch_add(&t->failed, 1);
 		atomic_fetch_add(&t->reads, 1);
@@ -621,6 +336,7 @@ TEST_F(read_race, mixed)
 			ASSERT_EQ(0, write_file(t, t->fd, OURS, first, n,
 						gen));
 		}
+		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
 }
