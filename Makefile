@@ -2,8 +2,8 @@
 # A thin front: every command is overlay/run COMMAND. `make help` lists them.
 
 .DEFAULT_GOAL := help
-COMMANDS := demo check lint selftest kunit kselftest soak docs bench series \
-	    build clean help
+COMMANDS := demo check lint selftest kunit kselftest soak coverage docs bench \
+	    series build clean help
 
 .PHONY: $(COMMANDS)
 $(COMMANDS):

@@ -19,13 +19,24 @@ MODES = {
     "lean": ["lean"],
     "debug": ["lean", "debug"],
     "distro": ["lean", "distro"],
+    "coverage": ["lean", "coverage"],
+    "kcsan": ["lean", "kcsan"],
 }
 PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
 # What a compiler or linker line of make's output looks like.
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
-USUAL = {"lean": 2300, "debug": 2500, "distro": 2500}
-GIGABYTES = {"lean": 2, "debug": 4, "distro": 3}
+USUAL = {"lean": 2300, "debug": 2500, "distro": 2500, "coverage": 2400,
+         "kcsan": 2300}
+# Objects that share data with ours: NVMe's, io_uring's, DAX' and ext4's. Any
+# object of such a name is meant, wherever it is. core.o may not be among them:
+# KCSAN has one itself.
+NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
+              "cancel", "rsrc", "dax", "file", "inode", "extents",
+              "extents_status", "block_validity")
+# Where the kernel's own sources are, ours among them.
+KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
+GIGABYTES = {"lean": 2, "debug": 4, "distro": 3, "coverage": 2, "kcsan": 2}
 
 
 # -- where -------------------------------------------------------------------
@@ -47,6 +58,15 @@ def tree():
 def folder(mode):
     """The build folder (O=) of a mode."""
     return top() / "build" / mode
+
+
+def own_sources():
+    """The C files of the kernel that are ours alone, without tests."""
+    return sorted(item.target for item in lay.items()
+                  if item.kind == "file" and item.target.endswith(".c")
+                  and item.target.startswith(KERNEL)
+                  and not re.search(r"/tests/|[-_](k?unit|test)\.c$",
+                                    item.target))
 
 
 _laid = set()
@@ -78,10 +98,27 @@ def environment():
     }
 
 
+def variables(mode):
+    """What a mode passes to every make, that of each folder too.
+
+    kbuild asks for a variable by the object's name (scripts/Makefile.lib), so
+    that some objects can be instrumented, and upstream's Makefiles stay as they
+    are.
+    """
+    own = [Path(name).stem for name in own_sources()]
+    if mode == "coverage":
+        return [f"GCOV_PROFILE_{name}.o=y" for name in own]
+    if mode == "kcsan":
+        return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{name}.o=y"
+                                      for name in (*own, *NEIGHBOURS))]
+    return []
+
+
 def make(mode, *args, what, log=None, progress=None, out=None, check=True):
     """make in the laid tree, into the folder of a mode (or `out`)."""
     cmd = ["make", "-C", tree(), f"O={out or folder(mode)}",
-           f"-j{host.jobs()}", "CC=ccache gcc", "HOSTCC=ccache gcc", *args]
+           f"-j{host.jobs()}", "CC=ccache gcc", "HOSTCC=ccache gcc",
+           *variables(mode), *args]
     return host.run(cmd, env=environment(), what=what, log=log, check=check,
                     progress=progress)
 

@@ -20,7 +20,10 @@ COMMANDS = {
     "kunit": ("kunit", "KUnit, under UML and in an x86_64 guest"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
-    "soak": ("kselftest", "all kselftests on the debug kernel"),
+    "soak": ("kselftest", "all kselftests for longer: on the debug kernel, "
+             "and for data races"),
+    "coverage": ("coverage", "which lines of our kernel files the tests "
+                 "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
     "bench": ("bench", "count instructions per operation"),
     "series": ("series", "make the patch series and their mails"),

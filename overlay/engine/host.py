@@ -463,7 +463,7 @@ def pytool(name):
 
 def _make_venv(venv):
     need("python3-venv")
-    with step("installing Python tools (virtme-ng, b4, ruff)"):
+    with step("installing Python tools (virtme-ng, b4, ruff, gcovr)"):
         remove(venv)
         run([sys.executable, "-m", "venv", venv], what="making the venv")
         run([venv / "bin" / "pip", "install", "--quiet", "--no-input",

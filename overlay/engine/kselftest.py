@@ -2,7 +2,8 @@
 """kselftests of ours, installed by the kernel's own rules, run in guests.
 
 The lean kernel runs all of them, the debug kernel those that
-overlay/kselftest.debug names; `make soak` runs all of them there too.
+overlay/kselftest.debug names. `make soak` runs all of them there, for longer,
+and those that race in the kernel that watches for data races.
 """
 
 import os
@@ -12,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, disks, guest, host, ktap, lay
+from engine import build, disks, guest, host, ktap, lay, races
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -23,29 +24,38 @@ PACKAGES = ("gcc", "make", "perl", "libaio-dev", "liburing-dev", "libcap-dev",
             "linux-libc-dev", "coreutils", "fio", "nvme-cli")
 # Seconds for one test, and for the guest. The tests' own `settings` are for
 # processors; TCG is slower, and with the debug kernel several times slower.
-PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600)}
+PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600),
+            "coverage": (1800, 2 * 3600), "kcsan": (2700, 2 * 3600)}
 # Into how many guests the tests of a kernel go, and what one takes of memory.
-GUESTS = {"lean": 2, "debug": 2}
+GUESTS = {"lean": 2, "debug": 2, "coverage": 2, "kcsan": 2}
 GUEST_TAKES = 4 << 30
 # What a kernel's guests have more than others: parameters, options of QEMU.
 # debug: an IOMMU, which stops transfers to memory that is not mapped for them.
 HARDWARE = {
     "debug": (("intel_iommu=on", "iommu.strict=1"), ("-device intel-iommu",)),
 }
+# What a guest's script does after its tests.
+AFTER = {"coverage": "sh {scripts}/coverage.sh {build} {into}\n"}
 # How many times the usual rounds the tests do in `make soak`, and what else
 # they are told there: a fuzzer has more to do than more rounds. It runs twice,
 # so this makes a million.
-SOAK = 4
-SOAK_MORE = {"UQ_TEST_FUZZ_OPS": "500000"}
+SOAK = {"debug": 4, "kcsan": 2}
+SOAK_MORE = {"debug": {"UQ_TEST_FUZZ_OPS": "500000"}}
 # What tests that leave it to chance what they do may be told by whoever wants
 # to see a failure again.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS")
+# The tests that race on purpose: what kcsan's kernel runs of those there are.
+RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
+          "uq:uq_reset", "uq:uq_qos", "uq:uq_mmap_reset", "uq:uq_fault",
+          "uq:uq_io", "uq:uq_mmap", "uq:uq_owner", "filesystems/dax:read_race",
+          "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
 # Guests with other hardware, and the tests of the lean kernel that are about
 # it. intx: no message signalled interrupts, and all DMA is bounced.
 OTHERS = {
     "intx": (("pci=nomsi", "swiotlb=force"),
              ("uq:uq_io", "uq:uq_mmap", "uq:uq_refuse", "uq:uq_setup")),
 }
+WITH_OTHERS = ("lean", "coverage")
 
 
 def targets():
@@ -129,7 +139,7 @@ class Share:
         """What the tests find in their environment."""
         found = {"DAX_TEST_SCALE": self.scale, "UQ_TEST_SCALE": self.scale}
         if self.scale > 1:
-            found |= SOAK_MORE
+            found |= SOAK_MORE.get(self.mode, {})
         return found | {name: os.environ[name] for name in PASSED_ON
                         if os.environ.get(name)}
 
@@ -163,7 +173,7 @@ def others(mode, into, tests):
     """The shares of guests with other hardware."""
     for name, (append, some) in OTHERS.items():
         hand = tuple(test for test in some if test in tests)
-        if mode == "lean" and hand:
+        if mode in WITH_OTHERS and hand:
             yield Share(mode, f"{mode}-{name}", into, hand, 1, append)
 
 
@@ -195,21 +205,30 @@ def run(todo, out):
     return [case for cases in done for case in cases]
 
 
-def _boot(share, out):
-    """One guest that runs its share, judged."""
-    each, together = PATIENCE[share.mode]
-    options = [part for test in share.tests for part in ("-t", test)]
-    exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
-                       in share.variables().items())
-    script = (f"export {exports}\n"
-              f"exec sh {guest.SCRIPTS}/kselftest.sh {share.into} "
-              f"{shlex.join([*options, '-o', str(each * share.scale)])}\n")
+def _script(share, out):
+    """What a guest runs: its tests, and what its kernel wants about them."""
     if share.restart:
         kernel = build.folder(share.mode) / "arch/x86/boot/bzImage"
-        script = f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {kernel}\n"
+        return f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {kernel}\n"
+    each, _ = PATIENCE[share.mode]
+    options = [part for test in share.tests for part in ("-t", test)]
+    after = AFTER.get(share.mode, "").format(
+        build=build.folder(share.mode), scripts=guest.SCRIPTS,
+        into=out / f"{share.name}.gcda")
+    exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
+                       in share.variables().items())
+    return (f"export {exports}\n"
+            f"sh {guest.SCRIPTS}/kselftest.sh {share.into} "
+            f"{shlex.join([*options, '-o', str(each * share.scale)])}\n"
+            f"{after}")
+
+
+def _boot(share, out):
+    """One guest that runs its share, judged."""
+    together = PATIENCE[share.mode][1]
     start = time.monotonic()
     append, qemu = HARDWARE.get(share.mode, ((), ()))
-    ran = guest.boot(share.mode, script, name=share.name, out=out,
+    ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
                      append=(*guest.PMEM, *append, *share.append),
                      qemu=(*qemu,
                            *disks.attach(out / f"{share.name}.disks")),
@@ -217,7 +236,11 @@ def _boot(share, out):
                      timeout=together * share.scale)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
-    cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases()
+    raced = []
+    if share.mode == "kcsan":
+        raced = races.cases(share.name, ran.log, out)
+        ran.log = races.without(ran.log)
+    cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases() + raced
     if share.restart:
         cases.append(Case(f"{share.name}: the guest powered off",
                           ktap.PASS if ran.left else ktap.FAIL, ran.why))
@@ -249,21 +272,43 @@ def _modes(args):
     return args or ["lean", "debug"]
 
 
+def _soak(args, out):
+    """Everything on the debug kernel and what races on kcsan's, for longer.
+
+    Arguments name one of these kernels, or tests.
+    """
+    modes = [name for name in args if name in SOAK] or list(SOAK)
+    named = [name for name in args if name not in SOAK]
+    todo, cases = [], []
+    for mode in modes:
+        into, tests, bad = prepare(mode, out, named or None)
+        if mode == "kcsan" and not named:
+            tests = [test for test in RACING if test in tests]
+        todo += shares(mode, into, tests, GUESTS[mode], SOAK[mode])
+        cases += bad
+    return cases + run(todo, out)
+
+
 def main(args):
-    """`kselftest`, or `soak` for everything on the debug kernel."""
+    """`kselftest`, or `soak` for more of it and for longer."""
     soak = args[:1] == ["soak"]
-    modes = ["debug"] if soak else _modes(args)
     out = host.fresh("soak" if soak else "kselftest")
     if not targets():
         return [Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")]
+    if soak:
+        return _soak(args[1:], out)
+    return _kselftest(_modes(args), out)
+
+
+def _kselftest(modes, out):
     todo, cases, every = [], [], []
     for mode in modes:
-        chosen = subset() if mode == "debug" and not soak else None
+        chosen = subset() if mode == "debug" else None
         if chosen == []:
             host.say("    overlay/kselftest.debug names no test")
             continue
         into, tests, bad = prepare(mode, out, chosen)
-        todo += shares(mode, into, tests, GUESTS[mode], SOAK if soak else 1)
+        todo += shares(mode, into, tests, GUESTS[mode])
         todo += others(mode, into, tests)
         todo += restarts(mode, into, tests)
         cases += bad

@@ -194,7 +194,7 @@ class Commands(Folder):
         done = self.engine("help")
         self.assertEqual(done.returncode, 0)
         for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
-                     "bench", "series", "soak", "clean"):
+                     "bench", "series", "soak", "coverage", "clean"):
             self.assertIn(f"\n  {name} ", done.stdout)
 
     def test_unknown_command(self):

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make coverage`: which lines of our kernel files the tests reach.
+
+A kernel whose objects of ours count (mode "coverage") runs all kselftests;
+each guest leaves its counters, and gcovr puts them together. A file with fewer
+than nine lines of ten reached is a failure. What is left stands in
+overlay/coverage-left with a reason, or is shown as unexplained.
+"""
+
+import json
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine import build, host, kselftest, ktap, lay
+from engine.host import Plain
+from engine.ktap import Case
+
+LEAST = 90
+LEFT = host.ROOT / "overlay" / "coverage-left"
+# The first word of a reason for what some runs reach and others do not.
+SOMETIMES = "sometimes:"
+HEAD = re.compile(r"\[(\S+) (\w+)\]$")
+# The start of a function in kernel style: nothing else in the first column
+# has a parenthesis, but for macros that come after it.
+FUNCTION = re.compile(r"^(?!\s|#|/|\}|EXPORT_SYMBOL|MODULE_).*?(\w+)\(")
+
+
+@dataclass
+class Reason:
+    """Lines of a function that no test reaches, and why."""
+
+    target: str
+    function: str
+    texts: list = field(default_factory=list)
+    why: str = ""
+
+    def covers(self, target, function, text):
+        """Whether it speaks of this line."""
+        return (self.target, self.function) == (target, function) and \
+            (self.texts == ["*"] or text in self.texts)
+
+    def sometimes(self):
+        """Whether it may be reached all the same."""
+        return self.why.startswith(SOMETIMES)
+
+
+# -- reasons -----------------------------------------------------------------
+
+def reasons(text):
+    """The reasons of a file like overlay/coverage-left."""
+    found, now = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if head := HEAD.match(line):
+            now = Reason(head.group(1), head.group(2))
+            found.append(now)
+        elif now is None:
+            raise Plain(f"coverage-left, line {number}: before it, "
+                        "[FILE FUNCTION] is missing")
+        elif line.startswith(": "):
+            now.why = f"{now.why} {line[2:]}".strip()
+        elif now.why:
+            # Other lines of the same function, for another reason.
+            now = Reason(now.target, now.function, [line])
+            found.append(now)
+        else:
+            now.texts.append(line)
+    for reason in found:
+        if not reason.texts or not reason.why:
+            raise Plain(f"coverage-left: {reason.target} {reason.function} "
+                        "has no lines or no reason")
+    return found
+
+
+def functions(text):
+    """The function that each line of a C file belongs to, from line 1 on."""
+    now, found = "", [""]
+    for line in text.splitlines():
+        if match := FUNCTION.match(line):
+            now = match.group(1)
+        found.append(now)
+    return found
+
+
+# -- counting ----------------------------------------------------------------
+
+def collect(out):
+    """Put the compiler's notes beside what each guest has counted."""
+    folder = build.folder("coverage")
+    found = sorted(out.glob("*.gcda/**/*.gcda"))
+    for data in found:
+        top = next(parent for parent in data.parents
+                   if parent.suffix == ".gcda")
+        note = data.relative_to(top).with_suffix(".gcno")
+        shutil.copy(folder / note, data.with_suffix(".gcno"))
+    return found
+
+
+def count(out):
+    """The lines of our files and how often each was run, by gcovr."""
+    table = out / "coverage.json"
+    (out / "html").mkdir(exist_ok=True)
+    tree = build.tree()
+    # Our files alone; gcovr matches from the start of the path on.
+    wanted = [part for target in targets()
+              for part in ("--filter", re.escape(f"{tree}/{target}") + "$")]
+    host.run([host.pytool("gcovr"), "--root", tree, *wanted,
+              "--object-directory", build.folder("coverage"),
+              "--merge-mode-functions", "merge-use-line-min",
+              "--json", table, "--txt", out / "gcovr.txt",
+              "--html-details", out / "html" / "index.html",
+              "--exclude-branches-by-pattern", ".*", "--exclude-noncode-lines",
+              out], what="gcovr", log=out / "gcovr.log")
+    return lines_of(json.loads(table.read_text("utf-8")))
+
+
+def lines_of(table):
+    """gcovr's JSON as file -> line -> how often it was run."""
+    found = {}
+    for file in table["files"]:
+        lines = found.setdefault(file["file"], {})
+        for line in file["lines"]:
+            if not line.get("gcovr/noncode"):
+                number = line["line_number"]
+                lines[number] = lines.get(number, 0) + line["count"]
+    return found
+
+
+def targets():
+    """Our C files and the headers beside them: both have code."""
+    sources = build.own_sources()
+    folders = {str(Path(name).parent) for name in sources}
+    headers = [item.target for item in lay.items()
+               if item.kind == "file" and item.target.endswith(".h")
+               and str(Path(item.target).parent) in folders]
+    return sorted([*sources, *headers])
+
+
+# -- judging -----------------------------------------------------------------
+
+def percent(lines):
+    """How many of a hundred lines were reached, never rounded up."""
+    reached = sum(count > 0 for count in lines.values())
+    return 100 * reached / len(lines) if lines else 0.0
+
+
+def judge(target, lines):
+    """The case of one file."""
+    name = f"{target}: {LEAST} % of its lines are reached"
+    if not lines:
+        return Case(name, ktap.FAIL, "NOT RUN: nothing counted in it")
+    share = percent(lines)
+    return Case(name, ktap.PASS if share >= LEAST else ktap.FAIL,
+                "" if share >= LEAST else f"{share:.1f} % are")
+
+
+def left(target, text, lines, known):
+    """What is left of a file: (first, last, function, source, reason)."""
+    source, names = text.splitlines(), functions(text)
+    runs = []
+    for number in sorted(n for n, count in lines.items() if not count):
+        code, name = source[number - 1].strip(), names[number]
+        why = next((reason.why for reason in known
+                    if reason.covers(target, name, code)), "UNEXPLAINED")
+        last = runs[-1] if runs else None
+        # Lines that follow each other, for one reason, are one entry.
+        if last and last[2] == name and last[4] == why and \
+                not any(n in lines for n in range(last[1] + 1, number)):
+            runs[-1] = (last[0], number, name, last[3], why)
+        else:
+            runs.append((number, number, name, code, why))
+    return runs
+
+
+def stale(known, counted, texts):
+    """Reasons for lines that are gone, or that are reached."""
+    bad = []
+    for reason in known:
+        text = texts.get(reason.target)
+        if text is None:
+            bad.append((reason, "there is no such file of ours"))
+            continue
+        lines = counted.get(reason.target, {})
+        for wanted in reason.texts:
+            if why := _stale(reason, wanted, text, lines):
+                bad.append((reason, why))
+    return [Case(f"coverage-left: {reason.target} {reason.function}",
+                 ktap.FAIL, why) for reason, why in bad]
+
+
+def _stale(reason, wanted, text, lines):
+    """Why a reason does not hold for a line it names, or None."""
+    names = functions(text)
+    there = [number for number, line in enumerate(text.splitlines(), 1)
+             if names[number] == reason.function
+             and wanted in ("*", line.strip())]
+    if not there:
+        return f"there is no line {wanted!r}"
+    if reason.sometimes() or any(lines.get(n, 1) == 0 for n in there):
+        return None
+    return f"{wanted!r} is reached"
+
+
+# -- the command -------------------------------------------------------------
+
+def _report(counted, texts, known, out):
+    """Say what is reached and what is left; also to a file."""
+    said = [f"{'lines':>6} {'run':>6} {'%':>6}  file"]
+    for target, lines in counted.items():
+        reached = sum(count > 0 for count in lines.values())
+        said.append(f"{len(lines):6} {reached:6} {percent(lines):6.1f}  "
+                    f"{target}")
+    said += ["", "What is left:"]
+    for target, lines in counted.items():
+        for first, last, name, code, why in left(
+                target, texts[target], lines, known):
+            where = f"{first}-{last}" if last > first else f"{first}"
+            said += [f"{target}:{where}: {name}(): {code}", f"    {why}"]
+    host.write(out / "coverage.txt", "\n".join(said) + "\n")
+    for line in said:
+        host.say(line)
+
+
+def main(args):
+    """Run the tests (or those that are named), and say what they reach."""
+    known = reasons(LEFT.read_text("utf-8")) if LEFT.exists() else []
+    out = host.fresh("coverage")
+    into, tests, cases = kselftest.prepare("coverage", out, args or None)
+    ran = kselftest.run([*kselftest.shares(
+        "coverage", into, tests, kselftest.GUESTS["coverage"]),
+        *kselftest.others("coverage", into, tests)], out)
+    # The tests are judged elsewhere: here only what makes the count doubtful.
+    cases += [case for case in ran if case.status == ktap.FAIL]
+    return cases + evaluate(out, known)
+
+
+def evaluate(out, known):
+    """The cases of what the guests have counted."""
+    if not collect(out):
+        return [Case("coverage", ktap.FAIL, "NOT RUN: no guest has counted")]
+    texts = {target: (build.tree() / target).read_text("utf-8")
+             for target in targets()}
+    found = count(out)
+    # Headers of declarations have no lines, and are none of gcovr's files.
+    counted = {target: found.get(target, {}) for target in targets()
+               if target in found or target.endswith(".c")}
+    _report(counted, texts, known, out)
+    return [*(judge(target, lines) for target, lines in counted.items()
+              if target.endswith(".c")), *stale(known, counted, texts)]

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0
+"""KCSAN's reports: data races of ours are failures, others are listed.
+
+A report names the functions of the two accesses, or of the one that saw its
+value change. It is ours when one of these is in a file of ours; a race between
+two places of upstream is not ours to answer for, even if we called them.
+"""
+
+import functools
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from engine import build, host, ktap
+from engine.ktap import Case
+
+TITLE = re.compile(r"BUG: KCSAN: [\w: -]+? in (\S+?)(?: / (\S+))?\s*$")
+# How a frame of a stack stands in a report.
+FRAME = re.compile(r"\s([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
+RULE = re.compile(r"={40,}\s*$")
+# What is ours in files of upstream.
+OURS = re.compile(r"nvme_uq_|dax_around_|vmf_fault_around_|"
+                  r"vmf_insert_pages_around|ext4_dax_")
+
+
+@dataclass
+class Race:
+    """One report."""
+
+    line: int
+    functions: tuple
+    text: str
+
+    def title(self):
+        """What makes it the same race when it comes again."""
+        return " / ".join(self.functions)
+
+
+def bare(symbol):
+    """A function's name in the source, without what the compiler added."""
+    return re.sub(r"\.(isra|constprop|part|cold)\b.*", "",
+                  symbol.split("+")[0])
+
+
+def find(text):
+    """All reports of a boot log."""
+    found, lines = [], text.splitlines()
+    for number, line in enumerate(lines):
+        if not (title := TITLE.search(line)):
+            continue
+        body = [line]
+        for after in lines[number + 1:number + 80]:
+            if RULE.search(after):
+                break
+            body.append(after)
+        names = tuple(bare(name) for name in title.groups() if name)
+        found.append(Race(number + 1, names, "\n".join(body)))
+    return found
+
+
+def without(text):
+    """A boot log in which the reports' first lines are no splats."""
+    return "\n".join("" if TITLE.search(line) else line
+                     for line in text.splitlines())
+
+
+@functools.cache
+def own_functions():
+    """The functions in our objects of the kernel that watches."""
+    names = set()
+    for source in build.own_sources():
+        path = build.folder("kcsan") / source
+        said = host.output(["nm", "--defined-only", "-f", "posix",
+                            path.with_suffix(".o")])
+        for line in (said or "").splitlines():
+            name, kind = line.split()[:2]
+            if kind in "tT":
+                names.add(bare(name))
+    return frozenset(names)
+
+
+def is_ours(race, functions):
+    """Whether one of the accesses is made by a function of ours."""
+    return any(name in functions or OURS.match(name)
+               for name in race.functions)
+
+
+def through_us(race, functions):
+    """Whether ours is further up in one of the stacks."""
+    return any(bare(name) in functions or OURS.match(name)
+               for name in FRAME.findall(race.text))
+
+
+def cases(name, text, out, functions=None):
+    """The cases of a boot: our races, and where the others are listed."""
+    functions = own_functions() if functions is None else functions
+    reports = find(text)
+    ours = {race.title(): race for race in reports
+            if is_ours(race, functions)}
+    others = [race for race in reports if not is_ours(race, functions)]
+    listed = out / f"{name}.races.txt"
+    host.write(listed, _listing(others, functions))
+    if others:
+        count = len({race.title() for race in others})
+        host.say(f"    {name}: {count} data races of upstream's are not "
+                 f"counted, see {host.short(listed)}")
+    what = f"{name}: no data race of ours"
+    if not ours:
+        return [Case(what, ktap.PASS)]
+    return [Case(f"{what}: {title}", ktap.FAIL, f"line {race.line}\n{race.text}")
+            for title, race in sorted(ours.items())]
+
+
+def _listing(races, functions):
+    """Upstream's races: how often each was seen, and the first report."""
+    first = {}
+    for race in races:
+        first.setdefault(race.title(), race)
+    lines = []
+    for title, count in Counter(map(Race.title, races)).most_common():
+        called = ", called by ours" if through_us(first[title], functions) \
+            else ""
+        lines += [f"{count} x {title}{called}", first[title].text, ""]
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Coverage: what is not reached is red or has a reason that still holds."""
+
+import json
+import unittest
+from unittest import mock
+
+from engine import build, coverage, host, kselftest, ktap, lay
+from engine.host import Plain
+from tests.test_host import Folder
+
+FILE = "drivers/nvme/host/uq.c"
+SOURCE = """\
+#include <linux/x.h>
+
+/* one(two) */
+static int one(int a,
+               int b)
+{
+	if (a)
+		return -ENOMEM;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(one);
+
+int __must_check two(void)
+{
+	return -ENOMEM;
+}
+"""
+LEFT = f"""\
+# why
+[{FILE} one]
+return -ENOMEM;
+: There is always memory
+: here.
+
+[{FILE} two]
+*
+: sometimes: when the moon is full.
+"""
+
+
+class Reasons(unittest.TestCase):
+    """The file of reasons."""
+
+    def test_the_file(self):
+        one, two = coverage.reasons(LEFT)
+        self.assertEqual((one.function, one.texts, one.why),
+                         ("one", ["return -ENOMEM;"],
+                          "There is always memory here."))
+        self.assertFalse(one.sometimes())
+        self.assertTrue(two.sometimes())
+
+    def test_several_reasons_in_a_function(self):
+        one, two = coverage.reasons("[a b]\nx;\n: why\ny;\n: else\n")
+        self.assertEqual((one.texts, two.texts, two.function),
+                         (["x;"], ["y;"], "b"))
+
+    def test_what_is_not_one(self):
+        for text in ("x;\n: why\n", "[a b]\n: why\n", "[a b]\nx;\n"):
+            with self.assertRaises(Plain):
+                coverage.reasons(text)
+
+    def test_ours_can_be_read(self):
+        if coverage.LEFT.exists():
+            targets = coverage.targets()
+            for reason in coverage.reasons(coverage.LEFT.read_text("utf-8")):
+                self.assertIn(reason.target, targets)
+
+    def test_functions(self):
+        names = coverage.functions(SOURCE)
+        self.assertEqual((names[3], names[8], names[15]), ("", "one", "two"))
+
+
+class Judge(unittest.TestCase):
+    """Lines that are reached, and those that are not."""
+
+    known = coverage.reasons(LEFT)
+    texts = {FILE: SOURCE}
+
+    def stale(self, lines):
+        """The reasons that do not hold when lines were run so often."""
+        return [case.detail for case in
+                coverage.stale(self.known, {FILE: lines}, self.texts)]
+
+    def test_nine_of_ten(self):
+        lines = dict.fromkeys(range(1, 11), 1)
+        lines[1] = 0
+        self.assertEqual(coverage.judge(FILE, lines).status, ktap.PASS)
+        lines[2] = 0
+        case = coverage.judge(FILE, lines)
+        self.assertEqual((case.status, case.detail), (ktap.FAIL, "80.0 % are"))
+
+    def test_nothing_counted(self):
+        case = coverage.judge(FILE, {})
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_what_is_left(self):
+        lines = {7: 1, 8: 0, 9: 1, 13: 0, 15: 0}
+        found = coverage.left(FILE, SOURCE, lines, self.known)
+        self.assertEqual(
+            [entry[:3] for entry in found],
+            [(8, 8, "one"), (13, 15, "two")])
+        self.assertEqual(found[0][4], "There is always memory here.")
+
+    def test_the_same_text_elsewhere_is_unexplained(self):
+        found = coverage.left(FILE, SOURCE, {8: 0, 15: 0}, self.known[:1])
+        self.assertEqual([entry[4] for entry in found],
+                         ["There is always memory here.", "UNEXPLAINED"])
+
+    def test_a_reason_that_holds(self):
+        self.assertEqual(self.stale({8: 0, 15: 0}), [])
+
+    def test_a_line_that_is_reached_now(self):
+        self.assertEqual(self.stale({8: 3, 15: 4}),
+                         ["'return -ENOMEM;' is reached"])
+
+    def test_a_line_that_is_gone(self):
+        known = coverage.reasons(f"[{FILE} one]\nreturn 1;\n: why\n")
+        case, = coverage.stale(known, {FILE: {}}, self.texts)
+        self.assertIn("there is no line", case.detail)
+        known = coverage.reasons("[fs/gone.c one]\nreturn 1;\n: why\n")
+        self.assertEqual(
+            len(coverage.stale(known, {FILE: {}}, self.texts)), 1)
+
+    def test_gcovrs_table(self):
+        table = json.loads(
+            '{"files": [{"file": "a.c", "lines": ['
+            '{"line_number": 1, "count": 0}, {"line_number": 1, "count": 2},'
+            '{"line_number": 2, "count": 0, "gcovr/noncode": true}]}]}')
+        self.assertEqual(coverage.lines_of(table), {"a.c": {1: 2}})
+
+
+class Guests(Folder):
+    """What the guests leave, and what the kernel is built with."""
+
+    def test_notes_come_beside_what_was_counted(self):
+        built = self.top / "built"
+        host.write(built / "fs/ext4/dax-read.gcno", "note")
+        for name in ("coverage-1", "coverage-2"):
+            host.write(self.top / f"out/{name}.gcda/fs/ext4/dax-read.gcda",
+                       "data")
+        with mock.patch.object(build, "folder", return_value=built):
+            found = coverage.collect(self.top / "out")
+        self.assertEqual(len(found), 2)
+        for path in found:
+            self.assertTrue(path.with_suffix(".gcno").exists())
+
+    def test_no_guest_has_counted(self):
+        (self.top / "out").mkdir()
+        with mock.patch.object(build, "folder", return_value=self.top):
+            case, = coverage.evaluate(self.top / "out", [])
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("NOT RUN", case.detail)
+
+    def test_a_guest_saves_its_counters(self):
+        share = kselftest.Share("coverage", "coverage-1", self.top, ("a:b",))
+        lean = kselftest.Share("lean", "lean", self.top, ("a:b",))
+        with mock.patch.object(build, "folder", return_value="/built"):
+            script = kselftest._script(share, self.top)
+            other = kselftest._script(lean, self.top)
+        self.assertIn(f"coverage.sh /built {self.top}/coverage-1.gcda",
+                      script)
+        self.assertNotIn("coverage.sh", other)
+
+    def test_only_our_objects_count(self):
+        items = [lay.Item(path, path, "file") for path in (
+            "fs/ext4/dax-read.c", "fs/ext4/dax-read-test.c",
+            "fs/ext4/dax-read.h", "drivers/nvme/host/uq.c",
+            "drivers/nvme/host/tests/uq_kunit.c",
+            "tools/testing/selftests/uq/uq_io.c")]
+        items.append(lay.Item("fs/dax.c.a.patch", "fs/dax.c", "patch"))
+        with mock.patch.object(lay, "items", return_value=items):
+            self.assertEqual(build.variables("coverage"),
+                             ["GCOV_PROFILE_uq.o=y",
+                              "GCOV_PROFILE_dax-read.o=y"])
+            self.assertEqual(coverage.targets(),
+                             ["drivers/nvme/host/uq.c", "fs/ext4/dax-read.c",
+                              "fs/ext4/dax-read.h"])
+            self.assertEqual(build.variables("lean"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
