@@ -354,7 +354,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	int flags = NVME_QUEUE_PHYS_CONTIG;
 	int ret;
 
-	c.create_cq.opcode = nvme_admin_create_cq;
+	c.create_cq.opcode = nvme_uq_fault_admin(nvme_admin_create_cq);
 	c.create_cq.prp1 = cpu_to_le64(uq->cq_dma);
 	c.create_cq.cqid = cpu_to_le16(uq->qid);
 	c.create_cq.qsize = cpu_to_le16(uq->depth - 1);
@@ -368,7 +368,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	memset(&c, 0, sizeof(c));
 	if (ctrl->quirks & NVME_QUIRK_MEDIUM_PRIO_SQ)
 		flags |= NVME_SQ_PRIO_MEDIUM;
-	c.create_sq.opcode = nvme_admin_create_sq;
+	c.create_sq.opcode = nvme_uq_fault_admin(nvme_admin_create_sq);
 	c.create_sq.prp1 = cpu_to_le64(uq->sq_dma);
 	c.create_sq.sqid = cpu_to_le16(uq->qid);
 	c.create_sq.qsize = cpu_to_le16(uq->depth - 1);
@@ -606,7 +606,7 @@ static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 	struct nvme_command cmd = { };
 	struct request *req;
 
-	cmd.delete_queue.opcode = opcode;
+	cmd.delete_queue.opcode = nvme_uq_fault_admin(opcode);
 	cmd.delete_queue.qid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
 				   BLK_MQ_REQ_NOWAIT);

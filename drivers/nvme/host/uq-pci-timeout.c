@@ -80,7 +80,7 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	if (atomic_dec_return(&ctrl->abort_limit) < 0)
 		goto out_limit;
 
-	cmd.abort.opcode = nvme_admin_abort_cmd;
+	cmd.abort.opcode = nvme_uq_fault_admin(nvme_admin_abort_cmd);
 	cmd.abort.cid = cid;
 	cmd.abort.sqid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),

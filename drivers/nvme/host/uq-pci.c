@@ -287,6 +287,20 @@ nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
 	nvme_uq_complete_slot(uq, idx, status, result, done);
 }
 
+/* What a test makes of a completion, see uq-pci-fault.c. */
+static void nvme_uq_handle_faulty(struct nvme_uq *uq, u16 cid, int status,
+				  u64 result, struct nvme_uq_done *done)
+{
+	struct nvme_uq_seen seen[NVME_UQ_FAULT_SEEN] = {
+		{ .cid = cid, .status = status, .result = result },
+	};
+	unsigned int i, n = nvme_uq_fault_see(uq, seen);
+
+	for (i = 0; i < n; i++)
+		nvme_uq_handle_cid(uq, seen[i].cid, seen[i].status,
+				   seen[i].result, done);
+}
+
 static __always_inline void
 nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 		   struct nvme_uq_done *done)
@@ -295,23 +309,21 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 	u32 status = le16_to_cpu(READ_ONCE(cqe->status));
 	u64 result = le64_to_cpu(READ_ONCE(cqe->result.u64));
 
-	switch (nvme_uq_fault_next()) {
-	case NVME_UQ_FAULT_NONE:
-		break;
-	case NVME_UQ_FAULT_LOSE:
-		return;
-	case NVME_UQ_FAULT_REPEAT:
+	if (IS_ENABLED(CONFIG_NVME_UQ_FAULT))
+		nvme_uq_handle_faulty(uq, cid, status >> 1, result, done);
+	else
 		nvme_uq_handle_cid(uq, cid, status >> 1, result, done);
-		break;
-	case NVME_UQ_FAULT_STALE:
-		nvme_uq_handle_cid(uq, cid - uq->slots.gen_step,
-				   NVME_SC_INTERNAL, 0, done);
-		break;
-	}
-	nvme_uq_handle_cid(uq, cid, status >> 1, result, done);
 }
 
-/* Take all completions that there are; how many? With cq_lock held. */
+/*
+ * Take all completions that there are; how many? With cq_lock held.
+ *
+ * A device may fill the queue once before the doorbell below gives it entries
+ * back, so whatever comes once we are around for the second time is from one
+ * that writes over what we have not given back. It could keep us here, with
+ * interrupts off, for as long as it likes. What it sends of use after that is
+ * found by its next interrupt, by who polls, or when its command is overdue.
+ */
 static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 					struct nvme_uq_done *done)
 {
@@ -321,15 +333,17 @@ static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 	u16 phase = uq->cq_phase;
 	u32 head;
 
-	while (nvme_uq_cqe_pending(cqe, phase)) {
+	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm()) {
 		/* the rest of the entry is valid if its phase was */
 		dma_rmb();
 		nvme_uq_handle_cqe(uq, cqe, &list);
+		found++;
 		if (unlikely(++cqe == uq->cq_end)) {
 			cqe = uq->cqes;
 			phase ^= 1;
+			if (phase == uq->cq_phase)
+				break;
 		}
-		found++;
 	}
 	if (!found)
 		return 0;
@@ -389,6 +403,8 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 	struct nvme_uq_done done;
 	unsigned int found = 0;
 
+	if (nvme_uq_fault_irq())
+		return IRQ_HANDLED;
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))

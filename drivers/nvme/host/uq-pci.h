@@ -111,22 +111,31 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
 void nvme_uq_timeout_work(struct work_struct *work);
 
-/* What a test can make of a completion, see uq-pci-fault.c. */
-enum nvme_uq_fault {
-	NVME_UQ_FAULT_NONE,
-	NVME_UQ_FAULT_LOSE,	/* it never came */
-	NVME_UQ_FAULT_REPEAT,	/* it comes twice */
-	NVME_UQ_FAULT_STALE,	/* one of the slot's last command comes first */
+/* A completion that is taken for one of the device's, see uq-pci-fault.c. */
+struct nvme_uq_seen {
+	u64	result;
+	int	status;
+	u16	cid;
 };
 
+/* The most that one completion can be made to be. */
+#define NVME_UQ_FAULT_SEEN	16
+
 #ifdef CONFIG_NVME_UQ_FAULT
-enum nvme_uq_fault nvme_uq_fault_next(void);
+bool nvme_uq_fault_storm(void);
+bool nvme_uq_fault_irq(void);
 bool nvme_uq_fault_no_sgl(void);
 bool nvme_uq_fault_doorbell(void);
+u8 nvme_uq_fault_admin(u8 opcode);
 #else
-static inline enum nvme_uq_fault nvme_uq_fault_next(void)
+static inline bool nvme_uq_fault_storm(void)
 {
-	return NVME_UQ_FAULT_NONE;
+	return false;
+}
+
+static inline bool nvme_uq_fault_irq(void)
+{
+	return false;
 }
 
 static inline bool nvme_uq_fault_no_sgl(void)
@@ -138,7 +147,15 @@ static inline bool nvme_uq_fault_doorbell(void)
 {
 	return false;
 }
+
+static inline u8 nvme_uq_fault_admin(u8 opcode)
+{
+	return opcode;
+}
 #endif
+
+/* Not called, and not there, without CONFIG_NVME_UQ_FAULT. */
+unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
 
 /* Tell the device what its shadow doorbell says, if it has one. */
 static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
