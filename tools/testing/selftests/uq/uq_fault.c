@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * NVMe user queues and devices that do wrong, or less than others: completions
- * that are lost, repeated or stale, and no SGLs. Needs CONFIG_NVME_UQ_FAULT,
- * whose parameters make a good device look like that.
+ * that are lost, repeated, stale, late or made up, storms of them, and no SGLs.
+ * Needs CONFIG_NVME_UQ_FAULT, whose parameters make a good device look like that.
  */
 #define _GNU_SOURCE
+#include <sched.h>
+
 #include "uq_cq.h"
 #include "uq_fixture.h"
 
@@ -66,6 +68,7 @@ FIXTURE_TEARDOWN(fault)
 	close(self->fd);
 	close(self->block);
 	EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
+	EXPECT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 }
@@ -77,37 +80,187 @@ static struct nvme_uring_cmd *prep(FIXTURE_DATA(fault) *self, int opcode,
 		       buf, len);
 }
 
+/* Reads 32 times 4096 bytes at once, and compares. */
+static void read_all(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(fault) *self)
+{
+	unsigned int i;
+
+	memset(self->buf, 0xee, 32 * 4096);
+	for (i = 0; i < 32; i++)
+		prep(self, CMD_READ, i * 8, self->buf + i * 4096, 4096);
+	EXPECT_EQ(0, uq_run_all(&self->ring, 32));
+	/* each command ended when its data was there, not before */
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 32 * 4096));
+}
+
 /* Completions that nobody waits for complete nobody, and are counted. */
 static void bad_completions(struct __test_metadata *_metadata,
-			    FIXTURE_DATA(fault) *self, const char *what)
+			    FIXTURE_DATA(fault) *self, const char *what,
+			    unsigned int each)
 {
 	long long before = uq_attr(self->node.name, "spurious");
-	unsigned int i, round;
+	unsigned int round;
 
 	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
 	for (round = 0; round < 4; round++) {
 		ASSERT_EQ(0, uq_param_set(what, "8"));
-		memset(self->buf, 0xee, 32 * 4096);
-		for (i = 0; i < 32; i++)
-			prep(self, CMD_READ, i * 8, self->buf + i * 4096, 4096);
-		EXPECT_EQ(0, uq_run_all(&self->ring, 32));
-		/* each command ended when its data was there, not before */
-		EXPECT_EQ(0, memcmp(self->buf, self->ref, 32 * 4096));
+		read_all(_metadata, self);
 	}
 	EXPECT_EQ(0, uq_param_get(what));
-	EXPECT_EQ(before + 32, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(before + 32 * each, uq_attr(self->node.name, "spurious"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 }
 
 TEST_F(fault, stale_completions)
 {
-	bad_completions(_metadata, self, "user_fault_stale");
+	bad_completions(_metadata, self, "user_fault_stale", 1);
 }
 
 TEST_F(fault, repeated_completions)
 {
-	bad_completions(_metadata, self, "user_fault_repeat");
+	bad_completions(_metadata, self, "user_fault_repeat", 1);
+}
+
+/* Of slots that there are not, and of commands that have yet to come. */
+TEST_F(fault, wrong_completions)
+{
+	bad_completions(_metadata, self, "user_fault_wrong", 3);
+}
+
+/* In another order than they were sent, they are still everybody's own. */
+TEST_F(fault, completions_out_of_order)
+{
+	long long before = uq_attr(self->node.name, "spurious");
+	struct io_uring_cqe *cqe;
+	unsigned int i, round;
+	struct nvme_uring_cmd *c;
+
+	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "7"));
+	for (round = 0; round < 4; round++) {
+		ASSERT_EQ(0, uq_param_set("user_fault_hold", "8"));
+		for (i = 0; i < 32; i++) {
+			/* every other one is beyond the end of the namespace */
+			c = prep(self, CMD_READ, i % 2 ? 1ull << 40 : i,
+				 self->buf + i * 4096, 512);
+			uq_sqe(c)->user_data = i;
+		}
+		ASSERT_EQ(32, io_uring_submit(&self->ring));
+		for (i = 0; i < 32; i++) {
+			ASSERT_EQ(0, io_uring_wait_cqe(&self->ring, &cqe));
+			EXPECT_EQ(cqe->user_data % 2 ? ST_LBA_RANGE : 0,
+				  STATUS(cqe->res))
+				TH_LOG("command %llu", cqe->user_data);
+			io_uring_cqe_seen(&self->ring, cqe);
+		}
+	}
+	EXPECT_EQ(0, uq_param_get("user_fault_hold"));
+	EXPECT_EQ(before, uq_attr(self->node.name, "spurious"));
+}
+
+/* Until the device's completion has been held back; a polled one has to be met. */
+static void wait_held(FIXTURE_DATA(fault) *self)
+{
+	while (uq_param_get("user_fault_hold") > 0)
+		io_uring_enter(self->ring.ring_fd, 0, 0,
+			       IORING_ENTER_GETEVENTS, NULL);
+}
+
+/*
+ * One that comes when a reset has ended its command, and the slot is another
+ * command's.
+ */
+TEST_F(fault, completion_later_than_a_reset)
+{
+	long long before = uq_attr(self->node.name, "spurious");
+	unsigned int i;
+	char val[16];
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	snprintf(val, sizeof(val), "%u", self->node.depth - 16);
+	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", val));
+	ASSERT_EQ(0, uq_param_set("user_fault_hold", "1"));
+	prep(self, CMD_READ, 0, self->buf, 512);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_held(self);
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	/* once around the slots, and a bit */
+	for (i = 0; i < self->node.depth + 32; i += 32)
+		read_all(_metadata, self);
+	EXPECT_EQ(before + 1, uq_attr(self->node.name, "spurious"));
+}
+
+/* One that comes when its command was aborted is as good as any. */
+TEST_F(fault, completion_later_than_its_abort)
+{
+	long long timeouts = uq_attr(self->node.name, "timeouts");
+	long long before = uq_attr(self->node.name, "spurious");
+	struct io_uring other;
+	int ret, late;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	ASSERT_EQ(0, uq_ring(&other, 4, variant->poll ? IORING_SETUP_IOPOLL :
+			     0));
+	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
+	ASSERT_EQ(0, uq_param_set("user_fault_hold", "1"));
+	prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 4000;
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	while (uq_attr(self->node.name, "timeouts") == timeouts)
+		sched_yield();
+	do {
+		uq_prep(&other, self->fd, self->node.nsid, CMD_READ, 0,
+			self->buf + 4096, 512);
+		ret = uq_run(&other);
+	} while (ret == -EINTR);
+	EXPECT_EQ(0, ret);
+	late = uq_reap(&self->ring, NULL);
+	/* on a slow machine, the reset that comes next may be first */
+	EXPECT_TRUE(!late || late == -EINTR) TH_LOG("%d", late);
+	EXPECT_EQ(before + !!late, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(timeouts + 1 + !!late, uq_attr(self->node.name, "timeouts"));
+	io_uring_queue_exit(&other);
+}
+
+/*
+ * Entry after entry looks new, over and over: nobody is told anything that is
+ * not so, and one look, which may be that of an interrupt, has an end.
+ */
+TEST_F(fault, storm)
+{
+	const unsigned int entries = 65536, ring = self->node.depth + 1;
+	unsigned int commands = 0, lost = 0;
+	long long seen, looks;
+
+	if (variant->no_sgl)
+		SKIP(return, "not about data");
+	seen = uq_attr(self->node.name, "spurious");
+	looks = uq_attr(self->node.name, "reaps");
+	ASSERT_EQ(0, uq_param_set("user_fault_storm", "65536"));
+	while (uq_param_get("user_fault_storm") > 0) {
+		int ret;
+
+		prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 1000;
+		ret = uq_run(&self->ring);
+		/* the device and the driver may no longer be at one entry */
+		EXPECT_TRUE(!ret || ret == -EINTR || ret > 0) TH_LOG("%d", ret);
+		lost += !!ret;
+		commands++;
+	}
+	seen = uq_attr(self->node.name, "spurious") - seen;
+	looks = uq_attr(self->node.name, "reaps") - looks;
+	TH_LOG("%u entries, %lld for nobody, %lld looks; %u commands, %u lost",
+	       entries, seen, looks, commands, lost);
+	EXPECT_LE(entries / 2, seen);
+	EXPECT_GE(looks * 2 * ring, seen);
+	/* a reset puts it right */
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	read_all(_metadata, self);
 }
 
 /*

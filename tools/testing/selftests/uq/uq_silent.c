@@ -1,0 +1,744 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues when somebody does not answer: a device that loses
+ * completions, interrupts or admin commands, and a tenant that no longer looks.
+ * Whatever its task does meanwhile, each command ends once, its memory is let go
+ * of, and nobody else waits for longer than the timeout of a command.
+ *
+ * What a device has to be made to do needs CONFIG_NVME_UQ_FAULT.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <sched.h>
+#include <time.h>
+
+#include "uq_fixture.h"
+
+/* A bound for what never comes, in seconds. */
+#define NEVER	600
+/* Longer than any test: the command ends by something else. */
+#define FOR_EVER	7200000
+/* Status code of a command that the device does not know. */
+#define INVALID_OPCODE	1
+/* Status of one that met a reset. */
+#define PATH_ERRORS	0x300
+
+/* Admin commands. */
+#define ADMIN_DELETE_SQ	0x00
+#define ADMIN_CREATE_SQ	0x01
+#define ADMIN_DELETE_CQ	0x04
+#define ADMIN_CREATE_CQ	0x05
+#define ADMIN_IDENTIFY	0x06
+#define ADMIN_ABORT	0x08
+#define ADMIN_FORMAT	0x80
+
+/* What the counters of a queue were. */
+struct counts {
+	long long submitted, spurious, timeouts, cancelled;
+};
+
+FIXTURE(silent)
+{
+	struct uq_node node;
+	struct io_uring ring;
+	struct counts before;
+	unsigned char *buf;
+	int fd, block;
+	char admin_timeout[16], io_timeout[16];
+};
+
+FIXTURE_VARIANT(silent)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(silent, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(silent, poll) { .poll = true };
+/* clang-format on */
+
+static struct counts counts(const char *node)
+{
+	return (struct counts){
+		.submitted	= uq_attr(node, "submitted"),
+		.spurious	= uq_attr(node, "spurious"),
+		.timeouts	= uq_attr(node, "timeouts"),
+		.cancelled	= uq_attr(node, "cancelled"),
+	};
+}
+
+/* An attribute of the controller. */
+static void ctrl_attr(const struct uq_ns *ns, const char *name, char *path,
+		      size_t len)
+{
+	snprintf(path, len, "/sys/class/nvme/nvme%d/%s", ns->ctrl, name);
+}
+
+static int ctrl_get(const struct uq_ns *ns, const char *name, char *val,
+		    size_t len)
+{
+	char path[64];
+
+	ctrl_attr(ns, name, path, sizeof(path));
+	return uq_read_line(path, val, len);
+}
+
+static int ctrl_set(const struct uq_ns *ns, const char *name, const char *val)
+{
+	char path[64];
+
+	ctrl_attr(ns, name, path, sizeof(path));
+	return uq_write_line(path, val);
+}
+
+static int new_ring(struct io_uring *ring, bool poll)
+{
+	return uq_ring(ring, 64, poll ? IORING_SETUP_IOPOLL : 0);
+}
+
+FIXTURE_SETUP(silent)
+{
+	struct uq_node *node = &self->node;
+	struct uq_ns ns;
+
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (ns.lba != 512)
+		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	if (uq_count_nodes(&ns, false) != 2 || uq_count_nodes(&ns, true) != 2) {
+		ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+		ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	}
+	ASSERT_TRUE(uq_node_nth(node, &ns, variant->poll, 0));
+	ASSERT_EQ(0, ctrl_get(&ns, "admin_timeout", self->admin_timeout,
+			      sizeof(self->admin_timeout)));
+	ASSERT_EQ(0, ctrl_get(&ns, "io_timeout", self->io_timeout,
+			      sizeof(self->io_timeout)));
+	self->before = counts(node->name);
+	self->fd = open(node->path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->block = open(node->block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	ASSERT_EQ(0, new_ring(&self->ring, variant->poll));
+	self->buf = uq_alloc(64 * 4096);
+	ASSERT_NE(NULL, self->buf);
+}
+
+/* Everybody has ended, and a command comes through. */
+FIXTURE_TEARDOWN(silent)
+{
+	struct uq_node *node = &self->node;
+
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(node->name));
+	EXPECT_EQ(uq_attr(node->name, "submitted"),
+		  uq_attr(node->name, "completed"));
+	if (self->fd >= 0) {
+		uq_prep(&self->ring, self->fd, node->nsid, CMD_READ, 0,
+			self->buf, 512);
+		EXPECT_EQ(0, uq_run(&self->ring));
+		EXPECT_EQ(4096, pread(self->block, self->buf, 4096, 0));
+		io_uring_queue_exit(&self->ring);
+		close(self->fd);
+		close(self->block);
+	}
+	EXPECT_EQ(0, ctrl_set(&node->ns, "admin_timeout", self->admin_timeout));
+	EXPECT_EQ(0, ctrl_set(&node->ns, "io_timeout", self->io_timeout));
+}
+
+static bool can_pretend(void)
+{
+	return !access("/sys/module/nvme/parameters/user_fault_silent", F_OK);
+}
+
+#define NO_FAULTS	"nvme cannot pretend (CONFIG_NVME_UQ_FAULT)"
+
+static int set_fault(const char *what, unsigned int n)
+{
+	char val[16];
+
+	snprintf(val, sizeof(val), "%u", n);
+	return uq_param_set(what, val);
+}
+
+/* The next @n admin commands of a kind are not answered, or refused. */
+static int set_admin_fault(const char *what, unsigned int opcode,
+			   unsigned int n)
+{
+	int ret = set_fault("user_fault_opcode", opcode);
+
+	return ret ?: set_fault(what, n);
+}
+
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(silent) *self, unsigned int i,
+				   __u32 timeout)
+{
+	struct nvme_uring_cmd *c;
+
+	c = uq_prep(&self->ring, self->fd, self->node.nsid, CMD_READ, i,
+		    self->buf + i * 4096, 512);
+	c->timeout_ms = timeout;
+	return c;
+}
+
+/* A command whose completion got lost: by a reset, or by an abort. */
+static bool ended(int res)
+{
+	return res == -EINTR || res > 0;
+}
+
+static time_t seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+/* -- lost completions, and the end of the task */
+
+/* Pages that are pinned by anybody; and ever were. */
+static long long pinned(long long *ever)
+{
+	long long got = 0, n;
+	FILE *f;
+	char line[128];
+
+	/* what processors have counted by themselves */
+	uq_write_line("/proc/sys/vm/stat_refresh", "1");
+	f = fopen("/proc/vmstat", "r");
+	*ever = 0;
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "nr_foll_pin_acquired %lld", &n) == 1)
+			*ever = n;
+		if (sscanf(line, "nr_foll_pin_released %lld", &n) == 1)
+			got = n;
+	}
+	if (f)
+		fclose(f);
+	return *ever - got;
+}
+
+static bool wait_unpinned(long long want)
+{
+	time_t start = seconds();
+	long long ever;
+
+	while (pinned(&ever) != want) {
+		if (seconds() - start > NEVER)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+enum end {
+	KILLED, EXITS, EXECS, CLOSES_RING, CLOSES_FILE, RING_THEN_FILE,
+	FILE_THEN_RING, UNMAPS, STOPPED, NR_ENDS
+};
+
+static void task_with_a_lost_command(const struct uq_node *node, enum end how)
+{
+	unsigned char *buf = uq_alloc(4096);
+	int fd = open(node->path, O_RDONLY);
+	struct nvme_uring_cmd *c;
+	struct io_uring ring;
+
+	if (fd < 0 || !buf || new_ring(&ring, node->poll))
+		_exit(1);
+	c = uq_prep(&ring, fd, node->nsid, CMD_READ, how, buf, 512);
+	c->timeout_ms = 1000;
+	if (io_uring_submit(&ring) != 1)
+		_exit(2);
+	switch (how) {
+	case KILLED:
+		while (1)
+			pause();
+	case EXITS:
+		_exit(0);
+	case EXECS:
+		execl("/bin/true", "true", NULL);
+		_exit(3);
+	case CLOSES_RING:
+		io_uring_queue_exit(&ring);
+		_exit(0);
+	case RING_THEN_FILE:
+		io_uring_queue_exit(&ring);
+		close(fd);
+		_exit(0);
+	case FILE_THEN_RING:
+		close(fd);
+		io_uring_queue_exit(&ring);
+		_exit(0);
+	case CLOSES_FILE:
+		close(fd);
+		break;
+	case UNMAPS:
+		munmap(buf, 4096);
+		break;
+	case STOPPED:
+		raise(SIGSTOP);
+		break;
+	default:
+		_exit(4);
+	}
+	_exit(ended(uq_reap(&ring, NULL)) ? 0 : 5);
+}
+
+/*
+ * A task ends in every way, or goes on, with a command of which it will never
+ * hear: by the reset, the latest, and with its page unpinned and its slot free.
+ */
+TEST_F(silent, lost_completions_and_the_end_of_a_task)
+{
+	long long ever, ever_before, pins = pinned(&ever_before);
+	const char *node = self->node.name;
+	pid_t pid[NR_ENDS];
+	int status;
+	enum end i;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, set_fault("user_fault_lose", NR_ENDS));
+	for (i = 0; i < NR_ENDS; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i])
+			task_with_a_lost_command(&self->node, i);
+	}
+	while (uq_attr(node, "submitted") < self->before.submitted + NR_ENDS)
+		sched_yield();
+	ASSERT_EQ(0, kill(pid[KILLED], SIGKILL));
+	EXPECT_TRUE(uq_wait_idle(node));
+	ASSERT_EQ(pid[STOPPED], waitpid(pid[STOPPED], &status, WUNTRACED));
+	EXPECT_TRUE(WIFSTOPPED(status));
+	ASSERT_EQ(0, kill(pid[STOPPED], SIGCONT));
+	for (i = 0; i < NR_ENDS; i++) {
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_EQ(i == KILLED ? SIGKILL : 0, status)
+			TH_LOG("end %d", i);
+	}
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_TRUE(wait_unpinned(pins));
+	pinned(&ever);
+	EXPECT_LE(ever_before + NR_ENDS, ever);
+	TH_LOG("%d lost: %lld timeouts, %lld ended by a reset", NR_ENDS,
+	       uq_attr(node, "timeouts") - self->before.timeouts,
+	       uq_attr(node, "cancelled") - self->before.cancelled);
+	EXPECT_EQ(self->before.spurious, uq_attr(node, "spurious"));
+}
+
+/* -- timeouts */
+
+/*
+ * An interrupt that got lost, or nobody who polls: the completion is there, so
+ * the command ends when it is due, and no abort is sent.
+ */
+TEST_F(silent, looked_for_before_it_is_aborted)
+{
+	const char *node = self->node.name;
+
+	if (!variant->poll) {
+		if (!can_pretend())
+			SKIP(return, NO_FAULTS);
+		ASSERT_EQ(0, set_fault("user_fault_irq", 1));
+	}
+	prep(self, 0, 1000);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_TRUE(uq_wait_idle(node));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(self->before.timeouts, uq_attr(node, "timeouts"));
+	EXPECT_EQ(self->before.cancelled, uq_attr(node, "cancelled"));
+	if (!variant->poll)
+		EXPECT_EQ(0, uq_param_get("user_fault_irq"));
+}
+
+/* Of two that got lost, the one is due that says nothing of a time. */
+TEST_F(silent, each_command_its_own_time)
+{
+	const char *node = self->node.name;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 2));
+	prep(self, 0, FOR_EVER);
+	prep(self, 1, 0);
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
+	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	/* one was aborted, to no avail */
+	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
+	EXPECT_EQ(self->before.cancelled + 2, uq_attr(node, "cancelled"));
+}
+
+static int identify(int ctrl, unsigned int nsid, unsigned char *id)
+{
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= ADMIN_IDENTIFY,
+		.nsid		= nsid,
+		.addr		= (uintptr_t)id,
+		.data_len	= 4096,
+		.cdw10		= !nsid,
+	};
+
+	return uq_admin(ctrl, &cmd);
+}
+
+/*
+ * Aborts that are not answered: no more are sent than the controller takes, and
+ * the first that is due a second time ends it, for all.
+ */
+TEST_F(silent, aborts_that_are_not_answered)
+{
+	static unsigned char id[4096];
+	const char *node = self->node.name;
+	unsigned int i, limit, lost;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	/* ACL and AERL; the driver has an event request under way */
+	ASSERT_EQ(0, identify(self->node.ns.ctrl, 0, id));
+	limit = id[258] + 1;
+	lost = limit + 2;
+	if (id[259] < limit)
+		SKIP(return, "%s cannot leave %u commands unanswered",
+		     self->node.ctrl, limit);
+	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, lost));
+	ASSERT_EQ(0, set_fault("user_fault_lose", lost));
+	for (i = 0; i < lost; i++)
+		prep(self, i, 1000);
+	ASSERT_EQ(lost, io_uring_submit(&self->ring));
+	for (i = 0; i < lost; i++)
+		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(lost - limit, uq_param_get("user_fault_silent"));
+	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
+	EXPECT_EQ(self->before.timeouts + limit + 1, uq_attr(node, "timeouts"));
+	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
+}
+
+/* -- admin commands that are not answered, or refused */
+
+/* A reset whose deletion of queues is not answered ends commands all the same. */
+TEST_F(silent, queues_that_are_not_deleted)
+{
+	static const int opcodes[] = { ADMIN_DELETE_SQ, ADMIN_DELETE_CQ };
+	unsigned int i;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	/* long enough for the admin commands that are answered */
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+		prep(self, 0, FOR_EVER);
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		ASSERT_EQ(0, set_admin_fault("user_fault_silent", opcodes[i],
+					     1));
+		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+		EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+		EXPECT_EQ(0, uq_param_get("user_fault_silent"));
+		prep(self, 0, 0);
+		EXPECT_EQ(0, uq_run(&self->ring));
+	}
+	EXPECT_EQ(self->before.cancelled + 2,
+		  uq_attr(self->node.name, "cancelled"));
+}
+
+/*
+ * A device that refuses to create a queue: neither it nor those of its kind that
+ * follow are there, and the others are, and the block device.
+ */
+TEST_F(silent, queues_that_are_refused)
+{
+	static const int opcodes[] = { ADMIN_CREATE_CQ, ADMIN_CREATE_SQ };
+	unsigned char *block = self->buf + 4096;
+	struct uq_ns *ns = &self->node.ns;
+	unsigned int i, n;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	/* interrupt queues are created first; the second time, neither kind is */
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		for (n = 1; n <= 2; n++) {
+			bool there = n < 2 && variant->poll;
+
+			ASSERT_EQ(0, set_admin_fault("user_fault_refuse",
+						     opcodes[i], n));
+			EXPECT_EQ(0, uq_reset(ns->ctrl));
+			EXPECT_EQ(0, uq_param_get("user_fault_refuse"));
+			prep(self, 0, 0);
+			EXPECT_EQ(there ? 0 : -ENXIO, uq_run(&self->ring));
+			EXPECT_EQ(4096, pread(self->block, block, 4096, 0));
+			EXPECT_TRUE(uq_wait_nodes(ns, 0, n < 2 ? 2 : 0));
+		}
+		EXPECT_EQ(0, uq_reset(ns->ctrl));
+		EXPECT_TRUE(uq_wait_nodes(ns, 2, 2));
+		prep(self, 0, 0);
+		EXPECT_EQ(0, uq_run(&self->ring));
+	}
+}
+
+/* By what name its driver calls the device. */
+static int pci_name(const struct uq_ns *ns, char *name, size_t len)
+{
+	char link[64], path[PATH_MAX];
+
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	if (!realpath(link, path))
+		return -errno;
+	snprintf(name, len, "%s", strrchr(path, '/') + 1);
+	return 0;
+}
+
+static bool wait_for(const char *path)
+{
+	time_t start = seconds();
+
+	while (access(path, F_OK)) {
+		if (seconds() - start > NEVER)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+static void let_go(FIXTURE_DATA(silent) *self)
+{
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	close(self->block);
+	self->fd = -1;
+}
+
+/* With nothing of it open any more, it comes back under its name. */
+static void bind_again(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(silent) *self, const char *id)
+{
+	struct uq_node *node = &self->node;
+	struct uq_ns ns = node->ns;
+
+	ASSERT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind", id));
+	ASSERT_TRUE(wait_for(node->block));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
+	self->fd = open(node->path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->block = open(node->block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	ASSERT_EQ(0, new_ring(&self->ring, node->poll));
+}
+
+#define UNBIND	"/sys/bus/pci/drivers/nvme/unbind"
+
+/*
+ * A controller that does not answer at all when it comes up is given up, as it
+ * is when that happens to one of the block layer's queues. Nobody waits for it.
+ */
+TEST_F(silent, controller_that_never_comes_up)
+{
+	struct nvme_uring_cmd *c;
+	char id[32];
+	int ret;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	prep(self, 0, FOR_EVER);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_CREATE_CQ, 1));
+	EXPECT_GT(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(0, uq_param_get("user_fault_silent"));
+	prep(self, 0, 0);
+	ret = uq_run(&self->ring);
+	EXPECT_TRUE(ret == -ENODEV || ret == -ENXIO) TH_LOG("%d", ret);
+	c = prep(self, 0, 0);
+	uq_sqe(c)->flags |= IOSQE_ASYNC;
+	ret = uq_run(&self->ring);
+	EXPECT_TRUE(ret == -ENODEV || ret == -ENXIO) TH_LOG("%d", ret);
+	let_go(self);
+	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	bind_again(_metadata, self, id);
+}
+
+/* A driver that is unbound does not wait for what got lost. */
+TEST_F(silent, unbound_while_lost)
+{
+	char id[32];
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	prep(self, 0, FOR_EVER);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	let_go(self);
+	bind_again(_metadata, self, id);
+}
+
+/* The namespace gets the format that it has; which freezes its controller. */
+static int format(const struct uq_ns *ns)
+{
+	static unsigned char id[4096];
+	struct nvme_passthru_cmd cmd = {
+		.opcode	= ADMIN_FORMAT,
+		.nsid	= ns->nsid,
+	};
+	int ret = identify(ns->ctrl, ns->nsid, id);
+
+	cmd.cdw10 = (id[26] & 0x1f) | (id[29] & 7) << 5;
+	return ret ?: uq_admin(ns->ctrl, &cmd);
+}
+
+/* A freeze waits for what got lost no longer than for its timeout. */
+TEST_F(silent, frozen_while_lost)
+{
+	const char *node = self->node.name;
+	int ret;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	prep(self, 0, 1000);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	ret = format(&self->node.ns);
+	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
+		SKIP(return, "%s cannot format", self->node.ctrl);
+	/* it may meet the reset, as any admin command may */
+	EXPECT_TRUE(!ret || (ret & PATH_ERRORS) == PATH_ERRORS)
+		TH_LOG("%d", ret);
+	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
+	/* and nothing is frozen any more */
+	prep(self, 0, 0);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(0, format(&self->node.ns));
+}
+
+/* -- a tenant that does not look any more */
+
+/* As many as the queue may have in flight: others wait for the tenant's. */
+#define HAS	16
+
+static pid_t stopped_tenant(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(silent) *self)
+{
+	const struct uq_node *node = &self->node;
+	struct io_uring ring;
+	unsigned int i;
+	int fd, ret, status;
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (pid) {
+		ASSERT_EQ(pid, waitpid(pid, &status, WUNTRACED));
+		ASSERT_TRUE(WIFSTOPPED(status)) TH_LOG("status %#x", status);
+		return pid;
+	}
+
+	let_go(self);
+	fd = open(node->path, O_RDONLY);
+	if (fd < 0 || new_ring(&ring, node->poll))
+		_exit(1);
+	/* if others wait for it to look, they wait for ever */
+	for (i = 0; i < HAS; i++)
+		uq_prep(&ring, fd, node->nsid, CMD_READ, i,
+			self->buf + i * 4096, 512)->timeout_ms = FOR_EVER;
+	if (io_uring_submit(&ring) != HAS)
+		_exit(2);
+	raise(SIGSTOP);
+	for (i = 0; i < HAS; i++) {
+		ret = uq_reap(&ring, NULL);
+		if (ret && ret != -EINTR)
+			_exit(3);
+	}
+	/* once each */
+	_exit(io_uring_cq_ready(&ring) ? 4 : 0);
+}
+
+/* It goes on where it was, and finds that all of its commands have ended. */
+static void goes_on(struct __test_metadata *_metadata, pid_t pid)
+{
+	int status;
+
+	ASSERT_EQ(0, kill(pid, SIGCONT));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+/* Those who wait for its slots get them. */
+TEST_F(silent, stopped_while_others_wait)
+{
+	const char *node = self->node.name;
+	char path[128], usual[16];
+	unsigned int i;
+	pid_t pid;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/nvme-generic/%s/user_queue/limit", node);
+	ASSERT_EQ(0, uq_read_line(path, usual, sizeof(usual)));
+	ASSERT_EQ(0, uq_write_line(path, "16"));
+	pid = stopped_tenant(_metadata, self);
+	if (variant->poll)
+		EXPECT_EQ(HAS, uq_attr(node, "in_flight"));
+	for (i = 0; i < HAS; i++)
+		prep(self, i, 0);
+	EXPECT_EQ(0, uq_run_all(&self->ring, HAS));
+	EXPECT_EQ(0, uq_write_line(path, usual));
+	EXPECT_EQ(self->before.timeouts, uq_attr(node, "timeouts"));
+	goes_on(_metadata, pid);
+}
+
+TEST_F(silent, stopped_and_reset)
+{
+	pid_t pid = stopped_tenant(_metadata, self);
+
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	prep(self, 0, 0);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	goes_on(_metadata, pid);
+}
+
+TEST_F(silent, stopped_and_frozen)
+{
+	pid_t pid = stopped_tenant(_metadata, self);
+	int ret = format(&self->node.ns);
+
+	prep(self, 0, 0);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	goes_on(_metadata, pid);
+	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
+		SKIP(return, "%s cannot format", self->node.ctrl);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(self->before.timeouts,
+		  uq_attr(self->node.name, "timeouts"));
+}
+
+TEST_F(silent, stopped_and_unbound)
+{
+	char id[32];
+	pid_t pid = stopped_tenant(_metadata, self);
+
+	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	prep(self, 0, 0);
+	EXPECT_EQ(-ENXIO, uq_run(&self->ring));
+	goes_on(_metadata, pid);
+	let_go(self);
+	bind_again(_metadata, self, id);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}
