@@ -165,13 +165,14 @@ static bool locks_are_watched(void)
 	return on;
 }
 
-void uq_peace_begin(struct uq_peace *peace)
+void uq_peace_begin(struct uq_peace *peace, bool leaks)
 {
 	peace->pinned = uq_pinned();
 	peace->taint = taint();
 	peace->locks = locks_are_watched();
+	peace->leaks = leaks && !access(KMEMLEAK, F_OK);
 	/* what is there already is not this test's */
-	if (scan())
+	if (peace->leaks && scan())
 		uq_write_line(KMEMLEAK, "clear");
 }
 
@@ -188,7 +189,7 @@ bool uq_peace_kept(const struct uq_peace *peace)
 		printf("# the kernel has complained, see its log\n");
 		kept = false;
 	}
-	if (!access(KMEMLEAK, F_OK) && leaks()) {
+	if (peace->leaks && leaks()) {
 		printf("# memory of the kernel has leaked\n");
 		kept = false;
 	}

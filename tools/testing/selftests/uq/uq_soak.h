@@ -52,9 +52,10 @@ struct uq_peace {
 	long long	pinned;
 	long long	taint;
 	bool		locks;		/* lockdep has nothing to complain of */
+	bool		leaks;		/* look for them, which takes seconds */
 };
 
-void uq_peace_begin(struct uq_peace *peace);
+void uq_peace_begin(struct uq_peace *peace, bool leaks);
 /* False if not; what is wrong is printed. Waits for what is late. */
 bool uq_peace_kept(const struct uq_peace *peace);
 
