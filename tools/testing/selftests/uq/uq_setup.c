@@ -98,6 +98,44 @@ TEST(every_controller)
 	TH_LOG("%d of %u had fewer than asked for", short_of, n);
 }
 
+static void shows_what_it_did(struct __test_metadata *_metadata,
+			      const struct uq_ns *ns, bool poll)
+{
+	long long doorbells, submitted;
+	struct uq_node node;
+	char word[16];
+
+	ASSERT_TRUE(uq_node_nth(&node, ns, poll, 0));
+	uq_attr_str(node.name, "state", word, sizeof(word));
+	EXPECT_STREQ("live", word);
+	uq_attr_str(node.name, "type", word, sizeof(word));
+	EXPECT_STREQ(poll ? "poll" : "irq", word);
+	EXPECT_EQ(0, uq_attr(node.name, "claimed"));
+	EXPECT_EQ(0, uq_attr(node.name, "waiting"));
+	doorbells = uq_attr(node.name, "doorbells");
+	submitted = uq_attr(node.name, "submitted");
+	EXPECT_LE(0, uq_attr(node.name, "cancelled"));
+	EXPECT_EQ(0, works(&node));
+	/* A write and a read that did not come together. */
+	EXPECT_EQ(submitted + 2, uq_attr(node.name, "submitted"));
+	EXPECT_EQ(doorbells + 2, uq_attr(node.name, "doorbells"));
+	EXPECT_EQ(uq_attr(node.name, "submitted"),
+		  uq_attr(node.name, "completed"));
+	EXPECT_EQ(0, uq_attr(node.name, "in_flight"));
+}
+
+/* What sysfs says of a queue is so. */
+TEST(attributes)
+{
+	struct uq_ns ns;
+
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	shows_what_it_did(_metadata, &ns, false);
+	shows_what_it_did(_metadata, &ns, true);
+}
+
 static bool few_queues(const struct uq_ns *ns)
 {
 	int irq, poll;
