@@ -80,7 +80,11 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 	struct file *file = cb->file;
 
 	spin_lock(&uq->sq_lock);
-	if (uq->plug == cb->plug)
+	/*
+	 * Others set it without the lock, but only to plugs of theirs. If what
+	 * they set is lost here, they look for their callback once more.
+	 */
+	if (READ_ONCE(uq->plug) == cb->plug)
 		WRITE_ONCE(uq->plug, NULL);
 	if (uq->sq_tail != uq->last_sq_tail && !(uq->blocked & NVME_UQ_DOWN))
 		nvme_uq_ring_sq(uq);
