@@ -121,30 +121,58 @@ static bool find_range(struct range *r, unsigned int n)
 	return found;
 }
 
+/* One function. */
+static bool find_function(struct range *r, const char *wanted)
+{
+	FILE *f = fopen("/proc/kallsyms", "r");
+	char line[512], name[256], type;
+	unsigned long long at;
+
+	memset(r, 0, sizeof(*r));
+	while (f && !r->end && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %c %255s", &at, &type, name) != 3)
+			continue;
+		if (r->start && at > r->start)
+			r->end = at;
+		else if (!strcmp(name, wanted))
+			r->start = at;
+	}
+	if (f)
+		fclose(f);
+	return r->end;
+}
+
 static const char * const filtered[] = { "failslab", "fail_page_alloc" };
 
-static bool set_filter(unsigned long long start, unsigned long long end)
+static bool set_filters(const char *what, unsigned long long val)
 {
-	char path[64], val[32];
+	char path[64], line[32];
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(filtered); i++) {
-		snprintf(path, sizeof(path), DEBUG "/%s/stacktrace-depth",
-			 filtered[i]);
-		if (uq_write_line(path, "32"))
-			return false;
-		snprintf(path, sizeof(path), DEBUG "/%s/require-start",
-			 filtered[i]);
-		snprintf(val, sizeof(val), "%#llx", start);
-		if (uq_write_line(path, val))
-			return false;
-		snprintf(path, sizeof(path), DEBUG "/%s/require-end",
-			 filtered[i]);
-		snprintf(val, sizeof(val), "%#llx", end);
-		if (uq_write_line(path, val))
+		snprintf(path, sizeof(path), DEBUG "/%s/%s", filtered[i], what);
+		snprintf(line, sizeof(line), "%#llx", val);
+		if (uq_write_line(path, line))
 			return false;
 	}
 	return true;
+}
+
+/*
+ * An interrupt whose files in /proc could not be made warns when it is freed,
+ * as there are none. That is not ours to fail.
+ */
+static bool set_filter(unsigned long long start, unsigned long long end)
+{
+	struct range irq = { };
+
+	if (start && !find_function(&irq, "register_irq_proc"))
+		return false;
+	return set_filters("stacktrace-depth", 32) &&
+		set_filters("reject-start", irq.start) &&
+		set_filters("reject-end", irq.end) &&
+		set_filters("require-start", start) &&
+		set_filters("require-end", end);
 }
 
 /* -- the n'th point */
