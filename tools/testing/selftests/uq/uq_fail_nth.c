@@ -251,7 +251,7 @@ FIXTURE_SETUP(nth)
 
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (self->nth < 0 || !set_knobs())
-		SKIP(return, "nothing can be made to fail (CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC)");
+		SKIP(return, "nothing can fail (CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC)");
 	if (variant->no_sgl &&
 	    uq_param_set("user_fault_no_sgl", "Y"))
 		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
@@ -927,7 +927,7 @@ static bool choose(unsigned int part, const char **name)
 }
 
 #define CANNOT_CHOOSE \
-	"anybody would fail (CONFIG_FAULT_INJECTION_STACKTRACE_FILTER)"
+	"all would fail (CONFIG_FAULT_INJECTION_STACKTRACE_FILTER)"
 
 /* How many points are left of those that were set? */
 static unsigned int points_left(int fd)
