@@ -844,8 +844,8 @@ TEST_F(nth, parameters_and_attributes)
 /* -- what the driver does to a device */
 
 /*
- * A point takes seconds, so some of them are taken, at random. UQ_TEST_SCALE
- * makes it more, and more than one makes it all.
+ * A point takes seconds, and a probe has thousands, so some of them are taken, at
+ * random. UQ_TEST_SCALE makes it many more.
  */
 #define TRIES	5
 
@@ -856,13 +856,14 @@ struct picked {
 
 static bool pick(FIXTURE_DATA(nth) *self, struct picked *p)
 {
-	if (p->tries++ == (uq_scale() > 1 ? p->points : TRIES))
+	unsigned int most = TRIES * uq_scale() * uq_scale();
+
+	if (p->tries == (p->points < most ? p->points : most))
 		return false;
-	if (uq_scale() > 1 || p->points <= TRIES)
-		p->n = p->tries;
-	else
-		p->n = 1 + uq_below(&self->rng, p->points);
-	return p->n <= p->points;
+	p->tries++;
+	p->n = p->points <= most ? p->tries :
+		1 + uq_below(&self->rng, p->points);
+	return true;
 }
 
 static int unbind_device(FIXTURE_DATA(nth) *self)
@@ -968,7 +969,7 @@ static void sweep_probe(struct __test_metadata *_metadata,
 		expect_whole(_metadata, self, "probe", p.n);
 	}
 	TH_LOG("probe, %s: %u points, %u of them tried, %u reached, %u failed",
-	       whose, p.points, p.tries - 1, reached, failed);
+	       whose, p.points, p.tries, reached, failed);
 }
 
 /* A probe in which something fails ends, with an errno or not, and the next works. */
@@ -1070,7 +1071,7 @@ static void sweep_work(struct __test_metadata *_metadata,
 		expect_whole(_metadata, self, w->name, p.n);
 	}
 	TH_LOG("%s, %s: %u points, %u of them tried, %u reached, %u failed",
-	       w->name, whose, p.points, p.tries - 1, reached, failed);
+	       w->name, whose, p.points, p.tries, reached, failed);
 }
 
 static int op_reset(FIXTURE_DATA(nth) *self)
