@@ -166,6 +166,14 @@ TEST_F(outage, function_reset)
 	EXPECT_EQ(0, read_once(self, 512, 0));
 }
 
+static void *reset_once(void *arg)
+{
+	const struct uq_node *node = arg;
+
+	uq_reset(node->ns.ctrl);
+	return NULL;
+}
+
 static void *reset_again(void *arg)
 {
 	const struct uq_node *node = arg;
@@ -313,6 +321,37 @@ TEST_F(outage, gone)
 	EXPECT_EQ(-ENODEV, read_once(self, 512, 0));
 	ASSERT_EQ(0, event(self, "back"));
 	remove_device(_metadata, self);
+	find_again(_metadata, self);
+}
+
+static void wait_state(FIXTURE_DATA(outage) *self, const char *state, bool is)
+{
+	char path[64], now[16];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state",
+		 self->node.ns.ctrl);
+	do {
+		sched_yield();
+		uq_read_line(path, now, sizeof(now));
+	} while (!strcmp(now, state) != is);
+}
+
+/* It is gone, and removed, just when a reset has brought it up. */
+TEST_F(outage, removed_at_reset)
+{
+	pthread_t t;
+
+	if (!have_module())
+		SKIP(return, NO_MODULE);
+	start_load(_metadata, self, variant->slow ? 5000 : 1000);
+	wait_busy(self);
+	ASSERT_EQ(0, pthread_create(&t, NULL, reset_once, &self->node));
+	wait_state(self, "live", false);
+	wait_state(self, "live", true);
+	ASSERT_EQ(0, event(self, "gone"));
+	remove_device(_metadata, self);
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	end_load(_metadata, self);
 	find_again(_metadata, self);
 }
 
