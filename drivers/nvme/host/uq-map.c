@@ -8,6 +8,7 @@
  *
  * Documentation/nvme/user-queues.rst tells what becomes of a mapping.
  */
+#include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -170,7 +171,7 @@ static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	if (READ_ONCE(uf->node->gone) || !uq->mappable ||
 	    (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
 		return -ENXIO;
-	return uq->ops->cq_page(uq, 0) ? 0 : -EOPNOTSUPP;
+	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
 }
 
 /**
@@ -250,16 +251,18 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf)
 
 static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
 {
-	vm_fault_t ret = VM_FAULT_SIGBUS;
-	struct page *page = NULL;
+	struct page *page = ERR_PTR(-ENXIO);
 	unsigned int noio;
+	vm_fault_t ret;
 
 	mutex_lock(&uq->map_lock);
 	/* a reset may wait for the lock, and reclaim for the reset */
 	noio = memalloc_noio_save();
 	if (vmf->pgoff < nvme_uq_cq_pages(uq))
 		page = uq->ops->cq_page(uq, vmf->pgoff);
-	if (page)
+	if (IS_ERR(page))
+		ret = vmf_error(PTR_ERR(page));
+	else
 		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
 	memalloc_noio_restore(noio);
 	mutex_unlock(&uq->map_lock);

@@ -9,6 +9,7 @@
 #include <linux/bvec.h>
 #include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
+#include <linux/err.h>
 #include <linux/io.h>
 #include <linux/nvme_ioctl.h>
 #include <linux/scatterlist.h>
@@ -762,16 +763,18 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
  */
 static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 {
-	struct page *page = NULL;
+	struct page *page = ERR_PTR(-EOPNOTSUPP);
 	struct sg_page_iter iter;
 	struct sg_table sgt;
+	int ret;
 
 	if (cc_platform_has(CC_ATTR_MEM_ENCRYPT) ||
 	    !dev_is_dma_coherent(uq->dma_dev))
-		return NULL;
-	if (dma_get_sgtable(uq->dma_dev, &sgt, uq->cqes, uq->cq_dma,
-			    NVME_UQ_CQ_BYTES(uq)))
-		return NULL;
+		return page;
+	ret = dma_get_sgtable(uq->dma_dev, &sgt, uq->cqes, uq->cq_dma,
+			      NVME_UQ_CQ_BYTES(uq));
+	if (ret)
+		return ret == -ENOMEM ? ERR_PTR(ret) : page;
 	for_each_sgtable_page(&sgt, &iter, nr) {
 		page = sg_page_iter_page(&iter);
 		break;

@@ -618,8 +618,9 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
  * @submit:	start a command; -EIOCBQUEUED or an error
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @reap:	look for completions on behalf of nobody in particular
- * @cq_page:	a page of the completion queue; NULL if it is not one that looks to
- *		user space as others do. Under map_lock, with nvme_uq.mappable set.
+ * @cq_page:	a page of the completion queue; -EOPNOTSUPP if it is not one that
+ *		looks to user space as others do, -ENOMEM. Under map_lock, with
+ *		nvme_uq.mappable set.
  */
 struct nvme_uq_ops {
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);

@@ -73,7 +73,7 @@
  * * EACCES: the file is not open for reading and writing.
  * * EBUSY: another open file has claimed the queue, or a command is in flight,
  *   whoever sent it.
- * * ENOMEM: no memory for the information page.
+ * * ENOMEM: no memory.
  * * ENXIO: the namespace was removed, or the queue is absent.
  * * EOPNOTSUPP: on this machine a completion queue cannot be mapped: the CPU
  *   does not see what the device writes without help, or memory is encrypted.

@@ -773,13 +773,16 @@ TEST_F(nth, claim_map_and_limit)
 		{ "limits", op_open, op_limits, after_limits },
 		{ "limits in sysfs", NULL, op_limit_attrs, after_limit_attrs },
 	};
-	unsigned int i;
+	unsigned int i, step = self->step;
 
 	if (before_map(self) == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
 	close_file(self);
-	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		/* few points, and behind one of them a claim or a page fault */
+		self->step = i < 2 ? 1 : step;
 		sweep(_metadata, self, &kinds[i]);
+	}
 }
 
 /* -- parameters and attributes */
