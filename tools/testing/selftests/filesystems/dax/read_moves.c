@@ -301,7 +301,7 @@ TEST_F(read_moves, shut_down)
 	struct race *t = &self->t;
 	const struct rules rules = { .one_gen = true, .may_eio = true };
 	unsigned int gen, rounds = 4 * dax_scale();
-	__u32 flags = EXT4_GOING_FLAGS_LOGFLUSH;
+	__u32 flags = EXT4_GOING_FLAGS_DEFAULT;
 	unsigned long eio;
 
 	for (gen = 1; gen <= rounds; gen++) {
