@@ -104,8 +104,8 @@ TEST_F(outage, quiet_when_idle)
 	ASSERT_EQ(0, uq_ring(&ring, 64, self->node.poll ? IORING_SETUP_IOPOLL :
 			     0));
 	for (i = 0; i < 64; i++) {
-		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i, self->buf,
-			512);
+		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i,
+			self->buf + i * 512, 512);
 		ASSERT_EQ(1, io_uring_submit(&ring));
 	}
 	for (i = 0; i < 64; i++)
