@@ -55,10 +55,15 @@ def goals(targets, everything):
 
 
 def selftest_folders(targets):
-    """The selftest folders that a commit touches."""
+    """The selftest folders that a commit touches.
+
+    What is below one of them, such as modules, is built by it.
+    """
     folders = {PurePosixPath(*PurePosixPath(name).parts[3:-1])
                for name in targets if objects.is_selftest(name)}
-    return sorted(str(name) for name in folders if str(name) != ".")
+    folders.discard(PurePosixPath("."))
+    return sorted(str(name) for name in folders
+                  if name.parent not in folders)
 
 
 class Builder:

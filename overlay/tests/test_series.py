@@ -369,6 +369,11 @@ class Goals(unittest.TestCase):
              "tools/testing/selftests/Makefile", "fs/x.c"]),
             ["filesystems/dax"])
 
+    def test_modules_are_built_by_the_folder_above(self):
+        self.assertEqual(series.selftest_folders(
+            ["tools/testing/selftests/uq/uq_io.c",
+             "tools/testing/selftests/uq/test_modules/Makefile"]), ["uq"])
+
     def test_kunit_folder_is_built_from_above(self):
         self.assertEqual(
             objects.folder_of("drivers/nvme/host/tests/uq_kunit.c"),
