@@ -689,8 +689,6 @@ TEST_F(silent, stopped_while_others_wait)
 	ASSERT_EQ(0, uq_read_line(path, usual, sizeof(usual)));
 	ASSERT_EQ(0, uq_write_line(path, "16"));
 	pid = stopped_tenant(_metadata, self);
-	if (variant->poll)
-		EXPECT_EQ(HAS, uq_attr(node, "in_flight"));
 	for (i = 0; i < HAS; i++)
 		prep(self, i, 0);
 	EXPECT_EQ(0, uq_run_all(&self->ring, HAS));
