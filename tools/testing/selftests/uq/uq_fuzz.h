@@ -27,7 +27,7 @@
 #define FUZZ_AREA	(4096u << 10)
 #define FUZZ_FDS	8
 #define FUZZ_MAPS	4
-#define FUZZ_VECS	64
+#define FUZZ_VECS	256
 #define FUZZ_VEC	8
 #define FUZZ_PATTERN	0xee
 

@@ -362,7 +362,8 @@ struct ring {
 	atomic_bool	stop;
 };
 
-#define MOST_IN_RING	64
+/* Setting up a ring takes a debug kernel as long as a hundred commands. */
+#define MOST_IN_RING	256
 
 static unsigned int any_ring_flags(struct fuzz *f)
 {
@@ -415,7 +416,7 @@ static bool open_ring(struct fuzz *f, struct ring *r)
 	if (io_uring_queue_init_params(r->entries, &r->ring, &p))
 		return false;
 	/* parts of the area may not be there now */
-	if (!uq_1in(&f->rng, 4))
+	if (uq_1in(&f->rng, 2))
 		r->fixed = !io_uring_register_buffers(&r->ring, iov, 2);
 	for (i = 0; i < FUZZ_FDS; i++)
 		files[i] = f->file[i].fd;
@@ -822,7 +823,7 @@ static void *flip(void *arg)
 
 static void send_some(struct fuzz *f, struct ring *r)
 {
-	unsigned int batches = 1 + uq_below(&f->rng, 4), n;
+	unsigned int batches = 1 + uq_below(&f->rng, 16), n;
 
 	while (batches-- && !f->bad) {
 		n = 1 + uq_below(&f->rng, uq_1in(&f->rng, 4) ? 32 : 8);
