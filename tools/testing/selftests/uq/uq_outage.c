@@ -93,16 +93,16 @@ TEST_F(outage, no_dma)
 	char usual[16];
 
 	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
-	start_load(_metadata, self, variant->slow ? 5000 : 1000);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
 				  config_read(self, PCI_COMMAND) &
 				  ~COMMAND_MASTER));
 	EXPECT_TRUE(wait_command(self, COMMAND_MASTER));
-	EXPECT_LT(0, end_load(_metadata, self));
+	EXPECT_LT(0, end_load(_metadata, &self->tenants));
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /*
@@ -117,18 +117,18 @@ TEST_F(outage, no_registers)
 	int ret;
 
 	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
-	start_load(_metadata, self, variant->slow ? 5000 : 1000);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
 				  config_read(self, PCI_COMMAND) &
 				  ~COMMAND_MEMORY));
-	end_load(_metadata, self);
-	ret = read_once(self, 512, 1000);
+	end_load(_metadata, &self->tenants);
+	ret = read_once(&self->tenants, 512, 1000);
 	EXPECT_TRUE(!ret || ret == -EINTR) TH_LOG("%d", ret);
 	EXPECT_TRUE(wait_command(self, COMMAND_MEMORY));
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /*
@@ -149,16 +149,16 @@ TEST_F(outage, no_interrupts)
 	ASSERT_EQ(0, config_write(self, msix + PCI_MSIX_FLAGS,
 				  flags | PCI_MSIX_MASK_ALL));
 	for (i = 0; i < 3; i++)
-		EXPECT_EQ(0, read_once(self, 512, 200));
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+		EXPECT_EQ(0, read_once(&self->tenants, 512, 200));
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
 	EXPECT_EQ(0, config_read(self, msix + PCI_MSIX_FLAGS) &
 		  PCI_MSIX_MASK_ALL);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* The PCI device is reset by somebody who does not care for NVMe. */
@@ -170,14 +170,14 @@ TEST_F(outage, function_reset)
 	snprintf(path, sizeof(path), "%s/reset", self->pci);
 	if (access(path, W_OK))
 		SKIP(return, "%s cannot be reset", self->pci);
-	start_load(_metadata, self, 0);
+	start_load(_metadata, &self->tenants, 0);
 	for (i = 0; i < 3; i++) {
-		wait_busy(self);
+		wait_busy(&self->tenants);
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	}
-	end_load(_metadata, self);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	end_load(_metadata, &self->tenants);
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 static void *reset_once(void *arg)
@@ -209,17 +209,17 @@ TEST_F(outage, resets_at_once)
 	snprintf(path, sizeof(path), "%s/reset", self->pci);
 	if (access(path, W_OK))
 		SKIP(return, "%s cannot be reset", self->pci);
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, pthread_create(&t, NULL, reset_again, &self->node));
 	for (i = 0; i < 10; i++)
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	ASSERT_EQ(0, pthread_join(t, NULL));
 	/* nobody was told that the queue or the device is gone */
-	EXPECT_FALSE(self->l[0].stop || self->l[1].stop);
-	end_load(_metadata, self);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_FALSE(self->tenants.l[0].stop || self->tenants.l[1].stop);
+	end_load(_metadata, &self->tenants);
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* The whole subsystem is reset, and the controller forgets its queues. */
@@ -228,13 +228,13 @@ TEST_F(outage, subsystem_reset)
 	int fd = open(self->node.ctrl, O_RDWR), ret;
 
 	ASSERT_LE(0, fd);
-	start_load(_metadata, self, variant->slow ? 5000 : 1000);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
+	wait_busy(&self->tenants);
 	ret = ioctl(fd, NVME_IOCTL_SUBSYS_RESET) ? -errno : 0;
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	close(fd);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 	if (ret == -ENOTTY)
 		SKIP(return, "%s cannot reset its subsystem", self->node.ctrl);
 	EXPECT_EQ(0, ret);
@@ -264,7 +264,7 @@ static void find_again(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* A fatal error of the bus, after which a reset makes all well again. */
@@ -274,15 +274,15 @@ TEST_F(outage, fatal_error)
 
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, 0);
+	start_load(_metadata, &self->tenants, 0);
 	for (i = 0; i < 3; i++) {
-		wait_busy(self);
+		wait_busy(&self->tenants);
 		EXPECT_EQ(0, event(self, "fatal"));
 	}
 	/* a device may do all it has before it gives up a queue */
-	end_load(_metadata, self);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	end_load(_metadata, &self->tenants);
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* Of one that is not fatal nobody notices anything. */
@@ -290,11 +290,11 @@ TEST_F(outage, nonfatal_error)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	EXPECT_EQ(0, event(self, "nonfatal"));
-	EXPECT_EQ(0, end_load(_metadata, self));
-	expect_idle(_metadata, self);
+	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
+	expect_idle(_metadata, &self->tenants);
 }
 
 /*
@@ -305,14 +305,14 @@ TEST_F(outage, lasting_error)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "lasting"));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 	remove_device(_metadata, self);
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	find_again(_metadata, self);
 }
 
@@ -324,15 +324,15 @@ TEST_F(outage, gone)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, variant->slow ? 5000 : 1000);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "gone"));
 	/* by themselves: what stops them is a device that is lost */
-	while (!self->l[0].stop || !self->l[1].stop)
+	while (!self->tenants.l[0].stop || !self->tenants.l[1].stop)
 		sched_yield();
-	EXPECT_LT(0, end_load(_metadata, self));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(-ENODEV, read_once(self, 512, 0));
+	EXPECT_LT(0, end_load(_metadata, &self->tenants));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(-ENODEV, read_once(&self->tenants, 512, 0));
 	ASSERT_EQ(0, event(self, "back"));
 	remove_device(_metadata, self);
 	find_again(_metadata, self);
@@ -357,15 +357,15 @@ TEST_F(outage, removed_at_reset)
 
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, variant->slow ? 5000 : 1000);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, pthread_create(&t, NULL, reset_once, &self->node));
 	wait_state(self, "live", false);
 	wait_state(self, "live", true);
 	ASSERT_EQ(0, event(self, "gone"));
 	remove_device(_metadata, self);
 	ASSERT_EQ(0, pthread_join(t, NULL));
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	find_again(_metadata, self);
 }
 
@@ -377,16 +377,16 @@ TEST_F(outage, shutdown)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "shutdown"));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 	ASSERT_EQ(0, event(self, "start"));
-	EXPECT_EQ(0, end_load(_metadata, self));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* A tenant that has stopped polling does not stop a shutdown. */
@@ -401,7 +401,7 @@ TEST_F(outage, silent_at_shutdown)
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(0, event(self, "start"));
 	end_silent(_metadata, &s);
-	expect_idle(_metadata, self);
+	expect_idle(_metadata, &self->tenants);
 }
 
 /* -- format under use */
@@ -459,18 +459,18 @@ TEST_F(outage, format_under_load)
 
 	if (find_format(ns, 512) < 0 || find_format(ns, 4096) < 0)
 		SKIP(return, "%s has no other format", ns->block);
-	start_load(_metadata, self, 0);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	EXPECT_EQ(0, format(ns, 4096));
 	EXPECT_EQ(4096, block_size(ns));
-	EXPECT_EQ(0, read_once(self, 4096, 0));
-	EXPECT_LT(0, read_once(self, 512, 0));
-	wait_busy(self);
+	EXPECT_EQ(0, read_once(&self->tenants, 4096, 0));
+	EXPECT_LT(0, read_once(&self->tenants, 512, 0));
+	wait_busy(&self->tenants);
 	ASSERT_EQ(0, format(ns, 512));
 	EXPECT_EQ(512, block_size(ns));
-	EXPECT_EQ(0, read_once(self, 512, 0));
-	EXPECT_EQ(0, end_load(_metadata, self));
-	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
+	expect_idle(_metadata, &self->tenants);
 }
 
 /* A tenant that has stopped polling does not stop a format. */
@@ -484,7 +484,7 @@ TEST_F(outage, silent_at_format)
 	EXPECT_EQ(0, format(&self->node.ns, 512));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	end_silent(_metadata, &s);
-	expect_idle(_metadata, self);
+	expect_idle(_metadata, &self->tenants);
 }
 
 int main(int argc, char **argv)

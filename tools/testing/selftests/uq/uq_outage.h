@@ -9,8 +9,7 @@
 #include <limits.h>
 #include <sys/syscall.h>
 
-#include "uq_fixture.h"
-#include "uq_load.h"
+#include "uq_tenants.h"
 
 #define MODULE		"test_modules/uq_test_outage.ko"
 #define PARAMETERS	"/sys/module/uq_test_outage/parameters"
@@ -19,11 +18,8 @@
 FIXTURE(outage)
 {
 	struct uq_node node;
+	struct tenants tenants;
 	char pci[512];
-	long long spurious;	/* before; other tests make some on purpose */
-	unsigned char *buf;
-	struct load l[2];
-	pthread_t t[2];
 	int config;
 };
 
@@ -56,9 +52,7 @@ FIXTURE_SETUP(outage)
 		ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
-	self->spurious = uq_attr(self->node.name, "spurious");
-	self->buf = uq_alloc(65536);
-	ASSERT_NE(NULL, self->buf);
+	ASSERT_TRUE(get_tenants(&self->tenants, &self->node));
 	ASSERT_EQ(0, uq_pci_path(&ns, self->pci));
 	snprintf(path, sizeof(path), "%s/config", self->pci);
 	self->config = open(path, O_RDWR | O_SYNC);
@@ -69,81 +63,6 @@ FIXTURE_TEARDOWN(outage)
 {
 	if (self->config >= 0)
 		close(self->config);
-}
-
-static void start_load(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(outage) *self, unsigned int timeout_ms)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		self->l[i] = (struct load){
-			.node		= &self->node,
-			.timeout_ms	= timeout_ms,
-		};
-		ASSERT_EQ(0, pthread_create(&self->t[i], NULL, run_load,
-					    &self->l[i]));
-	}
-}
-
-/* Once the tenants have nothing in flight. How many were interrupted? */
-static unsigned long end_load(struct __test_metadata *_metadata,
-			      FIXTURE_DATA(outage) *self)
-{
-	unsigned long interrupted = 0;
-	unsigned int i;
-
-	self->l[0].stop = true;
-	self->l[1].stop = true;
-	for (i = 0; i < 2; i++) {
-		struct load *l = &self->l[i];
-
-		ASSERT_EQ(0, pthread_join(self->t[i], NULL));
-		TH_LOG("%lu sent, %lu interrupted, %lu with a status", l->sent,
-		       l->interrupted, l->status);
-		EXPECT_EQ(0, l->bad) TH_LOG("result %d", l->first_bad);
-		EXPECT_EQ(l->sent, l->done);
-		interrupted += l->interrupted;
-	}
-	return interrupted;
-}
-
-/* While there is load: until something is in flight. */
-static void wait_busy(FIXTURE_DATA(outage) *self)
-{
-	while (uq_attr(self->node.name, "in_flight") <= 0 &&
-	       !self->l[0].bad && !self->l[1].bad)
-		sched_yield();
-}
-
-static void expect_idle(struct __test_metadata *_metadata,
-			FIXTURE_DATA(outage) *self)
-{
-	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
-		  uq_attr(self->node.name, "completed"));
-	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
-	EXPECT_EQ(0, uq_attr(self->node.name, "waiting"));
-}
-
-/* One read through a node that is opened for it. */
-static int read_once(FIXTURE_DATA(outage) *self, __u32 len,
-		     unsigned int timeout_ms)
-{
-	int fd = open(self->node.path, O_RDONLY), ret;
-	struct io_uring ring;
-
-	if (fd < 0)
-		return -errno;
-	ret = uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL : 0);
-	if (!ret) {
-		uq_prep_raw(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf,
-			    len, 1)->timeout_ms = timeout_ms;
-		ret = uq_run(&ring);
-		io_uring_queue_exit(&ring);
-	}
-	close(fd);
-	return ret;
 }
 
 /* -- the module */
@@ -198,7 +117,7 @@ static void start_silent(struct __test_metadata *_metadata,
 			     IORING_SETUP_IOPOLL : 0));
 	for (i = 0; i < 16; i++)
 		uq_prep(&s->ring, s->fd, self->node.nsid, CMD_READ, i,
-			self->buf + i * 4096, 512);
+			self->tenants.buf + i * 4096, 512);
 	ASSERT_EQ(16, io_uring_submit(&s->ring));
 }
 

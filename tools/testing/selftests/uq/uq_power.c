@@ -44,14 +44,14 @@ TEST_F(outage, under_load)
 		SKIP(return, NO_SUSPEND);
 	if (!have_module())
 		SKIP(return, NO_MODULE);
-	start_load(_metadata, self, 0);
+	start_load(_metadata, &self->tenants, 0);
 	for (i = 0; i < 3; i++) {
-		wait_busy(self);
+		wait_busy(&self->tenants);
 		EXPECT_EQ(0, sleep_to("devices"));
 	}
-	EXPECT_EQ(0, end_load(_metadata, self));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* A command that waits, perhaps for long, does not keep a system from it. */
@@ -76,7 +76,7 @@ TEST_F(outage, while_waiting)
 	EXPECT_LE(1, uq_attr(self->node.name, "waiting"));
 	EXPECT_EQ(0, event(self, "start"));
 	end_silent(_metadata, &s);
-	expect_idle(_metadata, self);
+	expect_idle(_metadata, &self->tenants);
 }
 
 /*
@@ -105,7 +105,7 @@ TEST_F(outage, quiet_when_idle)
 			     0));
 	for (i = 0; i < 64; i++) {
 		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i,
-			self->buf + i * 512, 512);
+			self->tenants.buf + i * 512, 512);
 		ASSERT_EQ(1, io_uring_submit(&ring));
 	}
 	for (i = 0; i < 64; i++)
@@ -116,7 +116,7 @@ TEST_F(outage, quiet_when_idle)
 
 	ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));
 	self->node = other;
-	EXPECT_EQ(0, read_once(self, 512, 0));
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 	EXPECT_EQ(0, uq_param_get("user_fault_doorbell"));
 	ASSERT_TRUE(uq_node_nth(&self->node, &other.ns, other.poll, 0));
 	EXPECT_EQ(before, uq_attr(self->node.name, "doorbells"));

@@ -8,16 +8,12 @@
 #define _GNU_SOURCE
 #include <limits.h>
 
-#include "uq_fixture.h"
-#include "uq_load.h"
+#include "uq_tenants.h"
 
 FIXTURE(reset)
 {
 	struct uq_node node;
-	long long spurious;	/* before; other tests make some on purpose */
-	unsigned char *buf;
-	struct load l[2];
-	pthread_t t[2];
+	struct tenants tenants;
 };
 
 FIXTURE_VARIANT(reset)
@@ -46,92 +42,25 @@ FIXTURE_SETUP(reset)
 	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
-	self->spurious = uq_attr(self->node.name, "spurious");
-	self->buf = uq_alloc(4096);
-	ASSERT_NE(NULL, self->buf);
+	ASSERT_TRUE(get_tenants(&self->tenants, &self->node));
 }
 
 FIXTURE_TEARDOWN(reset)
 {
 }
 
-static void start_load(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(reset) *self)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		self->l[i] = (struct load){ .node = &self->node };
-		ASSERT_EQ(0, pthread_create(&self->t[i], NULL, run_load,
-					    &self->l[i]));
-	}
-}
-
-static void end_load(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(reset) *self)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		struct load *l = &self->l[i];
-
-		l->stop = true;
-		ASSERT_EQ(0, pthread_join(self->t[i], NULL));
-		TH_LOG("%lu sent, %lu interrupted, %lu with a status", l->sent,
-		       l->interrupted, l->status);
-		EXPECT_EQ(0, l->bad) TH_LOG("result %d", l->first_bad);
-		EXPECT_EQ(l->sent, l->done);
-	}
-}
-
-/* While there is load: until something is in flight. */
-static void wait_busy(FIXTURE_DATA(reset) *self)
-{
-	while (uq_attr(self->node.name, "in_flight") <= 0 &&
-	       !self->l[0].bad && !self->l[1].bad)
-		sched_yield();
-}
-
-static void expect_idle(struct __test_metadata *_metadata,
-			FIXTURE_DATA(reset) *self)
-{
-	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
-		  uq_attr(self->node.name, "completed"));
-	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
-}
-
-/* One read through a node that is opened for it. */
-static int read_once(FIXTURE_DATA(reset) *self)
-{
-	int fd = open(self->node.path, O_RDONLY), ret;
-	struct io_uring ring;
-
-	if (fd < 0)
-		return -errno;
-	ret = uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL : 0);
-	if (!ret) {
-		uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf,
-			512);
-		ret = uq_run(&ring);
-		io_uring_queue_exit(&ring);
-	}
-	close(fd);
-	return ret;
-}
-
 TEST_F(reset, under_load)
 {
 	unsigned int i;
 
-	start_load(_metadata, self);
+	start_load(_metadata, &self->tenants, 0);
 	for (i = 0; i < 5 * uq_scale(); i++) {
-		wait_busy(self);
+		wait_busy(&self->tenants);
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	}
-	end_load(_metadata, self);
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self));
+	end_load(_metadata, &self->tenants);
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* Bad values change nothing, and good ones only something at a reset. */
@@ -153,7 +82,7 @@ TEST_F(reset, parameters)
 	EXPECT_EQ(0, uq_param_set(name, "1"));
 	EXPECT_EQ(1, uq_param_get(name));
 	EXPECT_EQ(2, uq_count_nodes(&self->node.ns, variant->poll));
-	EXPECT_EQ(0, read_once(self));
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 	EXPECT_EQ(0, uq_param_set(name, "2"));
 }
 
@@ -170,14 +99,14 @@ TEST_F(reset, away_and_back)
 	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
 
 	ASSERT_EQ(0, uq_bring_up(&node->ns, irq, poll));
-	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
 	EXPECT_EQ(-ENXIO, uq_run(&ring));
 	ASSERT_TRUE(uq_wait_nodes(&node->ns, irq, poll));
 	EXPECT_NE(0, access(node->path, F_OK));
 
 	ASSERT_EQ(0, uq_bring_up(&node->ns, 2, 2));
 	/* the descriptor that stayed open works again, before any scan */
-	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
 	EXPECT_EQ(0, uq_run(&ring));
 	ASSERT_TRUE(uq_wait_nodes(&node->ns, 2, 2));
 	EXPECT_EQ(0, access(node->path, F_OK));
@@ -190,15 +119,15 @@ TEST_F(reset, away_under_load)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
 
-	start_load(_metadata, self);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
-	expect_idle(_metadata, self);
-	EXPECT_EQ(0, read_once(self));
+	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 /* Values that change again and again while there is load. */
@@ -213,18 +142,18 @@ TEST_F(reset, changing_numbers)
 	if (variant->slow)
 		SKIP(return, "one device is enough");
 	for (i = 0; i < ARRAY_SIZE(steps); i++) {
-		start_load(_metadata, self);
+		start_load(_metadata, &self->tenants, 0);
 		EXPECT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
 					 steps[i][1]));
 		EXPECT_TRUE(uq_wait_nodes(&self->node.ns, steps[i][0],
 					  steps[i][1]));
-		end_load(_metadata, self);
+		end_load(_metadata, &self->tenants);
 		if (access(self->node.path, F_OK)) {
 			EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 			EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 		}
 	}
-	expect_idle(_metadata, self);
+	expect_idle(_metadata, &self->tenants);
 }
 
 /* The block device does not notice any of it. */
@@ -237,13 +166,13 @@ TEST_F(reset, block_device_goes_on)
 	fd = open(self->node.block, O_RDWR | O_DIRECT);
 	ASSERT_LE(0, fd);
 	for (i = 0; i < ARRAY_SIZE(steps); i++) {
-		uq_fill(self->buf, 4096, i);
-		ASSERT_EQ(4096, pwrite(fd, self->buf, 4096, 65536));
+		uq_fill(self->tenants.buf, 4096, i);
+		ASSERT_EQ(4096, pwrite(fd, self->tenants.buf, 4096, 65536));
 		ASSERT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
 					 steps[i][1]));
-		memset(self->buf, 0, 4096);
-		ASSERT_EQ(4096, pread(fd, self->buf, 4096, 65536));
-		EXPECT_EQ(i * 2654435761u, *(__u32 *)self->buf);
+		memset(self->tenants.buf, 0, 4096);
+		ASSERT_EQ(4096, pread(fd, self->tenants.buf, 4096, 65536));
+		EXPECT_EQ(i * 2654435761u, *(__u32 *)self->tenants.buf);
 	}
 	close(fd);
 }
@@ -260,12 +189,12 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 
 	ASSERT_EQ(0, uq_pci_path(&self->node.ns, pci));
 	id = strrchr(pci, '/') + 1;
-	start_load(_metadata, self);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	snprintf(path, sizeof(path), removed ? "%s/remove" :
 		 "%s/driver/unbind", pci);
 	EXPECT_EQ(0, uq_write_line(path, removed ? "1" : id));
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	EXPECT_NE(0, access(self->node.path, F_OK));
 	EXPECT_EQ(0, uq_write_line(removed ? "/sys/bus/pci/rescan" :
 				   "/sys/bus/pci/drivers/nvme/bind",
@@ -275,7 +204,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	ns = self->node.ns;
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
-	EXPECT_EQ(0, read_once(self));
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
 TEST_F(reset, unbind_under_load)
@@ -302,7 +231,8 @@ TEST_F(reset, descriptor_outlives_the_device)
 			     0));
 	snprintf(path, sizeof(path), "%s/driver/unbind", pci);
 	ASSERT_EQ(0, uq_write_line(path, strrchr(pci, '/') + 1));
-	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->buf, 512);
+	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf,
+		512);
 	EXPECT_EQ(-ENXIO, uq_run(&ring));
 	EXPECT_EQ(-1, ioctl(fd, NVME_IOCTL_ID));
 	EXPECT_EQ(ENXIO, errno);
@@ -333,21 +263,21 @@ TEST_F(reset, namespace_away_and_back)
 	fd = open(node->path, O_RDONLY);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
-	start_load(_metadata, self);
-	wait_busy(self);
+	start_load(_metadata, &self->tenants, 0);
+	wait_busy(&self->tenants);
 	ret = uq_attach(&ns, false);
 	if (ret) {
-		self->l[0].stop = true;
-		self->l[1].stop = true;
+		self->tenants.l[0].stop = true;
+		self->tenants.l[1].stop = true;
 	} else {
 		EXPECT_TRUE(uq_wait_nodes(&ns, 0, 0));
 	}
-	end_load(_metadata, self);
+	end_load(_metadata, &self->tenants);
 	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
 		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
 	ASSERT_EQ(0, ret);
 	EXPECT_NE(0, access(node->path, F_OK));
-	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->buf, 512);
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
 	EXPECT_EQ(-ENXIO, uq_run(&ring));
 	close(fd);
 	fd = -1;
@@ -356,8 +286,8 @@ TEST_F(reset, namespace_away_and_back)
 	EXPECT_EQ(0, uq_wait_path(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
-	EXPECT_EQ(0, read_once(self));
-	expect_idle(_metadata, self);
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	expect_idle(_metadata, &self->tenants);
 out:
 	io_uring_queue_exit(&ring);
 	close(fd);
