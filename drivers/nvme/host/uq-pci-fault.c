@@ -94,6 +94,11 @@ module_param(user_fault_no_sgl, bool, 0600);
 MODULE_PARM_DESC(user_fault_no_sgl,
 		 "Use no SGLs on user queues, as if the device had none. Read at controller reset. For tests.");
 
+static bool user_fault_no_nudge;
+module_param(user_fault_no_nudge, bool, 0600);
+MODULE_PARM_DESC(user_fault_no_nudge,
+		 "Do not look after shadow doorbells between timeouts. For tests.");
+
 static bool nvme_uq_fault_take(atomic_t *left)
 {
 	return atomic_read(left) && atomic_dec_if_positive(left) >= 0;
@@ -253,4 +258,14 @@ u8 nvme_uq_fault_admin(u8 opcode)
 bool nvme_uq_fault_no_sgl(void)
 {
 	return READ_ONCE(user_fault_no_sgl);
+}
+
+/**
+ * nvme_uq_fault_no_nudge - is a device with shadow doorbells left alone?
+ *
+ * Return: true if it is to be treated as one that has none.
+ */
+bool nvme_uq_fault_no_nudge(void)
+{
+	return READ_ONCE(user_fault_no_nudge);
 }

@@ -39,7 +39,8 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 	unsigned long now = jiffies;
 
 	lockdep_assert_held(&uq->sq_lock);
-	if (uq->dbbuf_sq_db && time_after(deadline, now + NVME_UQ_NUDGE))
+	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_nudge() &&
+	    time_after(deadline, now + NVME_UQ_NUDGE))
 		deadline = now + NVME_UQ_NUDGE;
 	uq->tmo_armed = true;
 	uq->tmo_next = deadline;
@@ -109,22 +110,34 @@ struct nvme_uq_overdue {
 	bool	aborted;
 };
 
-static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid)
+static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 {
-	unsigned int idx = cid & uq->slots.idx_mask;
+	if (time_before(when, *next))
+		*next = when;
+}
+
+static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
+				 unsigned long *next)
+{
+	struct nvme_uq_slot *slot = &uq->slot[cid & uq->slots.idx_mask];
 	unsigned long flags;
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
-		uq->slot[idx].flags |= NVME_UQ_ABORTED;
-		uq->slot[idx].deadline = jiffies + uq->slot[idx].timeout;
+	if (uq->slots.cid[cid & uq->slots.idx_mask] == (NVME_UQ_ARMED | cid)) {
+		slot->flags |= NVME_UQ_ABORTED;
+		slot->deadline = jiffies + slot->timeout;
+		nvme_uq_sooner(next, slot->deadline);
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 }
 
-/* Returns false if nothing can be done for commands that are overdue now. */
+/*
+ * Returns false if nothing can be done for any command that is overdue now.
+ * @next is when to look again.
+ */
 static bool nvme_uq_overdue(struct nvme_uq *uq,
-			    const struct nvme_uq_overdue *od)
+			    const struct nvme_uq_overdue *od,
+			    unsigned long *next)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
@@ -147,10 +160,16 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		return false;
 	}
 
-	if (!nvme_uq_send_abort(uq, od->cid, od->opcode))
-		return false;
+	/*
+	 * Where there is no room for an abort, the ones that were sent may get no
+	 * answer: look on for their commands, which are what a reset is for.
+	 */
+	if (!nvme_uq_send_abort(uq, od->cid, od->opcode)) {
+		nvme_uq_sooner(next, jiffies + HZ);
+		return true;
+	}
 	uq->timeouts++;
-	nvme_uq_mark_aborted(uq, od->cid);
+	nvme_uq_mark_aborted(uq, od->cid, next);
 	return true;
 }
 
@@ -174,8 +193,7 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 		if (!(cid & NVME_UQ_ARMED))
 			continue;
 		if (time_before(jiffies, slot->deadline)) {
-			if (time_before(slot->deadline, *next))
-				*next = slot->deadline;
+			nvme_uq_sooner(next, slot->deadline);
 			continue;
 		}
 		od->cid = cid;
@@ -209,10 +227,10 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	nvme_uq_pci_reap(uq);
 
 	while (nvme_uq_find_overdue(uq, &pos, &od, &next)) {
-		if (nvme_uq_overdue(uq, &od))
+		if (nvme_uq_overdue(uq, &od, &next))
 			continue;
-		/* look again before long: an abort may find room by then */
-		next = jiffies + HZ;
+		/* look again before long, in case nobody else does */
+		nvme_uq_sooner(&next, jiffies + HZ);
 		break;
 	}
 

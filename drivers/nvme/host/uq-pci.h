@@ -125,6 +125,7 @@ struct nvme_uq_seen {
 bool nvme_uq_fault_storm(void);
 bool nvme_uq_fault_irq(void);
 bool nvme_uq_fault_no_sgl(void);
+bool nvme_uq_fault_no_nudge(void);
 bool nvme_uq_fault_doorbell(void);
 u8 nvme_uq_fault_admin(u8 opcode);
 #else
@@ -139,6 +140,11 @@ static inline bool nvme_uq_fault_irq(void)
 }
 
 static inline bool nvme_uq_fault_no_sgl(void)
+{
+	return false;
+}
+
+static inline bool nvme_uq_fault_no_nudge(void)
 {
 	return false;
 }

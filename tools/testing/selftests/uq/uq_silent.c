@@ -387,35 +387,86 @@ static int identify(int ctrl, unsigned int nsid, unsigned char *id)
 }
 
 /*
- * Aborts that are not answered: no more are sent than the controller takes, and
- * the first that is due a second time ends it, for all.
+ * Nor does the abort wait for another time than its command's, of a device that
+ * nobody looks after in between.
  */
-TEST_F(silent, aborts_that_are_not_answered)
+TEST_F(silent, reset_in_its_own_time)
 {
-	static unsigned char id[4096];
 	const char *node = self->node.name;
-	unsigned int i, limit, lost;
 
 	if (!can_pretend())
 		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "7200000"));
+	ASSERT_EQ(0, uq_param_set("user_fault_no_nudge", "Y"));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	prep(self, 0, 1000);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
+	EXPECT_EQ(0, uq_param_set("user_fault_no_nudge", "N"));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
+}
+
+/* How many aborts the controller takes at once; 0 if it cannot ignore them. */
+static unsigned int abort_limit(const struct uq_ns *ns)
+{
+	static unsigned char id[4096];
+
 	/* ACL and AERL; the driver has an event request under way */
-	ASSERT_EQ(0, identify(self->node.ns.ctrl, 0, id));
-	limit = id[258] + 1;
-	lost = limit + 2;
-	if (id[259] < limit)
-		SKIP(return, "%s cannot leave %u commands unanswered",
-		     self->node.ctrl, limit);
+	if (identify(ns->ctrl, 0, id) || id[259] < id[258] + 1)
+		return 0;
+	return id[258] + 1;
+}
+
+/*
+ * Commands are lost, and as many aborts as the controller takes get no answer.
+ * The first that is due a second time ends it, for all. @first: timeout of the
+ * first two; the others have a second.
+ */
+static void lose_with_aborts(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(silent) *self, unsigned int limit,
+			     unsigned int first)
+{
+	const char *node = self->node.name;
+	unsigned int i, lost = limit + 2;
+
 	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, lost));
 	ASSERT_EQ(0, set_fault("user_fault_lose", lost));
 	for (i = 0; i < lost; i++)
-		prep(self, i, 1000);
+		prep(self, i, i < 2 ? first : 1000);
 	ASSERT_EQ(lost, io_uring_submit(&self->ring));
 	for (i = 0; i < lost; i++)
 		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	/* and no more are sent than it takes */
 	EXPECT_EQ(lost - limit, uq_param_get("user_fault_silent"));
 	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
 	EXPECT_EQ(self->before.timeouts + limit + 1, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
+}
+
+#define TOO_MANY	"%s cannot leave as many commands unanswered as it takes"
+
+TEST_F(silent, aborts_that_are_not_answered)
+{
+	unsigned int limit = abort_limit(&self->node.ns);
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	if (!limit)
+		SKIP(return, TOO_MANY, self->node.ctrl);
+	lose_with_aborts(_metadata, self, limit, 1000);
+}
+
+/* Those that no abort can be sent for are in nobody's way, wherever they are. */
+TEST_F(silent, overdue_before_those_with_an_abort)
+{
+	unsigned int limit = abort_limit(&self->node.ns);
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	if (!limit)
+		SKIP(return, TOO_MANY, self->node.ctrl);
+	lose_with_aborts(_metadata, self, limit, 1500);
 }
 
 /* -- admin commands that are not answered, or refused */
