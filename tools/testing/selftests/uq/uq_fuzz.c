@@ -43,7 +43,7 @@
 #include "uq_fuzz.h"
 
 #define NOBODY	65534
-#define OPS	2000
+#define OPS	4000
 #define WORKERS	4
 #define TARGETS	64
 /* Of queues: two pages of completions, and they can be full. */
@@ -586,25 +586,26 @@ static void fuzz_attr(struct fuzz *f)
 
 /* -- a process */
 
+/* A ring sends scores of commands, so that there are fewer rings. */
 static void one_thing(struct fuzz *f)
 {
-	switch (uq_below(&f->rng, 20)) {
-	case 0 ... 6:
+	switch (uq_below(&f->rng, 40)) {
+	case 0 ... 4:
 		fuzz_ring(f);
 		return;
-	case 7 ... 10:
+	case 5 ... 12:
 		fuzz_ioctl(f);
 		break;
-	case 11 ... 12:
+	case 13 ... 26:
 		fuzz_map(f);
 		break;
-	case 13:
+	case 27 ... 28:
 		fuzz_calls(f);
 		break;
-	case 14:
+	case 29 ... 30:
 		fuzz_memory(f);
 		break;
-	case 15 ... 16:
+	case 31 ... 33:
 		fuzz_attr(f);
 		break;
 	default:
