@@ -10,9 +10,10 @@ from engine import host
 MEGABYTES = 64
 # name: options of the controller. "slow" is throttled, so that commands stay
 # in flight; "vector" has one interrupt, "few" three queues; of "main", so many
-# commands may stay without an answer (tests of uq_silent).
+# commands may stay without an answer (tests of uq_silent), and a transfer can be
+# 4 MiB long, which takes several lists.
 CONTROLLERS = {
-    "main": "max_ioqpairs=16,aerl=15",
+    "main": "max_ioqpairs=16,aerl=15,mdts=10",
     "slow": "max_ioqpairs=16",
     "vector": "max_ioqpairs=16,msix_qsize=1",
     "few": "max_ioqpairs=3",

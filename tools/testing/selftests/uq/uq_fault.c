@@ -439,6 +439,32 @@ TEST_F(fault, transfers)
 		}
 }
 
+/* As large as the controller takes: without SGLs, by more than one list. */
+TEST_F(fault, largest_transfer)
+{
+	__u32 len = self->node.ns.max;
+	size_t half = len + 8192;
+	unsigned char *buf, *at;
+
+	if (!variant->no_sgl)
+		SKIP(return, "with SGLs it is in uq_io");
+	buf = uq_alloc(2 * half);
+	ASSERT_NE(NULL, buf);
+	at = buf + 512;
+	uq_fill(at, len, 3);
+	prep(self, CMD_WRITE, 0, at, len);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	ASSERT_EQ(len, pread(self->block, buf + half, len, 0));
+	EXPECT_EQ(0, memcmp(at, buf + half, len));
+	memset(buf, 0xee, half);
+	prep(self, CMD_READ, 0, at, len);
+	ASSERT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(0, memcmp(at, buf + half, len));
+	EXPECT_EQ(0xee, buf[511]);
+	EXPECT_EQ(0xee, at[len]);
+	munmap(buf, 2 * half);
+}
+
 /*
  * A command that could make the device go beyond the buffer reaches no device
  * without SGLs, not even root's; with them the device stops at the end.

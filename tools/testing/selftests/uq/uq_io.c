@@ -160,14 +160,17 @@ TEST_F(uq, huge_page)
 /* As large as the controller takes; and what is larger it does not see. */
 TEST_F(uq, largest_transfer)
 {
-	__u32 max = self->node.ns.max;
+	__u32 max = self->node.ns.max, len = max;
 
 	ASSERT_LT(0, max);
-	if (max > HALF - 8192)
+	/* there is half of a buffer for it */
+	if (len > HALF - 8192)
+		len = HALF - 8192;
+	round_trip(_metadata, self, 0, len, false, 5);
+	round_trip(_metadata, self, 4096 + 512, len, false, 6);
+	round_trip(_metadata, self, 4096 + 512, len, true, 7);
+	if (max + 512 > AREA)
 		SKIP(return, "the controller takes %u KiB", max / 1024);
-	round_trip(_metadata, self, 0, max, false, 5);
-	round_trip(_metadata, self, 4096 + 512, max, false, 6);
-	round_trip(_metadata, self, 4096 + 512, max, true, 7);
 	prep(self, CMD_READ, 0, self->buf, max + 512);
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 }
