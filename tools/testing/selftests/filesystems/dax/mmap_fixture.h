@@ -77,11 +77,18 @@ static inline int mmap_window_set(long bytes)
 
 /* -- warnings of the kernel */
 
-/* How many there were, 0 where it does not tell. */
+/*
+ * How many there were, 0 where it does not tell. Where KCSAN watches, its reports
+ * of whatever data race are counted too.
+ */
 static inline long mmap_warnings(void)
 {
 	char text[32] = "";
-	int fd = open("/sys/kernel/warn_count", O_RDONLY | O_CLOEXEC);
+	int fd;
+
+	if (!access("/sys/kernel/debug/kcsan", F_OK))
+		return 0;
+	fd = open("/sys/kernel/warn_count", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return 0;
