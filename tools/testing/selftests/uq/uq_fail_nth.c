@@ -850,7 +850,7 @@ TEST_F(nth, parameters_and_attributes)
  * A point takes seconds, and a probe has thousands, so some of them are taken, at
  * random. UQ_TEST_SCALE makes it many more.
  */
-#define TRIES	5
+#define TRIES	3
 
 /* The points that are tried, of so many. */
 struct picked {

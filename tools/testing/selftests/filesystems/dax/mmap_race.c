@@ -19,7 +19,7 @@
 
 #define PAGES 48UL
 #define NR_READERS 2
-#define ROUNDS 20
+#define ROUNDS 10
 
 enum race_write {
 	BY_WRITE,	/* write(2) */
