@@ -550,6 +550,16 @@ static time_t seconds(void)
 	return ts.tv_sec;
 }
 
+static bool is_live(int ctrl)
+{
+	char path[64], state[16];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state", ctrl);
+	return ctrl >= 0 && !uq_read_line(path, state, sizeof(state)) &&
+		!strcmp(state, "live");
+}
+
+/* There may be none to wait for: so, for the controller too. */
 static bool wait_nodes(FIXTURE_DATA(stress) *self)
 {
 	unsigned int irq, poll;
@@ -557,7 +567,8 @@ static bool wait_nodes(FIXTURE_DATA(stress) *self)
 
 	do {
 		uq_count_of_pci(self->pci, &irq, &poll);
-		if (irq == self->irq && poll == self->poll)
+		if (irq == self->irq && poll == self->poll &&
+		    is_live(uq_ctrl_of_pci(self->pci)))
 			return true;
 		usleep(1000);
 	} while (seconds() - start < NEVER);
