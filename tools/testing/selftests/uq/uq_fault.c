@@ -439,11 +439,14 @@ TEST_F(fault, transfers)
 		}
 }
 
-/* As large as the controller takes: without SGLs, by more than one list. */
-TEST_F(fault, largest_transfer)
+/*
+ * Nearly as large as the controller takes: without SGLs, by more than one list.
+ * QEMU's fails where pieces of memory are more than IOV_MAX, which 4 MiB can be.
+ */
+TEST_F(fault, several_lists)
 {
-	__u32 len = self->node.ns.max;
-	size_t half = len + 8192;
+	size_t half = self->node.ns.max;
+	__u32 len = half - 8192;
 	unsigned char *buf, *at;
 
 	if (!variant->no_sgl)
