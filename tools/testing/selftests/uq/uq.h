@@ -151,6 +151,8 @@ bool uq_no_queue(const struct uq_ns *ns, bool poll);
 #define UQ_NO_QUEUE	"the controller has no interrupt for a user queue"
 /* Waits until nothing is in flight; false if that never happens. */
 bool uq_wait_idle(const char *node);
+/* And until nobody has claimed it: a ring may let go of files after its task. */
+bool uq_wait_unclaimed(const char *node);
 
 /* Numbers of the line "user irq/poll queues" that was logged last. */
 bool uq_logged(int ctrl, int *irq, int *poll);

@@ -791,7 +791,7 @@ static void check_node(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, put_limit(node, "file_limit", node->depth));
 	EXPECT_TRUE(uq_wait_idle(node->name)) TH_LOG("%s", node->name);
 	EXPECT_EQ(0, uq_attr(node->name, "waiting")) TH_LOG("%s", node->name);
-	EXPECT_EQ(0, uq_attr(node->name, "claimed")) TH_LOG("%s", node->name);
+	EXPECT_TRUE(uq_wait_unclaimed(node->name)) TH_LOG("%s", node->name);
 	EXPECT_EQ(uq_attr(node->name, "submitted"),
 		  uq_attr(node->name, "completed")) TH_LOG("%s", node->name);
 	EXPECT_GE(uq_attr(node->name, "completed"),

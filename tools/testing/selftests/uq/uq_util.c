@@ -343,16 +343,26 @@ bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 	return true;
 }
 
-bool uq_wait_idle(const char *node)
+static bool wait_zero(const char *node, const char *attr)
 {
 	time_t start = seconds();
 
-	while (uq_attr(node, "in_flight") > 0) {
+	while (uq_attr(node, attr) > 0) {
 		if (seconds() - start > NEVER)
 			return false;
 		sched_yield();
 	}
 	return true;
+}
+
+bool uq_wait_idle(const char *node)
+{
+	return wait_zero(node, "in_flight");
+}
+
+bool uq_wait_unclaimed(const char *node)
+{
+	return wait_zero(node, "claimed");
 }
 
 int uq_wait_path(const char *path, bool there)
