@@ -426,12 +426,16 @@ static unsigned int abort_limit(const struct uq_ns *ns)
  * first two; the others have a second.
  */
 static void lose_with_aborts(struct __test_metadata *_metadata,
-			     FIXTURE_DATA(silent) *self, unsigned int limit,
-			     unsigned int first)
+			     FIXTURE_DATA(silent) *self, unsigned int first)
 {
+	unsigned int i, limit = abort_limit(&self->node.ns), lost = limit + 2;
 	const char *node = self->node.name;
-	unsigned int i, lost = limit + 2;
 
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	if (!limit)
+		SKIP(return, "%s cannot leave as many commands unanswered as it takes",
+		     self->node.ctrl);
 	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, lost));
 	ASSERT_EQ(0, set_fault("user_fault_lose", lost));
 	for (i = 0; i < lost; i++)
@@ -446,29 +450,15 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
 }
 
-#define TOO_MANY	"%s cannot leave as many commands unanswered as it takes"
-
 TEST_F(silent, aborts_that_are_not_answered)
 {
-	unsigned int limit = abort_limit(&self->node.ns);
-
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
-	if (!limit)
-		SKIP(return, TOO_MANY, self->node.ctrl);
-	lose_with_aborts(_metadata, self, limit, 1000);
+	lose_with_aborts(_metadata, self, 1000);
 }
 
 /* Those that no abort can be sent for are in nobody's way, wherever they are. */
 TEST_F(silent, overdue_before_those_with_an_abort)
 {
-	unsigned int limit = abort_limit(&self->node.ns);
-
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
-	if (!limit)
-		SKIP(return, TOO_MANY, self->node.ctrl);
-	lose_with_aborts(_metadata, self, limit, 1500);
+	lose_with_aborts(_metadata, self, 1500);
 }
 
 /* -- admin commands that are not answered, or refused */
