@@ -119,11 +119,12 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 				 unsigned long *next)
 {
-	struct nvme_uq_slot *slot = &uq->slot[cid & uq->slots.idx_mask];
+	unsigned int idx = cid & uq->slots.idx_mask;
+	struct nvme_uq_slot *slot = &uq->slot[idx];
 	unsigned long flags;
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (uq->slots.cid[cid & uq->slots.idx_mask] == (NVME_UQ_ARMED | cid)) {
+	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
 		slot->flags |= NVME_UQ_ABORTED;
 		slot->deadline = jiffies + slot->timeout;
 		nvme_uq_sooner(next, slot->deadline);
