@@ -222,6 +222,39 @@ class Splats(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertIn("fs/dax.c", found[0])
 
+    def test_a_program_announces_nothing(self):
+        log = ("[    0.000001] Linux\n# overlay: expect /fs/\n"
+               "overlay: expect /fs/\n"
+               "[    1.000000] uq: a test said overlay: expect /fs/\n"
+               "[    2.000000] WARNING: CPU: 0 at fs/dax.c:1\n")
+        self.assertEqual(len(ktap.splats(log)), 1)
+
+    def test_with_the_caller_in_the_stamp(self):
+        log = ("[    1.000000][   T12] overlay: expect /at fs/\n"
+               "[    2.000000][   T12] WARNING: CPU: 0 at fs/dax.c:1\n"
+               "[    3.000000][    C0] WARNING: CPU: 0 at mm/x.c:1\n")
+        self.assertEqual(len(ktap.splats(log)), 1)
+
+    def test_what_user_space_says_through_the_kernels_log(self):
+        log = ("[    1.000000] virtme-ng-init: WARNING: failed to run: "
+               "systemd-tmpfiles (error: Os { code: 2 })\n"
+               "[    1.100000] virtme-ng-init: WARNING: failed to run: ip\n"
+               "[    1.200000] systemd-udevd[77]: WARNING: no group kvm\n"
+               "[    1.300000] systemd[1]: WARNING: no\n")
+        self.assertEqual(ktap.splats(log), [])
+        self.assertEqual(len(ktap.splats(
+            log + "[    2.000000] WARNING: CPU: 0 PID: 1 at virtme-ng-init: "
+            "x\n")), 1)
+
+    def test_leaks_that_our_script_reports_count(self):
+        log = ("[    1.000000] Linux\n[    9.000000] kmemleak: unreferenced "
+               "object 0xffff888004f0a000 (size 192):\n")
+        self.assertEqual(len(ktap.splats(log)), 1)
+
+    def test_a_program_that_speaks_before_the_kernel(self):
+        log = "[    0.000001] Linux\nWARNING: x[    1.000000] ext4 is here\n"
+        self.assertEqual(ktap.splats(log), [])
+
     def test_the_case_names_the_line(self):
         log = "[    0.000001] Linux\n[    1.000000] BUG: KASAN: x\n"
         case = ktap.splat_cases("lean", log, "out/a.log")[0]
