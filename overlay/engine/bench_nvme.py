@@ -58,7 +58,6 @@ def programs(out):
     folder = out / "programs-nvme"
     if not (folder / "nvme-bench").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        host.need("liburing-dev")
         # the library comes before the source that needs it
         measure.compiled(folder, "nvme-bench", "-Wl,--no-as-needed",
                          "-luring")

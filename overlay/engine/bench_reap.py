@@ -67,7 +67,6 @@ def programs(out):
     folder = out / "programs-reap"
     if not (folder / BENCH).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        host.need("liburing-dev")
         measure.compiled(
             folder, BENCH,
             f"-I{host.ROOT / 'tools' / 'testing' / 'selftests' / 'uq'}",

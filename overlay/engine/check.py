@@ -8,7 +8,7 @@ others run all the same, so that one total tells the whole.
 import importlib
 import time
 
-from engine import cli, host, ktap
+from engine import cli, host, ktap, ready
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -34,13 +34,23 @@ def one(name):
     return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
 
 
+def _ready(names):
+    """Ask for all packages now; what cannot be had is a failing case."""
+    try:
+        ready.ready(*names)
+    except Plain as error:
+        host.say(f"    {error}")
+        return [Case("what the steps need", ktap.FAIL, f"NOT RUN: {error}")]
+    return []
+
+
 def main(args):
     """Run all steps, or those that are named."""
     for name in args:
         if name not in STEPS:
             raise Plain(f"check has no step {name}: {', '.join(STEPS)}")
     out = host.fresh("check")
-    everything, lines = [], []
+    everything, lines = _ready(args or STEPS), []
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()

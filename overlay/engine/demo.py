@@ -18,6 +18,7 @@ from engine import (
     host,
     ktap,
     measure,
+    ready,
 )
 from engine.ktap import Case
 
@@ -79,6 +80,7 @@ def table(rows):
 def main(args):
     """Build, boot, show."""
     out = host.fresh("demo")
+    ready.ready("demo")
     build.build("lean")
     return [*_show(out),
             _measure("measure reads", "counting instructions per read",

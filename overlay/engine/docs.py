@@ -21,7 +21,7 @@ from engine import build, host, lay, source
 from engine.host import Plain
 from engine.ktap import FAIL, PASS, Case
 
-DEBIAN = ("python3-sphinx", "python3-yaml", "make", "gcc")
+PACKAGES = ("python3-sphinx", "python3-yaml", "make", "gcc")
 DOCS = PurePosixPath("Documentation")
 ABI = DOCS / "ABI"
 
@@ -353,7 +353,7 @@ def check_abi(tree, items, out):
 
 def main(args):
     """Build our pages and say what is wrong with them."""
-    host.need(*DEBIAN)
+    host.need(*PACKAGES)
     out = host.fresh("docs")
     tree = build.lay_tree()
     items = lay.items()

@@ -16,8 +16,11 @@ from pathlib import Path
 from engine import build, host, ktap
 from engine.host import Plain
 
+# The guest's root is this machine's: what virtme-ng's init and the scripts of
+# every guest call has to be here, down to the shell.
 PACKAGES = ("qemu-system-x86", "e2fsprogs", "xfsprogs", "kmod", "procps",
-            "util-linux", "mount")
+            "util-linux", "mount", "iproute2", "systemd-standalone-tmpfiles",
+            "coreutils", "dash", "grep", "sed")
 SCRIPTS = host.ROOT / "overlay" / "guest"
 END = "# overlay: end"
 

@@ -23,6 +23,8 @@ import threading
 import time
 from pathlib import Path
 
+from engine import packages
+
 
 class Plain(Exception):
     """An error for the user: one plain sentence, no traceback."""
@@ -382,64 +384,101 @@ def explain(error):
 
 # -- packages ----------------------------------------------------------------
 
-def _missing(packages):
-    """Which of these Debian packages are not installed."""
-    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n"]
-    try:
-        done = subprocess.run(query + list(packages), capture_output=True,
-                              text=True, check=False)
-    except FileNotFoundError:
-        raise Plain("this needs Debian 12 or later, or what its packages "
-                    f"{' '.join(packages)} hold: dpkg is not here") from None
-    there = {line.split()[0] for line in done.stdout.splitlines()
-             if line.split()[1:2] == ["ii"]}
-    return [name for name in packages if name not in there]
-
-
 def _as_root():
+    """What to put before a command to run it as root, or None."""
     if os.geteuid() == 0:
         return []
-    if shutil.which("sudo"):
-        return ["sudo"]
-    return None
+    return ["sudo"] if shutil.which("sudo") else None
+
+
+def _may(root):
+    """See to it that sudo asks for no password later: it would not be seen."""
+    if root and subprocess.run([*root, "-n", "true"], check=False,
+                               capture_output=True).returncode:
+        return subprocess.run([*root, "-v"], check=False).returncode == 0
+    return True
+
+
+def _to_its_end(cmd, file):
+    """Run a program that must not be cut short; the terminal is not its own.
+
+    An interrupt waits until it has ended.
+    """
+    interrupted = False
+    proc = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
+                            stderr=file, process_group=0)
+    while True:
+        try:
+            code = proc.wait()
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+            say("    interrupted; apt comes to its end first, or packages "
+                "would be half installed")
+    if interrupted:
+        raise KeyboardInterrupt
+    return code
 
 
 def _apt(root, *args):
-    """apt-get in the foreground, because sudo may ask for a password."""
-    cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q",
-           "-o", "DPkg::Lock::Timeout=300", *args]
+    """Run apt-get; returns its errors, none if it did what it was asked to."""
+    cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
+           "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *args]
     log = OUT / "apt.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
-        return subprocess.run(cmd, stdout=file, stderr=file,
-                              check=False).returncode == 0
+        start = file.tell()
+        code = _to_its_end(cmd, file)
+    if code == 0:
+        return []
+    with open(log, "rb") as file:
+        file.seek(start)
+        said = file.read().decode("utf-8", "replace")
+    return re.findall(r"^E: *(.*\S)", said, re.MULTILINE) or \
+        [f"apt-get ended with {code}"]
 
 
-def need(*packages):
-    """See to it that these Debian packages are installed."""
-    missing = _missing(packages)
-    if not missing:
+def _install(root, names):
+    """Install packages; returns apt's errors."""
+    install = ("install", "-y", "--no-install-recommends", *names)
+    if not _apt(root, *install):
+        return []
+    # Perhaps the lists are old or, on a bare machine, not there yet.
+    errors = _apt(root, "update", "--error-on=any")
+    more = _apt(root, *install)
+    return errors + more if more else []
+
+
+# What was installed and is not asked for again, whatever is found of it.
+_installed = set()
+
+
+def need(*names):
+    """See to it that what these Debian packages bring is here."""
+    lacking = {name: words for name, words in packages.missing(names).items()
+               if name not in _installed}
+    if not lacking:
         return
-    names = " ".join(missing)
-    root = _as_root()
+    listed = " ".join(lacking)
+    absent = " ".join(dict.fromkeys(
+        word for words in lacking.values() for word in words))
     if not shutil.which("apt-get"):
-        raise Plain(f"apt-get is not here to install {names}")
-    if root is None:
+        raise Plain(f"not here, and there is no apt-get to install it: "
+                    f"{absent} (in Debian's packages {listed})")
+    root = _as_root()
+    if root is None or not _may(root):
         raise Plain("installing needs root or sudo: run "
-                    f"`apt-get install {names}` as root first")
-    with step(f"installing {names}"):
-        install = ("install", "-y", "--no-install-recommends", *missing)
-        if _apt(root, *install):
-            return
-        # Perhaps the lists are old or, on a bare machine, not there yet.
-        if not _apt(root, "update"):
-            raise Plain(f"apt could not reach its mirrors to install {names}; "
-                        f"see {short(OUT / 'apt.log')}")
-        if not _apt(root, *install):
-            raise Plain(f"apt could not install {names}; "
-                        f"see {short(OUT / 'apt.log')}")
+                    f"`apt-get install {listed}` as root first")
+    with step(f"installing {listed}"):
+        errors = _install(root, lacking)
+        for line in errors[:3]:
+            say(f"    apt: {line}")
+        if errors:
+            raise Plain(f"apt could not install {listed}: {errors[0]} "
+                        f"(see {short(OUT / 'apt.log')})")
+    _installed.update(lacking)
 
 
 def _venv_stamp():

@@ -19,9 +19,9 @@ from engine.ktap import Case
 
 TOP = PurePosixPath("tools/testing/selftests")
 SUBSET = host.ROOT / "overlay" / "kselftest.debug"
-PACKAGES = ("gcc", "make", "perl", "libaio-dev", "liburing-dev", "libcap-dev",
-            "dmsetup", "attr", "acl", "e2fsprogs", "xfsprogs", "rsync",
-            "linux-libc-dev", "coreutils", "fio", "nvme-cli")
+PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
+            "xfsprogs", "rsync", "linux-libc-dev", "coreutils", "fio",
+            "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
 # Seconds for one test, and for the guest. The tests' own `settings` are for
 # processors; TCG is slower, and with the debug kernel several times slower.
 PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600),

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from engine import build, guest, host, ktap, lay
 from engine.ktap import Case
 
+PACKAGES = (*build.PACKAGES, "qemu-system-x86")
 CONFIG = build.CONFIGS / "kunit-x86.config"
 TCG = host.ROOT / "overlay" / "guest" / "tcg"
 SUITE = re.compile(
@@ -104,7 +105,7 @@ def _absent(cases):
 
 def main(args):
     """`kunit`, or `kunit um` / `kunit x86` for one of the two."""
-    host.need(*build.PACKAGES, "qemu-system-x86")
+    host.need(*PACKAGES)
     out = host.fresh("kunit")
     build.lay_tree()
     cases = []

@@ -13,14 +13,13 @@ import re
 import shutil
 from pathlib import Path
 
-from engine import branch, host, lay, objects, rules, source
+from engine import branch, host, lay, objects, packages, rules, source
 from engine.host import Plain
 from engine.ktap import FAIL, PASS, Case
 
-DEBIAN = ("gcc", "make", "git", "perl", "ccache", "shellcheck", "codespell",
+PACKAGES = ("gcc", "make", "git", "perl", "ccache", "shellcheck", "codespell",
           "python3-ply", "python3-git")
-# Debian's own Python has python3-ply and python3-git; another may not.
-PYTHON = "/usr/bin/python3"
+PYTHON = packages.PYTHON
 
 
 class Job:
@@ -168,12 +167,21 @@ def _valid(job, program):
     return done.stdout.strip().endswith("1")
 
 
+def _built_sparse():
+    return host.WORK / "tools" / "sparse-source" / "sparse"
+
+
+def has_sparse():
+    """Whether there is a sparse, which may be too old all the same."""
+    return shutil.which("sparse") is not None or _built_sparse().exists()
+
+
 def find_sparse(job):
     """A sparse that is new enough, built from Debian's newer source if not."""
     found = shutil.which("sparse")
     if found and _valid(job, found):
         return found
-    built = host.WORK / "tools" / "sparse-source" / "sparse"
+    built = _built_sparse()
     if built.exists() and _valid(job, built):
         return built
     with host.step("building a newer sparse than this Debian's"):
@@ -370,7 +378,7 @@ def _ready(job):
 
 def main(args):
     """Run every checker, or those that are named."""
-    host.need(*DEBIAN)
+    host.need(*PACKAGES)
     wanted = args or list(TOOLS)
     unknown = set(wanted) - set(TOOLS)
     if unknown:

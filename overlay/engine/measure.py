@@ -4,6 +4,7 @@
 from engine import build, figures, guest, host, ktap
 from engine.host import Plain
 
+PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
 PROGRAMS = host.ROOT / "overlay" / "bench"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
@@ -11,7 +12,7 @@ PMEM = ("memmap=512M!1G", "nokaslr")
 
 def compiled(out, name, *flags):
     """A measuring program, compiled into OUT."""
-    host.need("gcc", "libc6-dev")
+    host.need(*PACKAGES)
     source_file = PROGRAMS / f"{name}.c"
     target = out / (f"{name}.so" if "-shared" in flags else name)
     host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],

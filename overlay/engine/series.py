@@ -37,6 +37,8 @@ from engine.host import Plain
 from engine.ktap import Case
 from engine.mails import Mails, mail_complaints, withhold
 
+PACKAGES = ("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
+            "python3-ply", "python3-git")
 DOCS = ("Documentation/",)
 
 
@@ -238,8 +240,7 @@ def _note_addressee(branch):
 
 def main(args):
     """Lay every series as a git branch, check it and write its mails."""
-    host.need("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
-              "python3-ply", "python3-git")
+    host.need(*PACKAGES)
     everything = read()
     items = lay.items()
     cases = [_case("every file is in exactly one entry", complaints(

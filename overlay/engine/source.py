@@ -24,6 +24,9 @@ BASE = (host.ROOT / "overlay" / "base").read_text(encoding="ascii").strip()
 SERIES = ".".join(BASE.split(".")[:2])
 PACKAGE = f"linux-source-{SERIES}"
 SUITE = "trixie-backports"
+# What fetching and unpacking takes, and Debian's sources of a program.
+PACKAGES = ("debian-archive-keyring", "ca-certificates", "xz-utils", "tar")
+SOURCES = ("dpkg-dev", "patch", "xz-utils")
 KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg",
             "/usr/share/keyrings/debian-archive-keyring.pgp")
 
@@ -116,6 +119,11 @@ def _cached():
     return max(trees, key=lambda path: _order(path.name), default=None)
 
 
+def fetched():
+    """Whether the kernel's source is here, so that nothing is fetched."""
+    return bool(os.environ.get("KDIR")) or _cached() is not None
+
+
 def _debian():
     tree = _cached()
     if tree is None:
@@ -131,7 +139,7 @@ def forget(tree):
 
 def _unpack(package):
     """Unpack the package's source; the folder gets its name when whole."""
-    host.need("xz-utils", "tar")
+    host.need(*PACKAGES)
     host.need_space(host.WORK, 8, "a kernel's source and one build")
     into = host.WORK / "src" / "unpacking"
     with host.step(f"unpacking {package.name}"):
@@ -184,7 +192,7 @@ def debian_source(name, suites=("forky", "sid")):
     whole = kept / ".overlay-whole"
     if whole.exists():
         return kept
-    host.need("dpkg-dev", "xz-utils")
+    host.need(*SOURCES)
     error = None
     for suite in suites:
         try:
@@ -263,7 +271,7 @@ def _mirrors():
 
 def private_apt(suite, source=False):
     """A private apt that knows `suite`, from the first mirror that has it."""
-    host.need("debian-archive-keyring", "ca-certificates")
+    host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
     if keyring is None:
         raise Plain("Debian's archive keyring is not here: install "

@@ -103,7 +103,10 @@ fio --name=demo --filename=/dev/ng0n1q2 --ioengine=io_uring_cmd \
 	--cmd_type=nvme --hipri=1 --fixedbufs=1 --rw=randread --bs=4k \
 	--size=16m --iodepth=32 --iodepth_batch=32 \
 	--iodepth_batch_complete=32 >/run/fio 2>&1
-result $? "fio, unchanged, reads through the polled queue"
+status=$?
+# Why it failed is for the reader, not for a file that ends with the guest.
+[ $status -eq 0 ] || sed 's/^/# | /' /run/fio
+result $status "fio, unchanged, reads through the polled queue"
 queue=/sys/class/nvme-generic/ng0n1q2/user_queue
 say "commands $(cat $queue/completed), doorbells $(cat $queue/doorbells)"
 

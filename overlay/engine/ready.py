@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Asking for all that a run will need, once, before anything takes long.
+
+A cold run that stopped for packages wherever one was missing first would have
+to be watched for an hour.
+"""
+
+import shutil
+
+from engine import (
+    build,
+    docs,
+    guest,
+    host,
+    kselftest,
+    kunit,
+    lint,
+    measure,
+    series,
+    source,
+)
+
+# What fio reads in `make demo` is for show; kselftests have it anyway.
+DEMO = ("fio",)
+NEEDS = {
+    "demo": (build, guest, measure),
+    "selftest": (),
+    "lint": (build, lint),
+    "kunit": (build, kunit),
+    "kselftest": (build, guest, kselftest),
+    "docs": (build, docs),
+    "series": (build, series),
+}
+
+
+def wanted(names):
+    """The packages of these commands, each once."""
+    found = ["python3-venv"]
+    for name in names:
+        found += [package for module in NEEDS[name]
+                  for package in module.PACKAGES]
+    if "demo" in names:
+        found += DEMO
+    if shutil.which("apt-get") and not source.fetched():
+        found += source.PACKAGES
+    if shutil.which("apt-get") and "lint" in names and not lint.has_sparse():
+        found += source.SOURCES
+    return list(dict.fromkeys(found))
+
+
+def ready(*names):
+    """Install what these commands need, Python's tools too."""
+    with host.step("looking for what this needs"):
+        found = wanted(names)
+        host.need(*found)
+        host.pytool("vng")
+        host.say(f"    {len(found)} packages and the Python tools are here")
