@@ -174,7 +174,7 @@ int nvme_uq_refusal(struct nvme_uq *uq, const struct nvme_uq_io *io)
 {
 	unsigned int why = READ_ONCE(uq->blocked) & READ_ONCE(io->file->heeds);
 
-	if (READ_ONCE(io->node->gone) || (why & NVME_UQ_ABSENT))
+	if (nvme_uq_ns_removed(io->node) || (why & NVME_UQ_ABSENT))
 		return -ENXIO;
 	if (nvme_state_terminal(uq->ctrl))
 		return -ENODEV;

@@ -54,15 +54,16 @@ EXPORT_SYMBOL_GPL(nvme_uq_info_down);
 /**
  * nvme_uq_info_gone - tell that the queue will never be there again
  * @uq:		the queue
- * @node:	for who has claimed it by this node; NULL for whoever has
+ * @ns:		for an open file of this namespace that has claimed it; NULL for
+ *		one of any
  */
-void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_uq_node *node)
+void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
 	unsigned long flags;
 
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (uq->owner && (!node || uq->owner->node == node))
+	if (uq->owner && (!ns || uq->owner->node->ns == ns))
 		nvme_uq_info_down(uq, NVME_UQ_DEAD_GONE);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	spin_unlock(&uq->sq_lock);
@@ -147,7 +148,9 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	/* nobody submits, and nobody completes */
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (nvme_uq_is_idle(uq)) {
+	if (nvme_uq_ns_removed(uf->node)) {
+		ret = -ENXIO;
+	} else if (nvme_uq_is_idle(uq)) {
 		nvme_uq_scrub(uq);
 		WRITE_ONCE(uq->owner, uf);
 		uq->info = page_address(uf->info);
@@ -168,7 +171,7 @@ static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	if (uq->owner)
 		return -EBUSY;
-	if (READ_ONCE(uf->node->gone) || !uq->mappable ||
+	if (nvme_uq_ns_removed(uf->node) || !uq->mappable ||
 	    (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
 		return -ENXIO;
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));

@@ -51,6 +51,14 @@ static void nvme_uq_ring_sq(struct nvme_uq *uq)
 	nvme_uq_write_sq_db(uq);
 }
 
+/* Ring for what waits for the end of a batch; a queue that is down has none. */
+static void nvme_uq_pci_ring(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	if (uq->sq_tail != uq->last_sq_tail && !(uq->blocked & NVME_UQ_DOWN))
+		nvme_uq_ring_sq(uq);
+}
+
 static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 {
 	lockdep_assert_held(&uq->cq_lock);
@@ -87,8 +95,7 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 	 */
 	if (READ_ONCE(uq->plug) == cb->plug)
 		WRITE_ONCE(uq->plug, NULL);
-	if (uq->sq_tail != uq->last_sq_tail && !(uq->blocked & NVME_UQ_DOWN))
-		nvme_uq_ring_sq(uq);
+	nvme_uq_pci_ring(uq);
 	spin_unlock(&uq->sq_lock);
 	kfree(cb);
 	fput(file);
@@ -786,6 +793,7 @@ static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.submit	= nvme_uq_pci_submit,
 	.iopoll	= nvme_uq_pci_iopoll,
+	.ring	= nvme_uq_pci_ring,
 	.reap	= nvme_uq_pci_reap,
 	.cq_page = nvme_uq_pci_cq_page,
 };

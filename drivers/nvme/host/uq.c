@@ -229,7 +229,7 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 	struct nvme_uq_file *uf;
 
 	/* the open file holds the node, its namespace and nvme.ko: see cdev */
-	if (READ_ONCE(node->gone))
+	if (nvme_uq_ns_removed(node))
 		return -ENXIO;
 	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
 	if (!uf)
@@ -263,7 +263,7 @@ static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
 	void __user *argp = (void __user *)arg;
 	struct nvme_uq_file *uf = file->private_data;
 
-	if (READ_ONCE(uf->node->gone))
+	if (nvme_uq_ns_removed(uf->node))
 		return -ENXIO;
 	switch (cmd) {
 	case NVME_UQ_IOC_CLAIM:
@@ -659,26 +659,44 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
 	mutex_unlock(&nvme_uq_nodes_lock);
 }
 
+/*
+ * When this returns, no command of the namespace is about to be written to the
+ * queue. One whose doorbell was left to the end of a batch is the device's from
+ * here on: it comes before any that could give the id to another namespace.
+ */
+static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
+{
+	spin_lock(&uq->sq_lock);
+	uq->ops->ring(uq);
+	spin_unlock(&uq->sq_lock);
+	nvme_uq_info_gone(uq, ns);
+	nvme_uq_wake_all(uq);
+}
+
 /**
  * nvme_uq_remove_nodes - take away the nodes of a namespace
- * @ns:		the namespace, which is being removed
+ * @ns:		the namespace, which is marked NVME_NS_REMOVING
  *
- * What stays open can start no more commands. Those in flight hold the
- * namespace, and end by themselves.
+ * What stays open can start no more commands, whether its node is still in /dev
+ * or left it before: so this asks all queues, and not those of the nodes only.
+ * Commands in flight hold the namespace, and end by themselves.
  */
 void nvme_uq_remove_nodes(struct nvme_ns *ns)
 {
+	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
 	struct nvme_uq_node *node;
 	struct hlist_node *next;
+	unsigned int i, nr;
+
+	if (!uqc)
+		return;
 
 	mutex_lock(&nvme_uq_nodes_lock);
-	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list) {
-		spin_lock(&node->uq->sq_lock);
-		WRITE_ONCE(node->gone, true);
-		spin_unlock(&node->uq->sq_lock);
-		nvme_uq_info_gone(node->uq, node);
-		nvme_uq_wake_all(node->uq);
+	/* those of queues that come later find the mark: nvme_uq_update_nodes() */
+	nr = smp_load_acquire(&uqc->nr);
+	for (i = 0; i < nr; i++)
+		nvme_uq_close_ns(uqc->q[i], ns);
+	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list)
 		nvme_uq_remove_node(node);
-	}
 	mutex_unlock(&nvme_uq_nodes_lock);
 }

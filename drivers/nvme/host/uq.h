@@ -469,18 +469,21 @@ struct nvme_uq_ctrl {
 
 /**
  * struct nvme_uq_node - one namespace seen through one user queue
- * @list:	the namespace's nodes
+ * @list:	the namespace's nodes that are in /dev
  * @ns:		the namespace, of which a reference is held
  * @uq:		the queue
- * @gone:	the namespace was removed; written under the queue's sq_lock
  * @cdev:	/dev/ngXnYqZ
  * @dev:	its device
+ *
+ * A node leaves /dev when its queue is absent or its namespace is removed, and
+ * lives on while it is open. So an open file may belong to a node that is on no
+ * list any more: whether its namespace is still there is a question to the
+ * namespace, see nvme_uq_ns_removed().
  */
 struct nvme_uq_node {
 	struct hlist_node	list;
 	struct nvme_ns		*ns;
 	struct nvme_uq		*uq;
-	bool			gone;
 	struct cdev		cdev;
 	struct device		dev;
 };
@@ -518,6 +521,21 @@ struct nvme_uq_file {
 	wait_queue_head_t	line;
 	struct page		*info;
 };
+
+/**
+ * nvme_uq_ns_removed - was the namespace of a node removed?
+ * @node:	the node, in /dev or not
+ *
+ * Another namespace may have its id by now. Under the queue's sq_lock the answer
+ * is exact: nvme_uq_remove_nodes() takes that of each queue after the namespace
+ * was marked. Elsewhere it spares work that would be in vain.
+ *
+ * Return: true if it was, which is for good.
+ */
+static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
+{
+	return test_bit(NVME_NS_REMOVING, &node->ns->flags);
+}
 
 /* Commands of a file that has a limit, and could tell. */
 static inline unsigned int nvme_uq_file_used(const struct nvme_uq_file *uf)
@@ -606,7 +624,8 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_io *io,
 					  struct nvme_uq_place *place)
 {
-	if (unlikely(uq->blocked & io->file->heeds) || unlikely(io->node->gone))
+	if (unlikely(uq->blocked & io->file->heeds) ||
+	    unlikely(nvme_uq_ns_removed(io->node)))
 		return false;
 	if (place || unlikely(io->file->limit))
 		return nvme_uq_admit_slow(uq, io, place);
@@ -617,6 +636,8 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
  * struct nvme_uq_ops - what the driver of a controller does for user queues
  * @submit:	start a command; -EIOCBQUEUED or an error
  * @iopoll:	->uring_cmd_iopoll of a polled queue
+ * @ring:	write the doorbell that the end of a batch would have written; with
+ *		sq_lock held
  * @reap:	look for completions on behalf of nobody in particular
  * @cq_page:	a page of the completion queue; -EOPNOTSUPP if it is not one that
  *		looks to user space as others do, -ENOMEM. Under map_lock, with
@@ -626,6 +647,7 @@ struct nvme_uq_ops {
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
+	void (*ring)(struct nvme_uq *uq);
 	void (*reap)(struct nvme_uq *uq);
 	struct page *(*cq_page)(struct nvme_uq *uq, unsigned long nr);
 };
@@ -679,7 +701,7 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc);
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
 void nvme_uq_info_up(struct nvme_uq *uq);
 void nvme_uq_info_down(struct nvme_uq *uq, u32 dead);
-void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_uq_node *node);
+void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns);
 
 /* uq-pci.c, called by pci.c */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);

@@ -131,6 +131,8 @@ int uq_pci_path(const struct uq_ns *ns, char *path);
 int uq_reset(int ctrl);
 /* Sets both parameters, resets, and waits for the nodes to be @irq and @poll. */
 int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
+/* The Y of the nodes ngXnYqZ that a controller has now, of any one namespace; -1. */
+int uq_find_head(int ctrl);
 /* Waits until a namespace has these nodes; false if it never does. */
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
 /* Waits until the nodes are as many as the driver said it would make. */

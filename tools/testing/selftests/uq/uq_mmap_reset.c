@@ -421,22 +421,6 @@ static int take_away(const char *pci, bool device)
 	return uq_write_line(path, device ? "1" : strrchr(pci, '/') + 1);
 }
 
-/* The number after @prefix in the name of a queue's node in @folder; or -1. */
-static int number_after(const char *folder, const char *prefix)
-{
-	size_t len = strlen(prefix);
-	DIR *d = opendir(folder);
-	struct dirent *e;
-	int n = -1;
-
-	while (d && (e = readdir(d)))
-		if (!strncmp(e->d_name, prefix, len) && strchr(e->d_name, 'q'))
-			n = atoi(e->d_name + len);
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static int ctrl_of(const char *pci)
 {
 	char path[PATH_MAX + 32];
@@ -459,8 +443,6 @@ static int ctrl_of(const char *pci)
  */
 static bool give_back(const char *pci, bool device, struct uq_ns *ns)
 {
-	char prefix[32];
-
 	if (uq_write_line(device ? "/sys/bus/pci/rescan" :
 			  "/sys/bus/pci/drivers/nvme/bind",
 			  device ? "1" : strrchr(pci, '/') + 1))
@@ -468,9 +450,8 @@ static bool give_back(const char *pci, bool device, struct uq_ns *ns)
 	do {
 		ns->ctrl = ctrl_of(pci);
 	} while (ns->ctrl < 0);
-	snprintf(prefix, sizeof(prefix), "ng%dn", ns->ctrl);
 	do {
-		ns->head = number_after("/sys/class/nvme-generic", prefix);
+		ns->head = uq_find_head(ns->ctrl);
 	} while (ns->head < 0);
 	return uq_wait_nodes(ns, 2, 2);
 }
@@ -629,6 +610,50 @@ TEST_F(life, namespace_removed)
 	ASSERT_LE(0, self->fd);
 	ASSERT_EQ(0, uq_cq_map(&self->cq, self->fd));
 	EXPECT_EQ(0, read_mapped(self));
+}
+
+/* The same of a node that is no longer in /dev, as a reset took its queue away. */
+TEST_F(life, namespace_removed_after_its_node)
+{
+	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
+	const struct nvme_uq_info *info = self->cq.info;
+	struct uq_ns *ns = &self->node.ns;
+	int second, ret;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	second = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, second);
+	ASSERT_EQ(0, uq_bring_up(ns, irq, poll));
+	EXPECT_NE(NVME_UQ_ALIVE, info->dead);
+	ASSERT_TRUE(uq_wait_nodes(ns, irq, poll));
+	ASSERT_EQ(0, uq_bring_up(ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(ns, 2, 2));
+	EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+	EXPECT_EQ(0, read_mapped(self));
+
+	ret = uq_attach(ns, false);
+	if (ret)
+		SKIP(goto out, "the device does not detach namespaces: %d", ret);
+	EXPECT_TRUE(uq_wait_nodes(ns, 0, 0));
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(-ENXIO, read_mapped(self));
+	/* another reset does not make the page say anything else */
+	EXPECT_EQ(0, uq_reset(ns->ctrl));
+	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	let_go(self);
+	self->cq.info = NULL;
+	EXPECT_EQ(-1, ioctl(second, NVME_UQ_IOC_CLAIM));
+	EXPECT_EQ(ENXIO, errno);
+	close(second);
+	second = -1;
+
+	EXPECT_EQ(0, uq_attach(ns, true));
+	wait_there(self->node.block);
+	EXPECT_TRUE(uq_wait_nodes(ns, 2, 2));
+	EXPECT_EQ(0, use_new(ns, variant->poll));
+out:
+	close(second);
 }
 
 /* A module whose queues somebody has mapped stays. */

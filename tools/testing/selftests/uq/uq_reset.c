@@ -293,6 +293,85 @@ out:
 	close(fd);
 }
 
+/* The namespace again, under whatever number it has now; false if it has none. */
+static bool attach_again(struct uq_ns *ns)
+{
+	if (uq_attach(ns, true))
+		return false;
+	do {
+		ns->head = uq_find_head(ns->ctrl);
+	} while (ns->head < 0);
+	return uq_wait_nodes(ns, 2, 2);
+}
+
+/* What is still open, of the first namespace that had the id, is of no use. */
+static void expect_no_way(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(reset) *self, struct io_uring *ring,
+			  int fd)
+{
+	struct nvme_uring_cmd *c;
+
+	uq_prep(ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf, 512);
+	EXPECT_EQ(-ENXIO, uq_run(ring));
+	/* nor is it by the way that waits for a slot */
+	c = uq_prep(ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf,
+		    512);
+	uq_sqe(c)->flags |= IOSQE_ASYNC;
+	EXPECT_EQ(-ENXIO, uq_run(ring));
+	EXPECT_EQ(-1, ioctl(fd, NVME_IOCTL_ID));
+	EXPECT_EQ(ENXIO, errno);
+}
+
+/*
+ * A reset takes a queue away, and with it the node in /dev; another one brings
+ * both back. What was opened before belongs to the namespace all the same: once
+ * that is removed it does not reach the next namespace that has the id.
+ */
+TEST_F(reset, namespace_removed_after_its_node)
+{
+	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
+	struct uq_node *node = &self->node;
+	struct uq_ns ns = node->ns;
+	struct io_uring ring;
+	int fd, ret;
+
+	if (variant->slow)
+		SKIP(return, "one device is enough");
+	fd = open(node->path, O_RDONLY);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
+	ASSERT_EQ(0, uq_bring_up(&ns, irq, poll));
+	ASSERT_TRUE(uq_wait_nodes(&ns, irq, poll));
+	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
+	EXPECT_EQ(0, uq_run(&ring));
+
+	ret = uq_attach(&ns, false);
+	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
+		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
+	ASSERT_EQ(0, ret);
+	ASSERT_TRUE(uq_wait_nodes(&ns, 0, 0));
+	expect_no_way(_metadata, self, &ring, fd);
+	ASSERT_TRUE(attach_again(&ns));
+	EXPECT_NE(node->ns.head, ns.head);
+	expect_no_way(_metadata, self, &ring, fd);
+
+	/* with nothing of the first one open, the name is free again */
+	close(fd);
+	fd = -1;
+	ASSERT_EQ(0, uq_attach(&ns, false));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 0, 0));
+	ns = node->ns;
+	ASSERT_EQ(0, uq_attach(&ns, true));
+	EXPECT_EQ(0, uq_wait_path(node->block, true));
+	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
+	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+out:
+	io_uring_queue_exit(&ring);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	return uq_main(argc, argv);

@@ -310,6 +310,21 @@ bool uq_find_slow(struct uq_node *node, bool poll)
 	return uq_ns_slow(&ns) && uq_node_nth(node, &ns, poll, 0);
 }
 
+int uq_find_head(int ctrl)
+{
+	DIR *d = opendir(GENERIC);
+	int x, y, head = -1;
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (sscanf(e->d_name, "ng%dn%dq", &x, &y) == 2 && x == ctrl &&
+		    strchr(e->d_name, 'q'))
+			head = y;
+	if (d)
+		closedir(d);
+	return head;
+}
+
 /* -- waiting */
 
 static time_t seconds(void)
