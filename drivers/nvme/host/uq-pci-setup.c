@@ -434,6 +434,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
  * @depth:	entries of a queue
  * @qid:	its id
  * @vector:	its interrupt vector, if it is one for interrupts
+ * @died:	the controller died over it, and is being disabled
  */
 struct nvme_uq_room {
 	struct mutex		*shutdown_lock;	/* the driver's own */
@@ -442,10 +443,10 @@ struct nvme_uq_room {
 	u32			depth;
 	unsigned int		qid;
 	unsigned int		vector;
+	bool			died;
 };
 
-static int nvme_uq_create_one(struct nvme_uq *uq,
-			      const struct nvme_uq_room *room)
+static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_room *room)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	int ret;
@@ -470,16 +471,20 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	 */
 	memset(uq->cqes, 0, NVME_UQ_CQ_BYTES(uq));
 	ret = nvme_uq_admin_create(uq);
+	/* a controller that refuses has a status for it */
+	room->died = ret < 0;
 	if (ret)
 		return ret;
 
 	/* as nvme_create_queue() does: nvme_dev_disable() goes first */
+	room->died = true;
 	if (!mutex_trylock(room->shutdown_lock))
 		return -ENODEV;
 	if (nvme_ctrl_state(ctrl) != NVME_CTRL_CONNECTING) {
 		mutex_unlock(room->shutdown_lock);
 		return -ENODEV;
 	}
+	room->died = false;
 	ret = nvme_uq_go_live(uq);
 	mutex_unlock(room->shutdown_lock);
 	if (ret) {
@@ -496,7 +501,7 @@ static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
 {
 	unsigned int i;
 
-	for (i = 0; i < want; i++) {
+	for (i = 0; i < want && !room->died; i++) {
 		struct nvme_uq *uq = nvme_uq_nth(ctrl, polled, i);
 		int ret;
 
@@ -526,10 +531,13 @@ static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
  *
  * They take no commands before nvme_uq_start(). That some could not be created
  * is no reason to do without the controller.
+ *
+ * Return: 0; -ENODEV if the controller died meanwhile, and with it blk-mq's
+ * queues.
  */
-void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
-		    u32 __iomem *dbs, u32 db_stride, u32 depth,
-		    unsigned int qid, unsigned int vector)
+int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
+		   u32 __iomem *dbs, u32 db_stride, u32 depth,
+		   unsigned int qid, unsigned int vector)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	struct nvme_uq_room room = {
@@ -543,7 +551,7 @@ void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 	unsigned int irq = 0, poll = 0, noio;
 
 	if (!uqc)
-		return;
+		return 0;
 
 	/* memory reclaim may wait for this very controller */
 	noio = memalloc_noio_save();
@@ -552,9 +560,12 @@ void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &room);
 	}
 	memalloc_noio_restore(noio);
+	if (room.died)
+		return -ENODEV;
 
 	dev_info(ctrl->device, "%u/%u user irq/poll queues, asked for %u/%u\n",
 		 irq, poll, uqc->asked.irq, uqc->asked.poll);
+	return 0;
 }
 
 /**

@@ -709,9 +709,9 @@ unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl);
 bool nvme_uq_give_way(struct nvme_ctrl *ctrl);
 int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
 		       unsigned int flags, struct irq_affinity *affd);
-void nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
-		    u32 __iomem *dbs, u32 db_stride, u32 depth,
-		    unsigned int qid, unsigned int vector);
+int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
+		   u32 __iomem *dbs, u32 db_stride, u32 depth,
+		   unsigned int qid, unsigned int vector);
 void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 		       u32 db_stride);
 unsigned int nvme_uq_max(void);
@@ -764,10 +764,13 @@ static inline int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl,
 	return 0;
 }
 
-static inline void nvme_uq_create(struct nvme_ctrl *ctrl,
-				  struct mutex *shutdown_lock,
-				  u32 __iomem *dbs, u32 db_stride, u32 depth,
-				  unsigned int qid, unsigned int vector) { }
+static inline int nvme_uq_create(struct nvme_ctrl *ctrl,
+				 struct mutex *shutdown_lock,
+				 u32 __iomem *dbs, u32 db_stride, u32 depth,
+				 unsigned int qid, unsigned int vector)
+{
+	return 0;
+}
 
 static inline void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs,
 				     __le32 *eis, u32 db_stride) { }

@@ -595,6 +595,9 @@ TEST_F(silent, controller_that_never_comes_up)
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_CREATE_CQ, 1));
 	EXPECT_GT(0, uq_reset(self->node.ns.ctrl));
+	/* all of it, not its queues alone: namespaces are there until unbind */
+	EXPECT_EQ(0, access(self->node.block, F_OK));
+	EXPECT_EQ(0, access(self->node.path, F_OK));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	EXPECT_EQ(0, uq_param_get("user_fault_silent"));
 	prep(self, 0, 0);
