@@ -53,6 +53,16 @@ unsigned int nvme_uq_max(void)
 	return 2 * blk_mq_num_possible_queues(0);
 }
 
+static void nvme_uq_disable_work(struct work_struct *work)
+{
+	struct nvme_uq_ctrl *uqc = container_of(work, struct nvme_uq_ctrl,
+						disable_work);
+
+	dev_warn(uqc->ctrl->device,
+		 "commands on user queues timed out, disable controller\n");
+	nvme_uq_disable(uqc->ctrl);
+}
+
 static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
@@ -63,6 +73,8 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	uqc = kzalloc_flex(*uqc, q, max);
 	if (!uqc)
 		return NULL;
+	uqc->ctrl = ctrl;
+	INIT_WORK(&uqc->disable_work, nvme_uq_disable_work);
 	uqc->max = max;
 	mutex_init(&uqc->lock);
 	/* freeze and scan look at it without a lock */
@@ -693,6 +705,18 @@ void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
 		WRITE_ONCE(uq->irq, -1);
 		pci_free_irq(to_pci_dev(ctrl->dev), uq->vector, uq);
 	}
+}
+
+/**
+ * nvme_uq_end_disable - wait for what timeouts may have started
+ * @ctrl:	the controller, which its driver has disabled for good
+ *
+ * Nothing is in flight any more that could start it again.
+ */
+void nvme_uq_end_disable(struct nvme_ctrl *ctrl)
+{
+	if (ctrl->uq)
+		cancel_work_sync(&ctrl->uq->disable_work);
 }
 
 /**

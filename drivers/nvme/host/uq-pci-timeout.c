@@ -143,6 +143,15 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
 
+	/*
+	 * On its way out there is no reset any more. Who unbinds the driver may
+	 * wait for a task that has frozen the controller and waits for this
+	 * command. Not from here: nvme_uq_stop() waits for this work.
+	 */
+	if (nvme_state_terminal(ctrl)) {
+		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
+		return false;
+	}
 	/* a reset, under way or over, looks after its commands by itself */
 	if (nvme_ctrl_state(ctrl) != NVME_CTRL_LIVE)
 		return false;

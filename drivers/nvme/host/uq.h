@@ -443,6 +443,8 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 
 /**
  * struct nvme_uq_ctrl - the user queues of a controller
+ * @ctrl:	the controller
+ * @disable_work: disables a controller that is on its way out
  * @lock:	for all that follows
  * @asked:	how many queues the parameters asked this reset for
  * @plan:	how many it brings up
@@ -455,6 +457,8 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @q:		the queues
  */
 struct nvme_uq_ctrl {
+	struct nvme_ctrl	*ctrl;
+	struct work_struct	disable_work;
 	struct mutex		lock;	/* holds, frozen, growing of q */
 	struct nvme_uq_plan	asked;
 	struct nvme_uq_plan	plan;
@@ -719,8 +723,12 @@ void nvme_uq_stop(struct nvme_ctrl *ctrl);
 bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl);
 void nvme_uq_free_irqs(struct nvme_ctrl *ctrl);
 void nvme_uq_cancel(struct nvme_ctrl *ctrl);
+void nvme_uq_end_disable(struct nvme_ctrl *ctrl);
 void nvme_uq_free_queues(struct nvme_ctrl *ctrl);
 void nvme_uq_free(struct nvme_ctrl *ctrl);
+
+/* pci.c, called by uq-pci-setup.c */
+void nvme_uq_disable(struct nvme_ctrl *ctrl);
 
 #else /* !CONFIG_NVME_UQ */
 static inline void nvme_uq_start(struct nvme_ctrl *ctrl) { }
@@ -790,6 +798,8 @@ static inline bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 static inline void nvme_uq_free_irqs(struct nvme_ctrl *ctrl) { }
 
 static inline void nvme_uq_cancel(struct nvme_ctrl *ctrl) { }
+
+static inline void nvme_uq_end_disable(struct nvme_ctrl *ctrl) { }
 
 static inline void nvme_uq_free_queues(struct nvme_ctrl *ctrl) { }
 

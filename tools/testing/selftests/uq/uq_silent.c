@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -669,6 +670,51 @@ TEST_F(silent, frozen_while_lost)
 	EXPECT_EQ(0, uq_run(&self->ring));
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(0, format(&self->node.ns));
+}
+
+/* A timeout, in milliseconds, that a test is ready before. */
+#define A_WHILE	15000
+
+static void *run_format(void *arg)
+{
+	return (void *)(intptr_t)format(arg);
+}
+
+/*
+ * Both at once: the format waits for the command, with locks that unbind needs.
+ * The command's timeout ends it for both, though the controller is on its way
+ * out already and cannot be reset.
+ */
+TEST_F(silent, frozen_and_unbound_while_lost)
+{
+	const char *node = self->node.name;
+	char id[32], state[16] = "";
+	pthread_t formatter;
+	int ret;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	/* while nothing is lost: does it format at all? */
+	ret = format(&self->node.ns);
+	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
+		SKIP(return, "%s cannot format", self->node.ctrl);
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	prep(self, 0, A_WHILE);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	ASSERT_EQ(0, pthread_create(&formatter, NULL, run_format,
+				    &self->node.ns));
+	while (strcmp(state, "frozen") && uq_attr(node, "in_flight") > 0) {
+		uq_attr_str(node, "state", state, sizeof(state));
+		sched_yield();
+	}
+	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	ASSERT_EQ(0, pthread_join(formatter, NULL));
+	let_go(self);
+	bind_again(_metadata, self, id);
 }
 
 /* -- a tenant that does not look any more */
