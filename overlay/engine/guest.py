@@ -163,7 +163,7 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
            "early": (UP, result.exists), "progress": _progress,
            "what": f"the guest {name}"}
     done = host.run(cmd, **how)
-    if done.returncode < 0 and not result.exists():
+    if done.early:
         # It hung before our script, so no result is lost. The log goes on,
         # and what the kernel complained of the first time is seen too.
         host.say(f"    {name}: the guest did not come up, booting it again")

@@ -48,8 +48,10 @@ WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
 JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpatch-")
 
 
-# The programs that run now.
+# The programs that run now, and whether they are being ended for good: then
+# nothing new is started.
 RUNNING = set()
+STOPPING = threading.Event()
 
 
 # -- what is said ------------------------------------------------------------
@@ -212,12 +214,15 @@ def check_machine():
 
 def _stop(proc):
     """End a program and all it started: asked first, then made to."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(proc.pid, signal.SIGTERM)
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(proc.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             proc.wait(10)
+    finally:
         # The group outlives its leader while any of it runs.
-        os.killpg(proc.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(proc.pid, signal.SIGKILL)
     proc.wait()
 
 
@@ -261,21 +266,23 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     `progress` is called with every line and returns what to show, or None.
     A failure is a Plain error that names `what` and the log. The program
     stands in a process group of its own, which ends when we do. `early` is a
-    time in seconds, and what has to be true by then, or the program is ended.
+    time in seconds, and what has to be true by then, or the program is ended
+    and the result's `early` is true.
     """
     cmd = [str(part) for part in cmd]
     what = what or cmd[0]
     log = Path(log) if log else OUT / "engine.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     lines = []
-    late = threading.Event()
+    late, hung = threading.Event(), threading.Event()
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
         proc = _start(cmd, cwd, env)
         RUNNING.add(proc)
-        timers = _timers(proc, late, timeout, early)
+        timers = _timers(proc, late, hung, timeout, early)
         try:
+            _go_on()
             for line in proc.stdout:
                 lines.append(line)
                 file.write(line)
@@ -284,6 +291,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
                     file.flush()
                     Status.show(shown)
             proc.wait()
+            _go_on()
         except BaseException:
             _stop(proc)
             raise
@@ -294,6 +302,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
             RUNNING.discard(proc)
     Status.clear()
     done = subprocess.CompletedProcess(cmd, proc.returncode, "".join(lines))
+    done.early = hung.is_set()
     if late.is_set() and check:
         raise Plain(f"{what} did not end within {elapsed(timeout)}; "
                     f"see {short(log)}")
@@ -302,16 +311,34 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     return done
 
 
+def _go_on():
+    """Raise what ends a job of at_once() when all of them are to end."""
+    if STOPPING.is_set():
+        raise KeyboardInterrupt
+
+
 def at_once(work, jobs, workers):
     """Do several jobs at a time; the results in the jobs' order.
 
-    Who is interrupted ends the programs of all of them.
+    Who is interrupted ends the programs of all of them, for good; a job that
+    fails ends the others, too, and what comes after them may go on.
     """
+    try:
+        return _at_once(work, jobs, workers)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        STOPPING.clear()
+        raise
+
+
+def _at_once(work, jobs, workers):
     with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
         futures = [pool.submit(work, *job) for job in jobs]
         try:
             return [future.result() for future in futures]
         except BaseException:
+            STOPPING.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for proc in list(RUNNING):
                 _stop(proc)
@@ -326,7 +353,7 @@ def memory_available():
     return 0
 
 
-def _timers(proc, late, timeout, early):
+def _timers(proc, late, hung, timeout, early):
     """Start what ends a program that takes too long."""
     timers = []
     if timeout:
@@ -334,15 +361,16 @@ def _timers(proc, late, timeout, early):
     if early:
         seconds, there = early
         timers.append(threading.Timer(
-            seconds, lambda: there() or _expire(proc, late)))
+            seconds, lambda: there() or _expire(proc, late, hung)))
     for timer in timers:
         timer.daemon = True
         timer.start()
     return timers
 
 
-def _expire(proc, late):
-    late.set()
+def _expire(proc, *why):
+    for event in why:
+        event.set()
     _stop(proc)
 
 

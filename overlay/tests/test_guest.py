@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import unittest
 from pathlib import Path
@@ -37,9 +38,9 @@ class Boot(Folder):
         path.write_text(f"#!/bin/sh\ncd {self.top}/out\n{script}\n", "ascii")
         path.chmod(0o755)
 
-    def boot(self, **how):
+    def boot(self, named="g", **how):
         """Boot, with results in the test's own folder."""
-        return guest.boot("lean", "true\n", name="g", out=self.top / "out",
+        return guest.boot("lean", "true\n", name=named, out=self.top / "out",
                           folder=self.top, **how)
 
     def failed(self, boot):
@@ -79,6 +80,24 @@ class Boot(Folder):
     def test_a_guest_that_dies_at_boot_gets_none(self):
         self.vng("[ -e tried ] && exit; >tried; echo '[    0.1] panic'; exit 1")
         self.assertFalse(self.boot().ok)
+
+    def test_interrupted_while_booting_no_guest_starts_again(self):
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, old)
+        self.addCleanup(host.STOPPING.clear)
+        self.vng("echo up >>starts; mkdir first 2>/dev/null && "
+                 "kill -INT $PPID; exec sleep 1000")
+        with self.assertRaises(KeyboardInterrupt):
+            host.at_once(lambda name: self.boot(named=name),
+                         [("a",), ("b",), ("c",), ("d",)], 2)
+        starts = (self.top / "out" / "starts").read_text("ascii")
+        self.assertLessEqual(starts.count("up"), 2)
+
+    def test_a_guest_that_was_ended_from_outside_gets_no_other_try(self):
+        self.vng("echo up >>starts; kill -TERM $$")
+        self.boot()
+        self.assertEqual((self.top / "out" / "starts").read_text("ascii"),
+                         "up\n")
 
     def test_the_exit_code_is_not_believed(self):
         self.vng("printf '# overlay: end\\n' >g.ktap; exit 3")

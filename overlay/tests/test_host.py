@@ -105,6 +105,22 @@ class Run(Folder):
         poll.register(ended, select.POLLIN)
         self.assertTrue(poll.poll(60_000), "it still runs")
 
+    def test_a_job_that_fails_ends_the_others_and_no_more(self):
+        def job(fail):
+            if fail:
+                raise Plain("no luck")
+            self.sh("sleep 1000 & wait")
+        with self.assertRaisesRegex(Plain, "no luck"):
+            host.at_once(job, [(True,), (False,), (False,)], 2)
+        self.assertEqual(self.sh("echo on").stdout, "on\n")
+
+    def test_nothing_new_runs_once_stopping(self):
+        host.STOPPING.set()
+        self.addCleanup(host.STOPPING.clear)
+        with self.assertRaises(KeyboardInterrupt):
+            self.sh(f"sleep 1000; touch {self.top}/ran")
+        self.assertFalse((self.top / "ran").exists())
+
     def test_strange_bytes(self):
         self.assertIn("\ufffd", self.sh(r"printf '\377\n'").stdout)
 
@@ -219,7 +235,8 @@ class Apt(Folder):
         path = self.apt(f"echo up >{self.top}/up; read -r go <{self.top}/go\n"
                         f"touch {self.top}/whole")
         child = subprocess.Popen(
-            [sys.executable, "-c", "import engine.host as h\n"
+            [sys.executable, "-c", "import engine.host as h, signal\n"
+             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
              "h.OUT = h.Path('out')\n"
              "try: h._apt([], 'install')\n"
              "except KeyboardInterrupt: print('interrupted', flush=True)"],
