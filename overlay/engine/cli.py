@@ -34,13 +34,34 @@ COMMANDS = {
 }
 
 
+# What a command takes in ARGS, by example.
+ARGUMENTS = (
+    ("check", '"lint docs"', "these steps alone"),
+    ("lint", "sparse", "one checker"),
+    ("kunit", "um", "one of um and x86"),
+    ("kselftest", "uq:uq_reset", "one test, on the lean kernel"),
+    ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
+     "a test all of that kernel's"),
+    ("soak", "kcsan", "one of its two kernels, or a test as above"),
+    ("coverage", "uq:uq_io", "these tests alone"),
+    ("bench", "lean", "one of lean and distro"),
+    ("series", "ext4-dax-read", "one series"),
+    ("build", '"lean debug"', "these kernels"),
+)
+
+
 def _help():
     print("make COMMAND:")
     for name, (_, text) in COMMANDS.items():
         print(f"  {name:10} {text}")
+    print("\nmake COMMAND ARGS=...")
+    for name, example, text in ARGUMENTS:
+        print(f"  {name + ' ARGS=' + example:32} {text}")
     print(f"""
 KDIR=folder       a kernel source tree to lay over (only read); without it
                   Debian's linux-source package is fetched
+UQ_TEST_SEED=, DAX_TEST_SEED=
+                  the seed that a failed test named, to see it fail again
 ACCEL=kvm         let guests use KVM (never used unless asked for)
 OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")

@@ -43,7 +43,7 @@ SOAK = {"debug": 4, "kcsan": 2}
 SOAK_MORE = {"debug": {"UQ_TEST_FUZZ_OPS": "500000"}}
 # What tests that leave it to chance what they do may be told by whoever wants
 # to see a failure again.
-PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS")
+PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 # The tests that race on purpose: what kcsan's kernel runs of those there are.
 RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
           "uq:uq_reset", "uq:uq_qos", "uq:uq_mmap_reset", "uq:uq_fault",
@@ -265,11 +265,15 @@ def _rename(mode, cases):
                  case.status, case.detail) for case in cases]
 
 
-def _modes(args):
-    for mode in args:
+def _chosen(args):
+    """What `make kselftest` is asked for: kernels, and tests of one folder."""
+    modes = [arg for arg in args if ":" not in arg]
+    for mode in modes:
         if mode not in ("lean", "debug"):
-            raise Plain(f"kselftests run on lean or debug, not on {mode}")
-    return args or ["lean", "debug"]
+            raise Plain(f"kselftests run on lean or debug, not on {mode}; a "
+                        "test is named with its folder, such as uq:uq_reset")
+    named = [arg for arg in args if ":" in arg]
+    return modes or (["lean"] if named else ["lean", "debug"]), named
 
 
 def _soak(args, out):
@@ -297,7 +301,18 @@ def main(args):
         return [Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")]
     if soak:
         return _soak(args[1:], out)
-    return _kselftest(_modes(args), out)
+    modes, named = _chosen(args)
+    return _named(modes, named, out) if named else _kselftest(modes, out)
+
+
+def _named(modes, named, out):
+    """Some tests alone, each in one guest of a kernel."""
+    todo, cases = [], []
+    for mode in modes:
+        into, tests, bad = prepare(mode, out, named)
+        todo += shares(mode, into, tests, 1)
+        cases += bad
+    return cases + run(todo, out)
 
 
 def _kselftest(modes, out):

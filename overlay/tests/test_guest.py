@@ -263,6 +263,34 @@ class Tests(Folder):
         case, = kselftest.never_ran(["uq:uq_meta"], cases[:1])
         self.assertIn("NOT RUN", case.detail)
 
+    def test_arguments_name_kernels_and_tests(self):
+        for args, wanted in (
+                ([], (["lean", "debug"], [])), (["debug"], (["debug"], [])),
+                (["uq:a"], (["lean"], ["uq:a"])),
+                (["debug", "uq:a", "uq:b"], (["debug"], ["uq:a", "uq:b"]))):
+            self.assertEqual(kselftest._chosen(args), wanted)
+        with self.assertRaisesRegex(Plain, "with its folder"):
+            kselftest._chosen(["uq_reset"])
+
+    def test_a_named_test_runs_alone_on_the_lean_kernel(self):
+        with mock.patch.object(kselftest, "targets", return_value=["uq"]), \
+                mock.patch.object(kselftest, "prepare", return_value=(
+                    self.top, ["uq:a"], [])) as prepare, \
+                mock.patch.object(kselftest, "run", return_value=[]) as run:
+            kselftest.main(["uq:a"])
+        self.assertEqual(prepare.call_args.args[0], "lean")
+        (share,), _ = run.call_args.args
+        self.assertEqual((share.mode, share.tests), ("lean", ("uq:a",)))
+
+    def test_seeds_reach_the_guest(self):
+        share = kselftest.Share("lean", "g", self.top, ("uq:a",))
+        seeds = {"UQ_TEST_SEED": "7", "DAX_TEST_SEED": "8 9"}
+        with mock.patch.dict(os.environ, seeds), \
+                mock.patch.object(build, "folder", return_value=self.top):
+            script = kselftest._script(share, self.top)
+        self.assertIn("UQ_TEST_SEED=7", script)
+        self.assertIn("DAX_TEST_SEED='8 9'", script)
+
     def test_suites_are_found(self):
         text = ("static struct kunit_suite ext4_x_suite = {\n"
                 "\t.init = x,\n\t.name = \"ext4-x\",\n};\n")

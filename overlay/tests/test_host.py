@@ -265,6 +265,30 @@ class Commands(Folder):
         for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
                      "bench", "series", "soak", "coverage", "clean"):
             self.assertIn(f"\n  {name} ", done.stdout)
+        self.assertIn("kselftest ARGS=uq:uq_reset", done.stdout)
+        self.assertIn("DAX_TEST_SEED=", done.stdout)
+
+    def test_help_names_what_is_there(self):
+        for name, example, _ in cli.ARGUMENTS:
+            self.assertIn(name, cli.COMMANDS)
+            for word in example.strip('"').split():
+                self.known(name, word)
+
+    def known(self, command, word):
+        """Fails unless a command knows this word of ARGS."""
+        from engine import build, check, kselftest, lint
+        words = {"check": check.STEPS, "lint": lint.TOOLS,
+                 "kunit": ("um", "x86"), "bench": ("lean", "distro"),
+                 "soak": kselftest.SOAK, "build": build.MODES,
+                 "kselftest": ("lean", "debug"), "coverage": (), "series": [
+                     path.name for path in
+                     (host.ROOT / "overlay" / "series").iterdir()]}[command]
+        if ":" in word:
+            folder, _, program = word.partition(":")
+            there = host.ROOT / "tools/testing/selftests" / folder
+            self.assertTrue(list(there.glob(f"{program}.*")), word)
+        else:
+            self.assertIn(word, words)
 
     def test_unknown_command(self):
         done = self.engine("chekc")
