@@ -40,6 +40,9 @@ NVME = nvme()
 # On a busy machine TCG's timer comes too late for the check that the kernel
 # makes of it at boot, and for the usual patience with a quiet processor.
 PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
+# Tests say a lot in a short time, and the emulated serial line is slow: nothing
+# may be dropped before it is printed.
+WHOLE_LOG = ("log_buf_len=4M",)
 # Before 8.1 QEMU may keep a breakpoint of the kernel's own code patching that
 # one processor put down while another was being translated, and the kernel
 # then dies of an int3 that memory no longer holds. One thread cannot race.
@@ -70,8 +73,9 @@ class Boot:
         """The two cases that every boot is: it ended, and without a splat."""
         ended = ktap.Case(f"{self.name}: the guest ran to its end",
                           ktap.PASS if self.ok else ktap.FAIL, self.why)
-        return [ended, *ktap.splat_cases(self.name, self.log,
-                                         self.files["log"])]
+        return [ended,
+                *ktap.splat_cases(self.name, self.log, self.files["log"]),
+                *ktap.taint_cases(self.name, self.ktap, self.log)]
 
 
 def accelerated():
@@ -118,7 +122,8 @@ def _command(folder, script, result, **how):
            "--memory", how["memory"], "--cpus", how["cpus"]]
     if how["icount"] or not accelerated():
         cmd.append("--disable-kvm")
-    for text in ("oops=panic", *PATIENT, *how["append"]):
+    log = () if how["icount"] else WHOLE_LOG
+    for text in ("oops=panic", *PATIENT, *log, *how["append"]):
         cmd += ["--append", text]
     for text in (*how["qemu"], *_accelerator(how["icount"])):
         cmd.append(f"--qemu-opts={text}")

@@ -158,6 +158,17 @@ class Boot(Folder):
                 self.assertEqual(option in self.command(), wanted)
                 self.assertNotIn(option, self.command(icount=True))
 
+    def test_a_tainted_kernel_is_red(self):
+        self.vng("echo '[    0.000001] Linux'\n"
+                 f"printf '{GOOD}# overlay: taint 512\\n# overlay: end\\n' "
+                 ">g.ktap")
+        self.assertEqual(self.failed(self.boot()),
+                         ["g: the kernel is not tainted"])
+
+    def test_the_log_is_kept_whole_but_where_instructions_count(self):
+        self.assertIn("log_buf_len=4M", self.command())
+        self.assertNotIn("log_buf_len=4M", self.command(icount=True))
+
     def test_pmem_regions_do_not_touch(self):
         spans = []
         for text in guest.PMEM:

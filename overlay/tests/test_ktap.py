@@ -153,6 +153,13 @@ class MustBeRed(unittest.TestCase):
         self.assertIn("2 results were planned and 0 came", found)
         self.assertIn(ktap.BROKE_OFF.detail, found)
 
+    def test_expected_failures_are_no_passes(self):
+        for line in ("not ok 1 a # TODO later", "ok 1 a # XFAIL no luck",
+                     "ok 1 # XFAIL a", "not ok 1 a # XFAIL", "ok 1 a # TODO"):
+            with self.subTest(line):
+                self.assertEqual(statuses(f"TAP version 13\n1..1\n{line}\n"),
+                                 ["fail"])
+
     def test_missing_number(self):
         found = failures("TAP version 13\n1..3\nok 1 a\nok 3 c\n")
         self.assertTrue(any("results are missing" in line for line in found))
@@ -228,6 +235,29 @@ class Splats(unittest.TestCase):
                "[    1.000000] uq: a test said overlay: expect /fs/\n"
                "[    2.000000] WARNING: CPU: 0 at fs/dax.c:1\n")
         self.assertEqual(len(ktap.splats(log)), 1)
+
+    def test_dropped_messages(self):
+        log = ("[    0.000001] Linux\n** 4 printk messages dropped **\n"
+               "[    1.000000] ext4 is here\n")
+        self.assertEqual(ktap.splats(log),
+                         ["line 2: ** 4 printk messages dropped **"])
+
+    def test_a_taint_that_the_log_does_not_show(self):
+        def taint(value, log=""):
+            return [case.detail for case in ktap.taint_cases(
+                "g", f"ok 1\n# overlay: taint {value}\n", log)]
+        self.assertEqual(len(taint(512)), 1)
+        self.assertIn("(DW)", taint(128 + 512)[0])
+        # an out-of-tree module, a test module
+        self.assertEqual(taint(4096 + (1 << 18)), [])
+        self.assertEqual(taint(0), [])
+        self.assertEqual(ktap.taint_cases("g", "ok 1\n", ""), [])
+        expected = ("[    1.000000] overlay: expect /at fs/\n"
+                    "[    2.000000] WARNING: CPU: 0 at fs/dax.c:1\n")
+        self.assertEqual(taint(512, expected), [])
+        self.assertEqual(len(taint(128, expected)), 1)
+        # that there is a splat is said already
+        self.assertEqual(taint(512, "[    1.000000] WARNING: x\n"), [])
 
     def test_with_the_caller_in_the_stamp(self):
         log = ("[    1.000000][   T12] overlay: expect /at fs/\n"
