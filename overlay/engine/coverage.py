@@ -4,7 +4,8 @@
 A kernel whose objects of ours count (mode "coverage") runs all kselftests;
 each guest leaves its counters, and gcovr puts them together. A file with fewer
 than nine lines of ten reached is a failure. What is left stands in
-overlay/coverage-left with a reason, or is shown as unexplained.
+overlay/coverage-left with a reason: a line that is not reached and has none is
+a failure too.
 """
 
 import json
@@ -21,6 +22,7 @@ LEAST = 90
 LEFT = host.ROOT / "overlay" / "coverage-left"
 # The first word of a reason for what some runs reach and others do not.
 SOMETIMES = "sometimes:"
+NO_REASON = "UNEXPLAINED"
 HEAD = re.compile(r"\[(\S+) (\w+)\]$")
 # The start of a function in kernel style: nothing else in the first column
 # has a parenthesis, but for macros that come after it.
@@ -165,7 +167,7 @@ def left(target, text, lines, known):
     for number in sorted(n for n, count in lines.items() if not count):
         code, name = source[number - 1].strip(), names[number]
         why = next((reason.why for reason in known
-                    if reason.covers(target, name, code)), "UNEXPLAINED")
+                    if reason.covers(target, name, code)), NO_REASON)
         last = runs[-1] if runs else None
         # Lines that follow each other, for one reason, are one entry.
         if last and last[2] == name and last[4] == why and \
@@ -174,6 +176,15 @@ def left(target, text, lines, known):
         else:
             runs.append((number, number, name, code, why))
     return runs
+
+
+def unexplained(target, text, lines, known):
+    """The case of the lines of a file that nothing reaches without a reason."""
+    name = f"{target}: every line that is not reached has a reason"
+    bad = [f"line {first}{f' to {last}' if last > first else ''}: "
+           f"{function}(): {code}" for first, last, function, code, why
+           in left(target, text, lines, known) if why == NO_REASON]
+    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
 def stale(known, counted, texts):
@@ -250,4 +261,7 @@ def evaluate(out, known):
                if target in found or target.endswith(".c")}
     _report(counted, texts, known, out)
     return [*(judge(target, lines) for target, lines in counted.items()
-              if target.endswith(".c")), *stale(known, counted, texts)]
+              if target.endswith(".c")),
+            *(unexplained(target, texts[target], lines, known)
+              for target, lines in counted.items()),
+            *stale(known, counted, texts)]

@@ -73,7 +73,7 @@ class Reasons(unittest.TestCase):
         self.assertEqual((names[3], names[8], names[15]), ("", "one", "two"))
 
 
-class Judge(unittest.TestCase):
+class Judge(Folder):
     """Lines that are reached, and those that are not."""
 
     known = coverage.reasons(LEFT)
@@ -109,6 +109,27 @@ class Judge(unittest.TestCase):
         found = coverage.left(FILE, SOURCE, {8: 0, 15: 0}, self.known[:1])
         self.assertEqual([entry[4] for entry in found],
                          ["There is always memory here.", "UNEXPLAINED"])
+
+    def test_an_unexplained_line_is_red(self):
+        def judged(lines):
+            return coverage.unexplained(FILE, SOURCE, lines, self.known[:1])
+        self.assertEqual(judged({7: 1, 8: 0, 15: 3}).status, ktap.PASS)
+        case = judged({8: 0, 13: 0, 15: 0})
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertEqual(case.detail, "line 13 to 15: two(): "
+                         "int __must_check two(void)")
+
+    def test_a_run_judges_it(self):
+        with mock.patch.object(coverage, "collect", return_value=[1]), \
+                mock.patch.object(build, "tree", return_value=self.top), \
+                mock.patch.object(coverage, "targets", return_value=[FILE]), \
+                mock.patch.object(coverage, "count", return_value={
+                    FILE: {7: 1, 8: 1, 9: 1, 13: 1, 15: 0}}):
+            host.write(self.top / FILE, SOURCE)
+            cases = coverage.evaluate(self.top / "out", [])
+        self.assertIn(f"{FILE}: every line that is not reached has a reason",
+                      [case.name for case in cases
+                       if case.status == ktap.FAIL])
 
     def test_a_reason_that_holds(self):
         self.assertEqual(self.stale({8: 0, 15: 0}), [])
