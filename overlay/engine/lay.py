@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import host, source
+from engine import entries, host, source
 from engine.host import Plain
 
 # What stands at the top of this tree and is not for the kernel.
@@ -71,44 +71,10 @@ def _target(root, path):
     return target
 
 
-def entry_files(entry):
-    """The files that one entry of a series lists under `Files:`."""
-    text = Path(entry).read_text(encoding="utf-8")
-    _, found, files = text.partition("\nFiles:")
-    return [line.strip() for line in files.splitlines()
-            if line.strip()] if found else []
-
-
-def _requires(folder):
-    cover = folder / "0000-cover"
-    if not cover.is_file():
-        return []
-    return re.findall(r"^Requires: *(\S+)$", cover.read_text("utf-8"),
-                      re.MULTILINE)
-
-
-def series_folders(root=host.ROOT):
-    """The folders of the series, those that others require first."""
-    base = Path(root) / "overlay" / "series"
-    left = sorted(path for path in base.glob("*") if path.is_dir())
-    ordered = []
-    while left:
-        names = {path.name for path in left}
-        ready = [path for path in left
-                 if not names.intersection(_requires(path))]
-        if not ready:
-            raise Plain(f"the series {' and '.join(sorted(names))} require "
-                        "each other")
-        ordered.append(ready[0])
-        left.remove(ready[0])
-    return ordered
-
-
 def _ranks(root):
     """The order in which the entries of all series list files."""
-    listed = [name for folder in series_folders(root)
-              for entry in sorted(folder.glob("[0-9]*"))
-              for name in entry_files(entry)]
+    listed = [name for series in entries.read(Path(root))
+              for entry in series.entries for name in entry.files]
     return {name: rank for rank, name in reversed(list(enumerate(listed)))}
 
 

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import host, lay, source
+from engine import entries, host, lay, source
 from engine.host import Plain
 
 MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
@@ -19,6 +19,17 @@ def patch(target, line, old, new, before="", after=""):
     """A unified diff of one changed line, with a line of context each."""
     return (f"--- a/{target}\n+++ b/{target}\n@@ -{line - 1},3 "
             f"+{line - 1},3 @@\n {before}\n-{old}\n+{new}\n {after}\n")
+
+
+def series(name, *commits, requires=None):
+    """The files of a series whose commits have these files."""
+    need = f"Requires: {requires}\n" if requires else ""
+    found = {f"overlay/series/{name}/0000-cover":
+             f"Subject: x: {name}\n{need}\nWhy.\n"}
+    for number, files in enumerate(commits, 1):
+        found[f"overlay/series/{name}/{number:04}-x"] = (
+            "Subject: x: do it\n\nWhy.\n\nFiles:\n" + "\n".join(files) + "\n")
+    return found
 
 
 class Laying(unittest.TestCase):
@@ -150,10 +161,8 @@ class Laying(unittest.TestCase):
 
     def test_patch_on_a_file_of_ours(self):
         self.make(self.ours, {
-            "overlay/series/a/0001-x": "Subject: x\n\nFiles:\n"
-            "fs/ext4/dax-read.c\n",
-            "overlay/series/a/0002-y": "Subject: y\n\nFiles:\n"
-            "fs/ext4/dax-read.c.later.patch\n",
+            **series("a", ["fs/ext4/dax-read.c"],
+                     ["fs/ext4/dax-read.c.later.patch"]),
             "fs/ext4/dax-read.c.later.patch":
             "--- a/fs/ext4/dax-read.c\n+++ b/fs/ext4/dax-read.c\n"
             "@@ -1 +1,2 @@\n int fast;\n+int later;\n"})
@@ -166,23 +175,32 @@ class Laying(unittest.TestCase):
                        "line 9;", "line 11;")
         self.make(self.ours, {
             "fs/ext4/file.c.a-second.patch": second,
-            "overlay/series/a/0001-x":
-            "Subject: x\n\nFiles:\nfs/ext4/file.c.patch\n",
-            "overlay/series/a/0002-y":
-            "Subject: y\n\nFiles:\nfs/ext4/file.c.a-second.patch\n"})
+            **series("a", ["fs/ext4/file.c.patch"],
+                     ["fs/ext4/file.c.a-second.patch"])})
         self.lay()
         self.assertIn("faster 10;", self.text("fs/ext4/file.c"))
 
-    def test_a_series_follows_the_one_it_requires(self):
+    def test_the_order_of_laying_is_that_of_the_branches(self):
+        # What requires another follows it; the order of those that are ready
+        # is one and the same for the tree and for the branches.
+        files = {name: f"fs/ext4/{name}.h" for name in "abcd"}
         self.make(self.ours, {
-            "overlay/series/a/0000-cover": "Subject: a\nRequires: b\n",
-            "overlay/series/b/0000-cover": "Subject: b\n"})
-        names = [path.name for path in lay.series_folders(self.ours)]
-        self.assertEqual(names, ["b", "a"])
-        self.make(self.ours, {
-            "overlay/series/b/0000-cover": "Subject: b\nRequires: a\n"})
-        with self.assertRaisesRegex(Plain, "require each other"):
-            lay.series_folders(self.ours)
+            **{file: "x\n" for file in files.values()},
+            **series("a", [files["a"]]), **series("d", [files["d"]]),
+            **series("b", [files["b"]], requires="d"),
+            **series("c", [files["c"]], requires="a")})
+        order = [file for one in entries.read(self.ours)
+                 for entry in one.entries for file in entry.files]
+        laid = [item.path for item in lay.items(self.ours)
+                if item.path in order]
+        self.assertEqual(laid, order)
+        self.assertLess(order.index(files["d"]), order.index(files["b"]))
+
+    def test_series_that_require_each_other(self):
+        self.make(self.ours, {**series("a", ["x"], requires="b"),
+                              **series("b", ["y"], requires="a")})
+        with self.assertRaisesRegex(Plain, "in a circle: a, b"):
+            lay.items(self.ours)
 
     # -- what does not fit ---------------------------------------------------
 
