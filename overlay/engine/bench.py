@@ -191,14 +191,18 @@ def judge(rows):
 def _baseline_part(rows):
     baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
     lines, flagged = [], False
+    same = baseline["compiler"] == measure.compiler()
     for entry, now, moved in figures.moves(rows, baseline):
-        flag = abs(moved) > figures.MOVED
+        flag = same and abs(moved) > figures.MOVED
         flagged |= flag
         lines.append([entry["what"], f"{entry['first']:.0f}",
                       f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
                       f"{moved:+.1f} %{' (!)' if flag else ''}"])
     part = ["## Baselines", "", baseline["about"], "",
             figures.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
+    if not same:
+        part += ["", f"These are of {baseline['compiler']}, this kernel is of "
+                 f"{measure.compiler()}: what moved is not ours alone."]
     if flagged:
         part += ["", "(!) moved by more than "
                  f"{figures.MOVED:g} %: {baseline['explained']}"]

@@ -267,11 +267,19 @@ def _bells(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
+def _baseline():
+    return json.loads(BASELINE.read_text(encoding="utf-8"))
+
+
 def unpatched():
     """What the same cells cost without our patches."""
-    if not BASELINE.exists():
-        return []
-    return json.loads(BASELINE.read_text(encoding="utf-8"))["rows"]
+    return _baseline()["rows"] if BASELINE.exists() else []
+
+
+def other_compiler():
+    """The compiler of the stored figures, if it is not this machine's."""
+    stored = _baseline()["compiler"] if BASELINE.exists() else None
+    return stored if stored != measure.compiler() else None
 
 
 def _off(found):
@@ -288,6 +296,10 @@ def _off(found):
                        f"{row['insn_per_op']:.0f}")
     if not seen:
         return Case(name, ktap.FAIL, "NOT RUN: there is nothing to compare")
+    if stored := other_compiler():
+        # Two compilers' kernels differ by more than what is looked for.
+        return Case(name, ktap.SKIP, f"the stored figures are of {stored}, "
+                    f"this kernel is of {measure.compiler()}")
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
@@ -335,7 +347,9 @@ def _unpatched(found):
         if now is not None:
             lines.append([f"{row['variant']}, {_kind(row['params'])}",
                           f"{row['insn_per_op']:.0f}", f"{now:.0f}"])
-    return figures.markdown(["off", "unpatched", "now"], lines)
+    stored = other_compiler()
+    return figures.markdown(
+        ["off", f"unpatched{f', {stored}' if stored else ''}", "now"], lines)
 
 
 def section(found):

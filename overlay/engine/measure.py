@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What all measurements share: compiled programs, and guests that count."""
 
+import functools
+
 from engine import build, figures, guest, host, ktap
 from engine.host import Plain
 
@@ -18,6 +20,13 @@ def compiled(out, name, *flags):
     host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
              log=out / "compile.log", what=f"compiling {source_file.name}")
     return target
+
+
+@functools.cache
+def compiler():
+    """The compiler that builds kernels here, as stored figures name theirs."""
+    said = host.output(["gcc", "-dumpversion"]) or "unknown"
+    return f"gcc {said.strip().partition('.')[0]}"
 
 
 def plugin_api(version):

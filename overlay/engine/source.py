@@ -214,22 +214,37 @@ def _log():
     return host.short(host.OUT / "engine.log")
 
 
+# Of the machine's apt set-up: how it reaches mirrors, and what it is.
+KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
+
+
+def _kept_options():
+    """The part of the machine's apt configuration that ours shares."""
+    said = host.output(["apt-config", "dump"]) or ""
+    return "".join(f"{line}\n" for line in said.splitlines()
+                   if KEPT.match(line))
+
+
 class PrivateApt:
-    """apt with lists, cache and sources of its own: the machine's stay."""
+    """apt with configuration, lists, cache and sources of its own.
+
+    The machine's stay, and its hooks, which are about the machine, do not run.
+    """
 
     def __init__(self, path, sources):
         self.path = path
         host.remove(path)
-        for part in ("lists/partial", "cache/archives/partial", "down"):
+        for part in ("lists/partial", "cache/archives/partial", "down", "none"):
             (path / part).mkdir(parents=True)
         host.write(path / "sources.list", sources)
+        # Read before all others, which it sends elsewhere.
+        host.write(path / "apt.conf", f'Dir::Etc::parts "{path}/none";\n'
+                   f'Dir::Etc::main "{path}/none/x";\n{_kept_options()}')
         self.options = [
             f"Dir::Etc::sourcelist={path}/sources.list",
             "Dir::Etc::sourceparts=-", f"Dir::State::lists={path}/lists",
             f"Dir::Cache={path}/cache", "APT::Get::List-Cleanup=0",
             "Acquire::Languages=none", "APT::Sandbox::User=root",
-            # The machine's hooks are about the machine's own lists.
-            "APT::Update::Post-Invoke-Success::=true",
             "Dir::Etc::Preferences=-", "Dir::Etc::PreferencesParts=-",
         ]
 
@@ -237,7 +252,8 @@ class PrivateApt:
         """Run this apt-get, in its own download folder."""
         options = [part for option in self.options for part in ("-o", option)]
         return host.run(["apt-get", "-q", *options, *args],
-                        cwd=self.path / "down", what=what)
+                        cwd=self.path / "down", what=what,
+                        env={"APT_CONFIG": str(self.path / "apt.conf")})
 
     def _only(self, pattern):
         found = list((self.path / "down").glob(pattern))

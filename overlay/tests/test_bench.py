@@ -149,8 +149,13 @@ class Baseline(unittest.TestCase):
                      if entry["params"].get("size") == 8)
         for factor, flagged in ((1.02, False), (1.04, True), (0.96, True)):
             insn = factor * entry["insn_per_op"]
-            part = bench._baseline_part(rows(said(generic=insn)))
-            self.assertEqual("(!)" in part, flagged, factor)
+            for name in (baseline["compiler"], "gcc 99"):
+                same = name == baseline["compiler"]
+                with mock.patch.object(measure, "compiler",
+                                       return_value=name):
+                    part = bench._baseline_part(rows(said(generic=insn)))
+                self.assertEqual("(!)" in part, flagged and same, factor)
+                self.assertEqual("is of gcc 99" in part, not same)
 
 
 class Report(unittest.TestCase):

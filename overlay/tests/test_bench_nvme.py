@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import bench_nvme, disks, kselftest, ktap
+from engine import bench_nvme, disks, kselftest, ktap, measure
 from engine.host import Plain
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
@@ -123,10 +123,20 @@ class Judge(unittest.TestCase):
                  "insn_per_op": 3000}]
         for insn, result in ((3010, ktap.PASS), (3030, ktap.FAIL)):
             found = rows(cell("block", insn, queues=0), [1])
-            with mock.patch.object(bench_nvme, "unpatched",
-                                   return_value=base):
-                self.assertEqual(status(bench_nvme.judge(found), "off"),
-                                 result)
+            for stored, wanted in ((None, result), ("gcc 12", ktap.SKIP)):
+                with mock.patch.object(bench_nvme, "unpatched",
+                                       return_value=base), \
+                        mock.patch.object(bench_nvme, "other_compiler",
+                                          return_value=stored):
+                    self.assertEqual(status(bench_nvme.judge(found), "off"),
+                                     wanted)
+
+    def test_the_compiler_of_the_stored_figures(self):
+        with mock.patch.object(measure, "compiler", return_value="gcc 99"):
+            self.assertRegex(bench_nvme.other_compiler(), r"^gcc \d+$")
+        stored = bench_nvme._baseline()["compiler"]
+        with mock.patch.object(measure, "compiler", return_value=stored):
+            self.assertIsNone(bench_nvme.other_compiler())
 
 
 class Report(unittest.TestCase):

@@ -185,7 +185,7 @@ class Laying(unittest.TestCase):
         # is one and the same for the tree and for the branches.
         files = {name: f"fs/ext4/{name}.h" for name in "abcd"}
         self.make(self.ours, {
-            **{file: "x\n" for file in files.values()},
+            **dict.fromkeys(files.values(), "x\n"),
             **series("a", [files["a"]]), **series("d", [files["d"]]),
             **series("b", [files["b"]], requires="d"),
             **series("c", [files["c"]], requires="a")})

@@ -3,6 +3,7 @@
 
 import hashlib
 import os
+import shutil
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -153,6 +154,33 @@ class Package(Folder):
         self.assertFalse(source._update(root))
         root.get.side_effect = Plain("failed")
         self.assertFalse(source._update(root))
+
+
+class Apt(Folder):
+    """apt with a configuration of ours."""
+
+    def hooks(self):
+        """A machine's configuration: hooks, a proxy, and files of parts."""
+        ran = self.top / "ran"
+        hook = "".join(f'{name} {{"touch {ran}";}};\n' for name in (
+            "APT::Update::Pre-Invoke", "APT::Update::Post-Invoke",
+            "APT::Update::Post-Invoke-Success", "DPkg::Pre-Install-Pkgs"))
+        host.write(self.top / "conf.d" / "99hook", hook)
+        host.write(self.top / "machine.conf",
+                   f'Dir::Etc::parts "{self.top}/conf.d";\n'
+                   'Acquire::http::Proxy "http://127.0.0.1:9/";\n')
+        return ran
+
+    @unittest.skipUnless(shutil.which("apt-get"), "there is no apt-get here")
+    def test_hooks_of_the_machine_do_not_run(self):
+        ran = self.hooks()
+        with mock.patch.dict(os.environ,
+                             APT_CONFIG=str(self.top / "machine.conf")):
+            apt = source.PrivateApt(self.top / "apt", "")
+            self.assertTrue(source._update(apt))
+        self.assertFalse(ran.exists())
+        self.assertIn('Acquire::http::Proxy "http://127.0.0.1:9/";',
+                      (self.top / "apt/apt.conf").read_text("utf-8"))
 
 
 if __name__ == "__main__":
