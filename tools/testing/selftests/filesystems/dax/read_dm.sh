@@ -44,12 +44,21 @@ create_dm() { # NAME TABLE
 	make_fs "/dev/mapper/$1"
 }
 
+# A name that matches no test is no failure to the harness, and a test that is
+# skipped has read nothing: only its own "ok" will do.
+run_test() { # DEVICE TEST
+	DAX_TEST_DEV=$1 ./read_diff -r "$2" > "$tmp/one" 2>&1
+	run_ret=$?
+	cat "$tmp/one"
+	[ "$run_ret" -eq 0 ] && grep -q "^ok [0-9]* $2\$" "$tmp/one"
+}
+
 # The tests that read all kinds of layouts, by all paths that there are.
 run_tests() { # NAME
 	for variant in $(paths); do
-		DAX_TEST_DEV=/dev/mapper/$1 ./read_diff -r \
+		run_test "/dev/mapper/$1" \
 			"read_diff.${variant}_extents.random_layout" || return
-		DAX_TEST_DEV=/dev/mapper/$1 ./read_diff -r \
+		run_test "/dev/mapper/$1" \
 			"read_extents.${variant}_100.scattered" || return
 	done
 }
