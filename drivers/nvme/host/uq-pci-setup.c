@@ -319,6 +319,7 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 		spin_lock_init(&uq->cq_lock);
 	init_waitqueue_head(&uq->wait);
 	init_completion(&uq->deleted);
+	INIT_DELAYED_WORK(&uq->look_work, nvme_uq_look_work);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
 	mutex_init(&uq->map_lock);
 	INIT_LIST_HEAD(&uq->files);
@@ -663,9 +664,11 @@ void nvme_uq_stop(struct nvme_ctrl *ctrl)
 
 	/* nobody maps memory for a device that may go away: nvme_uq_map() */
 	synchronize_rcu();
-	/* and timeout work, which nothing starts again, lets go of interrupts */
-	for (i = 0; i < uqc->nr; i++)
+	/* and work, which nothing starts again, lets go of interrupts */
+	for (i = 0; i < uqc->nr; i++) {
+		cancel_delayed_work_sync(&uqc->q[i]->look_work);
 		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
+	}
 }
 
 /**
@@ -734,6 +737,7 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 		struct nvme_uq *uq = uqc->q[i];
 
 		nvme_uq_block(uq, NVME_UQ_ABSENT | NVME_UQ_DOWN);
+		cancel_delayed_work_sync(&uq->look_work);
 		cancel_delayed_work_sync(&uq->tmo_work);
 		nvme_uq_info_gone(uq, NULL);
 		mutex_lock(&uq->map_lock);

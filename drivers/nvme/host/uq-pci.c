@@ -8,6 +8,7 @@
 #include <linux/blkdev.h>
 #include <linux/bvec.h>
 #include <linux/cc_platform.h>
+#include <linux/delay.h>
 #include <linux/dma-map-ops.h>
 #include <linux/err.h>
 #include <linux/io.h>
@@ -207,9 +208,9 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
  * device that is being unbound has no mappings made behind its back.
  */
 static __always_inline int nvme_uq_map(struct nvme_uq *uq,
-				       struct nvme_uq_io *io)
+				       struct nvme_uq_io *io, u8 flags)
 {
-	io->flags = io->write ? NVME_UQ_WRITE : 0;
+	io->flags = io->write ? flags | NVME_UQ_WRITE : flags;
 	if (!io->len)
 		return 0;
 	if (unlikely(io->map || io->metabuf || !uq->force_sgl))
@@ -251,6 +252,8 @@ static noinline void nvme_uq_release_slot(struct nvme_uq *uq,
 	nvme_uq_unmap_slow(uq, slot);
 	if (slot->flags & NVME_UQ_MAP)
 		kfree(slot->map);
+	if (slot->flags & NVME_UQ_UNPOLLED)
+		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
 	if (slot->flags & NVME_UQ_COUNTED) {
 		WRITE_ONCE(uf->given, uf->given + 1);
 		/* with the lock held, as the file may end with the command */
@@ -271,7 +274,8 @@ nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
 	pdu->result = result;
 	uq->completed++;
 	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				    NVME_UQ_MAP | NVME_UQ_COUNTED)))
+				    NVME_UQ_MAP | NVME_UQ_COUNTED |
+				    NVME_UQ_UNPOLLED)))
 		nvme_uq_release_slot(uq, slot);
 	nvme_uq_slot_put(&uq->slots, idx);
 	nvme_uq_done_add(done, ioucmd);
@@ -458,6 +462,61 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 		return;
 	nvme_uq_finish_all(&done, NULL);
 	nvme_uq_wake(uq, found);
+}
+
+/*
+ * Polling on behalf of rings that do not. The pause between two looks, in
+ * microseconds, is short after one that found something, and doubles with each
+ * that did not. For commands that take long there is one look in a tick.
+ */
+#define NVME_UQ_PAUSE_MIN	10
+#define NVME_UQ_PAUSE_MAX	1000
+
+/* Of such rings, is anything in flight? */
+static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
+{
+	return READ_ONCE(uq->unpolled) != READ_ONCE(uq->unpolled_done);
+}
+
+/* With sq_lock held: such a ring has submitted a command. */
+static void nvme_uq_look_for(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
+	/* one that runs now may have seen none */
+	queue_delayed_work(nvme_wq, &uq->look_work, 0);
+}
+
+/**
+ * nvme_uq_look_work - poll a queue while commands of rings that do not are there
+ * @work:	the queue's
+ */
+void nvme_uq_look_work(struct work_struct *work)
+{
+	struct nvme_uq *uq = container_of(to_delayed_work(work),
+					  struct nvme_uq, look_work);
+	unsigned int pause = uq->look_pause ?: NVME_UQ_PAUSE_MIN;
+
+	/* a queue that goes down ends all by itself, and waits for this work */
+	while (nvme_uq_has_unpolled(uq) &&
+	       !(READ_ONCE(uq->blocked) & NVME_UQ_DOWN)) {
+		u32 done = READ_ONCE(uq->unpolled_done);
+
+		nvme_uq_pci_reap(uq);
+		if (READ_ONCE(uq->unpolled_done) != done) {
+			pause = NVME_UQ_PAUSE_MIN;
+			cond_resched();
+			continue;
+		}
+		if (pause > NVME_UQ_PAUSE_MAX) {
+			uq->look_pause = pause;
+			queue_delayed_work(nvme_wq, &uq->look_work, 1);
+			return;
+		}
+		fsleep(pause);
+		pause *= 2;
+	}
+	uq->look_pause = 0;
 }
 
 /* End what is in flight; how many? With cq_lock held. */
@@ -683,7 +742,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
-				       struct nvme_uq_place *place)
+				       struct nvme_uq_place *place, u8 flags)
 {
 	unsigned long deadline = jiffies + io->timeout;
 	bool defer;
@@ -691,7 +750,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(io->file->heeds)))
 		return nvme_uq_refusal(uq, io);
-	ret = nvme_uq_map(uq, io);
+	ret = nvme_uq_map(uq, io, flags);
 	if (unlikely(ret))
 		return ret;
 	nvme_uq_pdu(io->ioucmd)->user = io->user;
@@ -707,6 +766,8 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 			nvme_uq_arm_timeout(uq, deadline);
 		if (!defer)
 			nvme_uq_ring_sq(uq);
+		if (flags & NVME_UQ_UNPOLLED)
+			nvme_uq_look_for(uq);
 		spin_unlock(&uq->sq_lock);
 		return ret;
 	}
@@ -721,7 +782,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 /* Submit a command that may wait, for its limit or for a slot. */
 static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
-					struct nvme_uq_io *io)
+					struct nvme_uq_io *io, u8 flags)
 {
 	struct nvme_uq_place place = {
 		.wait	= {
@@ -733,7 +794,7 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 
 	do {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, &place);
+		ret = nvme_uq_try(uq, io, &place, flags);
 		rcu_read_unlock();
 		if (ret != -EAGAIN)
 			break;
@@ -745,7 +806,8 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 	return ret;
 }
 
-static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
+static __always_inline int nvme_uq_submit(struct nvme_uq *uq,
+					  struct nvme_uq_io *io, u8 flags)
 {
 	int ret = nvme_uq_prep(uq, io);
 
@@ -753,15 +815,26 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 		return ret;
 
 	if (unlikely(!io->nowait)) {
-		ret = nvme_uq_submit_wait(uq, io);
+		ret = nvme_uq_submit_wait(uq, io, flags);
 	} else {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, NULL);
+		ret = nvme_uq_try(uq, io, NULL, flags);
 		rcu_read_unlock();
 	}
 	if (unlikely(ret != -EIOCBQUEUED))
 		nvme_uq_unprep(io);
 	return ret;
+}
+
+static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	return nvme_uq_submit(uq, io, 0);
+}
+
+static int nvme_uq_pci_submit_unpolled(struct nvme_uq *uq,
+				       struct nvme_uq_io *io)
+{
+	return nvme_uq_submit(uq, io, NVME_UQ_UNPOLLED);
 }
 
 /*
@@ -792,6 +865,7 @@ static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 
 const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.submit	= nvme_uq_pci_submit,
+	.submit_unpolled = nvme_uq_pci_submit_unpolled,
 	.iopoll	= nvme_uq_pci_iopoll,
 	.ring	= nvme_uq_pci_ring,
 	.reap	= nvme_uq_pci_reap,

@@ -90,6 +90,7 @@ extern const struct nvme_uq_ops nvme_uq_pci_ops;
 
 irqreturn_t nvme_uq_irq(int irq, void *data);
 void nvme_uq_pci_reap(struct nvme_uq *uq);
+void nvme_uq_look_work(struct work_struct *work);
 
 /* uq-pci-user.c */
 void nvme_uq_put_user_slow(unsigned long val, bool completed);

@@ -322,7 +322,8 @@ static bool nvme_uq_is_write(u8 opcode, u32 nsid)
 
 static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 					    struct io_uring_cmd *ioucmd,
-					    unsigned int issue_flags)
+					    unsigned int issue_flags,
+					    bool unpolled)
 {
 	const struct nvme_uring_cmd *cmd =
 		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
@@ -369,11 +370,21 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 	if (unlikely(io.meta_len) && (io.meta_len > NVME_UQ_MAX_META ||
 				      !blk_get_integrity(node->ns->disk)))
 		ret = -EINVAL;
+	else if (unpolled)
+		ret = uq->ops->submit_unpolled(uq, &io);
 	else
 		ret = uq->ops->submit(uq, &io);
 	if (unlikely(io.iov))
 		kfree(io.iov);
 	return ret;
+}
+
+/* Out of line, so that rings that poll do not pay for those that do not. */
+static noinline int nvme_uq_queue_unpolled(struct nvme_uq_file *uf,
+					   struct io_uring_cmd *ioucmd,
+					   unsigned int issue_flags)
+{
+	return nvme_uq_queue_io(uf, ioucmd, issue_flags, true);
 }
 
 static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
@@ -389,11 +400,11 @@ static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
 	    ioucmd->cmd_op != NVME_URING_CMD_IO_VEC)
 		return -ENOTTY;
 
-	/* a ring that does not poll would have nobody to reap for it */
-	if (uf->node->uq->polled && !(issue_flags & IO_URING_F_IOPOLL))
-		return -EOPNOTSUPP;
+	if (unlikely(uf->node->uq->polled &&
+		     !(issue_flags & IO_URING_F_IOPOLL)))
+		return nvme_uq_queue_unpolled(uf, ioucmd, issue_flags);
 
-	return nvme_uq_queue_io(uf, ioucmd, issue_flags);
+	return nvme_uq_queue_io(uf, ioucmd, issue_flags, false);
 }
 
 static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,

@@ -249,6 +249,7 @@ unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_MAP		BIT(4)	/* @map is set */
 #define NVME_UQ_COUNTED		BIT(5)	/* to the limit of its file */
+#define NVME_UQ_UNPOLLED	BIT(6)	/* of a ring that does not poll */
 
 /* More metadata than the largest transfer can have is nobody's honest wish. */
 #define NVME_UQ_MAX_META	SZ_1M
@@ -345,7 +346,11 @@ struct nvme_uq_slot {
  * @spurious:	completions with an id that was not in flight
  * @timeouts:	commands that took too long
  * @cancelled:	commands that a reset ended
+ * @unpolled:	commands ever submitted by rings that do not poll; under @sq_lock
+ * @unpolled_done: those of them that have ended; under @cq_lock
  * @wait:	for the queue to fall idle
+ * @look_work:	polls a polled queue for rings that do not
+ * @look_pause:	how long it slept last, in microseconds; its own
  * @tmo_work:	looks for commands that are overdue
  * @deleted:	the controller has answered to the deletion of a queue
  *
@@ -423,6 +428,10 @@ struct nvme_uq {
 	u64			timeouts;
 	u64			cancelled;
 
+	u32			unpolled;
+	u32			unpolled_done;
+	struct delayed_work	look_work;
+	unsigned int		look_pause;
 	wait_queue_head_t	wait;
 	struct delayed_work	tmo_work;
 	struct completion	deleted;
@@ -639,6 +648,7 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 /**
  * struct nvme_uq_ops - what the driver of a controller does for user queues
  * @submit:	start a command; -EIOCBQUEUED or an error
+ * @submit_unpolled: the same on a polled queue, for a ring that does not poll
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @ring:	write the doorbell that the end of a batch would have written; with
  *		sq_lock held
@@ -649,6 +659,7 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
  */
 struct nvme_uq_ops {
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
+	int (*submit_unpolled)(struct nvme_uq *uq, struct nvme_uq_io *io);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
 	void (*ring)(struct nvme_uq *uq);

@@ -47,8 +47,7 @@
  * * ENOTTY: not an operation of this node. Admin commands are among these.
  * * ENXIO: the namespace was removed, or the queue is absent: the last reset
  *   did not bring it up.
- * * EOPNOTSUPP: the ring has no SQEs of 128 or no CQEs of 32 bytes; or the
- *   queue is polled and the ring is not.
+ * * EOPNOTSUPP: the ring has no SQEs of 128 or no CQEs of 32 bytes.
  *
  * A queue that is full, a limit that is reached, and a controller that is being
  * reset make a command wait; io_uring does the waiting elsewhere, so a

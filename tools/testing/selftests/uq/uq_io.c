@@ -620,16 +620,16 @@ TEST_F(uq, killed)
 
 /* -- kinds of rings and flags */
 
-/* Reads 64 blocks one by one and 64 at once through a ring of these flags. */
-static void use_ring(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(uq) *self, unsigned int flags)
+/* Reads 64 blocks one by one and 64 at once through a ring of these flags only. */
+static void use_plain(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(uq) *self, unsigned int flags)
 {
 	struct io_uring ring;
 	unsigned int i, k;
 
 	uq_fill(self->ref, 64 * 512, flags);
 	ASSERT_EQ(64 * 512, pwrite(self->block, self->ref, 64 * 512, 0));
-	ASSERT_EQ(0, uq_ring(&ring, 64, self->flags | flags));
+	ASSERT_EQ(0, uq_ring(&ring, 64, flags));
 	memset(self->buf, 0, 64 * 512);
 	for (i = 0; i < 64; i++) {
 		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
@@ -645,6 +645,13 @@ static void use_ring(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, uq_run_all(&ring, 64));
 	EXPECT_EQ(0, memcmp(self->buf, self->ref, 64 * 512));
 	io_uring_queue_exit(&ring);
+}
+
+/* The same, and if the queue is polled the ring polls it. */
+static void use_ring(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(uq) *self, unsigned int flags)
+{
+	use_plain(_metadata, self, self->flags | flags);
 }
 
 TEST_F(uq, sqpoll)
@@ -721,7 +728,7 @@ TEST_F(uq, hybrid_iopoll_and_task_work)
 }
 
 /* A process that ends, or goes on as another program, with commands in flight. */
-static pid_t leave(FIXTURE_DATA(uq) *self, bool exec)
+static pid_t leave(FIXTURE_DATA(uq) *self, unsigned int flags, bool exec)
 {
 	struct io_uring ring;
 	unsigned int i;
@@ -729,7 +736,7 @@ static pid_t leave(FIXTURE_DATA(uq) *self, bool exec)
 
 	if (pid)
 		return pid;
-	if (uq_ring(&ring, 64, IORING_SETUP_IOPOLL))
+	if (uq_ring(&ring, 64, flags))
 		_exit(3);
 	for (i = 0; i < 64; i++)
 		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
@@ -741,19 +748,16 @@ static pid_t leave(FIXTURE_DATA(uq) *self, bool exec)
 	_exit(0);
 }
 
-/*
- * Whatever finds the completions, an interrupt or another process that polls:
- * the task ends. It used to poll for ever, and never to run the task work by
- * which they came.
- */
-TEST_F(uq, polled_ring_of_a_task_that_ends)
+/* Tasks that end with commands in flight, beside one that polls. */
+static void expect_ends(struct __test_metadata *_metadata,
+			FIXTURE_DATA(uq) *self, unsigned int flags)
 {
 	unsigned int i, k;
 	pid_t pid[4];
 
 	for (i = 0; i < 20 * uq_scale(); i++) {
 		for (k = 0; k < 4; k++) {
-			pid[k] = leave(self, k % 2);
+			pid[k] = leave(self, flags, k % 2);
 			ASSERT_LT(0, pid[k]);
 		}
 		/* somebody else who polls */
@@ -764,6 +768,60 @@ TEST_F(uq, polled_ring_of_a_task_that_ends)
 		for (k = 0; k < 4; k++)
 			ASSERT_EQ(0, uq_wait_child(pid[k], NULL));
 	}
+}
+
+/*
+ * Whatever finds the completions, an interrupt or another process that polls:
+ * the task ends. It used to poll for ever, and never to run the task work by
+ * which they came.
+ */
+TEST_F(uq, polled_ring_of_a_task_that_ends)
+{
+	expect_ends(_metadata, self, IORING_SETUP_IOPOLL);
+}
+
+/* Rings that do not poll, on either kind of queue; nothing else polls for them. */
+TEST_F(uq, plain_ring)
+{
+	use_plain(_metadata, self, 0);
+	use_plain(_metadata, self, IORING_SETUP_COOP_TASKRUN);
+	use_plain(_metadata, self, IORING_SETUP_SINGLE_ISSUER |
+		  IORING_SETUP_DEFER_TASKRUN);
+	use_plain(_metadata, self, IORING_SETUP_SQPOLL);
+}
+
+TEST_F(uq, plain_ring_of_a_task_that_ends)
+{
+	expect_ends(_metadata, self, 0);
+}
+
+/* Beside a ring that polls the same queue; each gets what is its own. */
+TEST_F(uq, plain_ring_beside_one_that_polls)
+{
+	unsigned int i;
+	pid_t pid;
+
+	uq_fill(self->ref, 64 * 512, 0);
+	ASSERT_EQ(64 * 512, pwrite(self->block, self->ref, 64 * 512, 0));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct io_uring ring;
+
+		if (uq_ring(&ring, 64, IORING_SETUP_IOPOLL))
+			_exit(3);
+		for (i = 0; i < 1000 * uq_scale(); i++) {
+			uq_prep(&ring, self->fd, self->node.nsid, CMD_READ,
+				i % 64, self->buf, 512);
+			if (uq_run(&ring) ||
+			    memcmp(self->buf, self->ref + i % 64 * 512, 512))
+				_exit(2);
+		}
+		_exit(0);
+	}
+	for (i = 0; i < 16; i++)
+		use_plain(_metadata, self, 0);
+	EXPECT_EQ(0, uq_wait_child(pid, NULL));
 }
 
 /* A ring that polls may use an interrupt queue; it is served by interrupts. */

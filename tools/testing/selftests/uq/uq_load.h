@@ -17,6 +17,7 @@
 struct load {
 	struct uq_node	*node;
 	unsigned int	timeout_ms;	/* of each command; 0 for the usual */
+	bool		plain;		/* its ring does not poll */
 	atomic_bool	stop;
 	atomic_ulong	done;
 	unsigned long	sent, bad, interrupted, status;
@@ -45,7 +46,7 @@ static void *run_load(void *arg)
 
 	if (fd < 0 || !buf ||
 	    uq_ring(&ring, UQ_LOAD_BATCH,
-		    l->node->poll ? IORING_SETUP_IOPOLL : 0)) {
+		    l->node->poll && !l->plain ? IORING_SETUP_IOPOLL : 0)) {
 		l->bad++;
 		return NULL;
 	}

@@ -20,6 +20,7 @@ FIXTURE_VARIANT(reset)
 {
 	bool poll;
 	bool slow;
+	bool plain;
 };
 
 /* clang-format off */
@@ -27,6 +28,7 @@ FIXTURE_VARIANT_ADD(reset, irq) { .poll = false };
 FIXTURE_VARIANT_ADD(reset, poll) { .poll = true };
 FIXTURE_VARIANT_ADD(reset, irq_slow) { .poll = false, .slow = true };
 FIXTURE_VARIANT_ADD(reset, poll_slow) { .poll = true, .slow = true };
+FIXTURE_VARIANT_ADD(reset, poll_plain) { .poll = true, .plain = true };
 /* clang-format on */
 
 FIXTURE_SETUP(reset)
@@ -43,6 +45,7 @@ FIXTURE_SETUP(reset)
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
 	ASSERT_TRUE(get_tenants(&self->tenants, &self->node));
+	self->tenants.plain = variant->plain;
 }
 
 FIXTURE_TEARDOWN(reset)

@@ -11,6 +11,7 @@
 
 struct tenants {
 	struct uq_node *node;
+	bool plain;		/* their rings do not poll */
 	long long spurious;	/* before; other tests make some on purpose */
 	unsigned char *buf;
 	struct load l[2];
@@ -34,6 +35,7 @@ static void start_load(struct __test_metadata *_metadata, struct tenants *all,
 		all->l[i] = (struct load){
 			.node		= all->node,
 			.timeout_ms	= timeout_ms,
+			.plain		= all->plain,
 		};
 		ASSERT_EQ(0, pthread_create(&all->t[i], NULL, run_load,
 					    &all->l[i]));
