@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from engine import checkpatch, entries, host, lay, source
+from engine import checkpatch, entries, host, lay, source, store
 from engine.host import Plain
 
 NOBODY = "nobody@example.invalid"
@@ -82,6 +82,7 @@ class Branch:
         """The command with which b4 checks one patch."""
         hide = [] if self.kernel.is_git else ["GIT_DIR=none"]
         return shlex.join(["env", *hide, f"PYTHONPATH={PACKAGE}",
+                           f"OVERLAY_WORK={host.WORK}",
                            sys.executable, "-m", "engine.checkpatch"])
 
     def _import(self):
@@ -130,11 +131,11 @@ class Branch:
                 self.commit(entry)
         self.git("checkout", "--quiet", "-B", f"b4/{self.series.name}")
 
-    def patches(self, into):
-        """The commits so far as patch files, in order."""
+    def patches(self, into, since="base"):
+        """The commits so far, or since one, as patch files, in order."""
         host.remove(into)
         self.git("format-patch", "--quiet", "--no-signature", "-o", into,
-                 "base..HEAD")
+                 f"{since}..HEAD")
         return sorted(Path(into).iterdir())
 
 
@@ -179,8 +180,20 @@ def grown(log):
 
 
 def check_patch(branch, patch):
-    """What checkpatch --strict says of one patch file, one line each."""
-    done = host.run(checkpatch.command(not branch.kernel.is_git, patch),
-                    cwd=branch.path, log=branch.log, env=branch.env(),
-                    check=False, what="checkpatch")
+    """What checkpatch --strict says of one patch file, one line each.
+
+    Each patch is checked once, by the text that it has: `make lint` and
+    `make series` come by the same.
+    """
+    small = not branch.kernel.is_git
+    key = checkpatch.key(branch.path, patch.read_text("utf-8", "replace"),
+                         small)
+    kept = store.take("checkpatch", key)
+    if kept:
+        store.counted(1)
+        return checkpatch.judged(kept)
+    done = host.run(checkpatch.command(small, patch), cwd=branch.path,
+                    log=branch.log, env=branch.env(), check=False,
+                    what="checkpatch")
+    checkpatch.note(key, done.stdout, done.returncode)
     return checkpatch.judge(done.stdout, done.returncode, checkpatch.load())

@@ -93,6 +93,8 @@ def environment():
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_MAXSIZE": "10G",
         "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+        # It would count how often a kernel was linked, in the kernel.
+        "KBUILD_BUILD_VERSION": "1",
         "KBUILD_BUILD_USER": "overlay",
         "KBUILD_BUILD_HOST": "overlay",
     }

@@ -8,12 +8,14 @@ others run all the same, so that one total tells the whole.
 import importlib
 import time
 
-from engine import cli, host, ktap, ready
+from engine import cli, host, ktap, ready, store
 from engine.host import Plain
 from engine.ktap import Case
 
 # What is quick and what most often fails comes first.
 STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series")
+# Seconds from which on a part of a step stands in the table at the end.
+LONG = 5
 
 
 def one(name):
@@ -44,6 +46,16 @@ def _ready(names):
     return []
 
 
+def table(name, seconds, cases, parts):
+    """Lines of the table that ends a run: a step, and what took long in it."""
+    kept = store.count()
+    taken = f", {kept} of them taken from the store" if kept else ""
+    yield f"{name:10} {host.elapsed(seconds):>12}   {ktap.total(cases)}{taken}"
+    for what, took in parts:
+        if took >= LONG:
+            yield f"  {host.elapsed(took):>20}   {what}"
+
+
 def main(args):
     """Run all steps, or those that are named."""
     for name in args:
@@ -54,11 +66,12 @@ def main(args):
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()
+        host.TIMES.clear()
         cases = one(name)
         cli.finish(name, cases)
-        took = host.elapsed(time.monotonic() - start)
-        lines.append(f"{name:10} {took:>12}   {ktap.total(cases)}")
-        host.say(f"    {ktap.total(cases)} in {took}")
+        took = time.monotonic() - start
+        lines += table(name, took, cases, host.TIMES)
+        host.say(f"    {ktap.total(cases)} in {host.elapsed(took)}")
         everything += [Case(f"{name}: {case.name}", case.status, case.detail)
                        for case in cases]
     ktap.junit(out / "junit.xml", "check", everything)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from engine import store
 from engine.host import ROOT, Plain
 
 EXCEPTIONS = ROOT / "overlay" / "checkpatch-exceptions"
@@ -89,6 +90,39 @@ def command(small, *files):
     return [*hide, *COMMAND, *files]
 
 
+# What checkpatch goes by, in a kernel tree.
+READS = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch",
+         "get_maintainer.pl")
+
+
+def key(tree, text, small):
+    """What checkpatch's word on a patch is kept under.
+
+    Neither which commit it was, of how many, nor when says anything. In a
+    clone of KDIR it also looks at the history, which is not kept.
+    """
+    if not small:
+        return None
+    text = re.sub(r"\AFrom [0-9a-f]{40} .*\n", "", text)
+    text = re.sub(r"^Date: .*\n", "", text, count=1, flags=re.MULTILINE)
+    text = re.sub(r"^Subject: \[PATCH[^]]*\]", "Subject:", text, count=1,
+                  flags=re.MULTILINE)
+    return store.digest({
+        "command": COMMAND, "patch": text, "scripts": store.of_files(
+            (Path(tree) / "scripts" / name for name in READS), tree)})
+
+
+def judged(kept):
+    """What is wrong with a patch, by what checkpatch said when it last ran."""
+    return judge(kept.more["said"], kept.more["code"], load())
+
+
+def note(name, output, code):
+    """Keep what checkpatch said, if it left nothing to complain of."""
+    if not judge(output, code, load()):
+        store.keep("checkpatch", name, (), {"said": output, "code": code})
+
+
 def load():
     """The exceptions of this tree."""
     if not EXCEPTIONS.exists():
@@ -98,10 +132,19 @@ def load():
 
 def main(args):
     """For b4: GIT_DIR is what our caller set it to."""
-    done = subprocess.run([*COMMAND, *map(os.path.abspath, args), *(
-        [] if args else ["-"])], stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-    said = judge(done.stdout, done.returncode, load())
+    text = Path(args[0]).read_text("utf-8", "replace") if args \
+        else sys.stdin.buffer.read().decode("utf-8", "replace")
+    name = key(Path.cwd(), text, os.environ.get("GIT_DIR") == "none")
+    kept = store.take("checkpatch", name)
+    if kept:
+        said = judged(kept)
+    else:
+        done = subprocess.run([*COMMAND, "-"], input=text,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True,
+                              encoding="utf-8", errors="replace", check=False)
+        said = judge(done.stdout, done.returncode, load())
+        note(name, done.stdout, done.returncode)
     for line in said:
         print(line)
     return 1 if said else 0

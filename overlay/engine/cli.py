@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from engine import host, ktap
+from engine import host, ktap, store
 from engine.host import Plain
 
 # name: (module, what it does)
@@ -62,6 +62,7 @@ KDIR=folder       a kernel source tree to lay over (only read); without it
                   Debian's linux-source package is fetched
 UQ_TEST_SEED=, DAX_TEST_SEED=
                   the seed that a failed test named, to see it fail again
+CLEAN=1           forget results that were kept, and run everything again
 ACCEL=kvm         let guests use KVM (never used unless asked for)
 OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
@@ -70,7 +71,7 @@ Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
 def _clean():
     host.lock()
     everything = os.environ.get("CLEAN") == "all"
-    names = ["build", "tree", "kdir"]
+    names = ["build", "tree", "kdir", "kept"]
     if everything:
         names += ["src", "deb", "apt", "tools", "venv", "ccache"]
     host.remove(host.OUT)
@@ -97,6 +98,7 @@ def _command(name, args):
     host.check_machine()
     host.lock()
     host.remove(host.OUT / "engine.log")
+    store.forget_if_asked()
     try:
         run = importlib.import_module(f"engine.{module}")
     except ModuleNotFoundError as missing:

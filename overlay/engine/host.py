@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-from engine import packages
+from engine import limits, packages
 
 
 class Plain(Exception):
@@ -109,7 +109,17 @@ def step(title):
     except BaseException:
         say(f"    FAILED  {elapsed(time.monotonic() - start)}")
         raise
+    took(title, time.monotonic() - start)
     say(f"    done  {elapsed(time.monotonic() - start)}")
+
+
+# What took how long, in the order in which it ended: (what, seconds).
+TIMES = []
+
+
+def took(what, seconds):
+    """Note how long something took, for the table that ends `make check`."""
+    TIMES.append((re.sub(r" \([^()]*\)$", "", what), seconds))
 
 
 def short(path):
@@ -202,7 +212,7 @@ def _lock(path, variable):
 
 def jobs():
     """How many compilers to run at a time."""
-    return len(os.sched_getaffinity(0))
+    return limits.processors()
 
 
 def check_machine():
@@ -343,14 +353,6 @@ def _at_once(work, jobs, workers):
             for proc in list(RUNNING):
                 _stop(proc)
             raise
-
-
-def memory_available():
-    """Bytes that programs can have without swapping."""
-    for line in Path("/proc/meminfo").read_text("ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def _timers(proc, late, hung, timeout, early):

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, disks, guest, host, ktap, lay, races
+from engine import build, disks, guest, host, ktap, lay, races, reuse
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -87,14 +87,20 @@ def install(mode, log):
     host.need(*PACKAGES)
     folder = build.folder(mode)
     into = folder / "kselftest-installed"
-    host.remove(into)
-    with host.step(f"building the kselftests ({host.short(log)})"):
-        build.make(mode, f"TARGETS={' '.join(targets())}", "FORCE_TARGETS=1",
-                   f"KSFT_INSTALL_PATH={into}", f"KDIR={folder}",
-                   "kselftest-install",
-                   log=log, what="building the kselftests")
-    listed = (into / "kselftest-list.txt").read_text("utf-8").split()
-    return into, listed
+    listing, note = into / "kselftest-list.txt", folder / "kselftest.key"
+    key = reuse.built_from(mode, targets(), PACKAGES)
+    if not (key and listing.exists() and note.exists()
+            and note.read_text("ascii") == key):
+        host.remove(note)
+        host.remove(into)
+        with host.step(f"building the kselftests ({host.short(log)})"):
+            build.make(mode, f"TARGETS={' '.join(targets())}",
+                       "FORCE_TARGETS=1", f"KSFT_INSTALL_PATH={into}",
+                       f"KDIR={folder}", "kselftest-install",
+                       log=log, what="building the kselftests")
+        if key:
+            host.write(note, key)
+    return into, listing.read_text("utf-8").split()
 
 
 def missing_options(mode, target):
@@ -143,6 +149,15 @@ class Share:
         return found | {name: os.environ[name] for name in PASSED_ON
                         if os.environ.get(name)}
 
+    def hardware(self):
+        """What its guest has: parameters of its kernel, options of QEMU."""
+        append, qemu = HARDWARE.get(self.mode, ((), ()))
+        return (*guest.PMEM, *append, *self.append), qemu
+
+    def packages(self):
+        """The packages that its tests call."""
+        return PACKAGES
+
 
 def prepare(mode, out, chosen=None):
     """Build a kernel and the tests: the folder, the tests, failing cases."""
@@ -164,7 +179,7 @@ def prepare(mode, out, chosen=None):
 
 def shares(mode, into, tests, guests, scale=1):
     """The tests, dealt out to so many guests."""
-    hands = [tuple(tests[first::guests]) for first in range(guests)]
+    hands = reuse.deal(mode, tests, guests)
     return [Share(mode, mode if guests == 1 else f"{mode}-{number}", into,
                   hand, scale) for number, hand in enumerate(hands, 1) if hand]
 
@@ -183,25 +198,20 @@ def restarts(mode, into, tests):
         yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
 
 
-def guests_at_once():
-    """As many as there are processors, and memory for."""
-    return max(1, min(os.cpu_count() or 1,
-                      host.memory_available() // GUEST_TAKES))
-
-
 def run(todo, out):
     """Run the guests, several at a time; returns all cases."""
     if not todo:
         return []
     host.need(*guest.PACKAGES)
     host.pytool("vng")
-    workers = min(guests_at_once(), len(todo))
+    gate = reuse.Gate(GUEST_TAKES)
     count = sum(len(share.tests) for share in todo)
-    with host.step(f"{count} runs of kselftests in {len(todo)} guests, "
-                   f"{workers} at a time ({host.short(out)}/*.boot.log)"):
+    with host.step(f"{count} runs of kselftests in {len(todo)} guests "
+                   f"({host.short(out)}/*.boot.log)"):
         # The longest first, so that none is left to run alone at the end.
-        order = sorted(todo, key=lambda share: share.mode != "debug")
-        done = host.at_once(_boot, [(share, out) for share in order], workers)
+        order = sorted(todo, key=reuse.expected, reverse=True)
+        done = host.at_once(_in_turn, [(gate, share, out) for share in order],
+                            min(gate.most, len(order)))
     return [case for cases in done for case in cases]
 
 
@@ -223,13 +233,20 @@ def _script(share, out):
             f"{after}")
 
 
+def _in_turn(gate, share, out):
+    """One guest, when there is room for it."""
+    with gate:
+        return _boot(share, out)
+
+
 def _boot(share, out):
     """One guest that runs its share, judged."""
     together = PATIENCE[share.mode][1]
     start = time.monotonic()
-    append, qemu = HARDWARE.get(share.mode, ((), ()))
+    append, qemu = share.hardware()
+    keys, watch = reuse.keys(share), reuse.Watch()
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
-                     append=(*guest.PMEM, *append, *share.append),
+                     append=append, watch=watch.line,
                      qemu=(*qemu,
                            *disks.attach(out / f"{share.name}.disks")),
                      folder=build.folder(share.mode),
@@ -244,8 +261,11 @@ def _boot(share, out):
     if share.restart:
         cases.append(Case(f"{share.name}: the guest powered off",
                           ktap.PASS if ran.left else ktap.FAIL, ran.why))
-    took = host.elapsed(time.monotonic() - start)
-    host.say(f"    {share.name}: {ktap.total(cases)} in {took}")
+    reuse.keep(share, keys, cases)
+    watch.save(share)
+    took = time.monotonic() - start
+    host.took(f"guest {share.name}", took)
+    host.say(f"    {share.name}: {ktap.total(cases)} in {host.elapsed(took)}")
     return cases
 
 
@@ -328,6 +348,7 @@ def _kselftest(modes, out):
         todo += restarts(mode, into, tests)
         cases += bad
         every = tests if mode == "lean" else every
-    cases += run(todo, out)
+    todo, kept = reuse.sift(todo)
+    cases += kept + run(todo, out)
     # Some need what only one of the kernels has.
     return cases + (never_ran(every, cases) if len(modes) > 1 else [])

@@ -343,6 +343,9 @@ def junit(path, suite, cases):
                 element, "failure" if case.status == FAIL else "skipped",
                 message=(detail.splitlines() or [""])[0])
             child.text = detail
+        elif case.detail:
+            ElementTree.SubElement(element, "system-out").text = \
+                CONTROL.sub("?", case.detail)
     ElementTree.indent(root)
     host.write(path, ElementTree.tostring(root, "utf-8",
                                           xml_declaration=True))

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import PurePosixPath
 
-from engine import build, guest, host, ktap, lay
+from engine import build, guest, host, ktap, lay, reuse, store
 from engine.ktap import Case
 
 PACKAGES = (*build.PACKAGES, "qemu-system-x86")
@@ -40,14 +40,27 @@ def uml_configs():
                   if (tree / folder / ".kunitconfig").exists())
 
 
-def _command(name, kunitconfigs, extra):
+# What kunit.py boots, in its build folder.
+IMAGES = {"um": "linux", "x86_64": "arch/x86/boot/bzImage"}
+
+
+def _tool(what, name):
     tool = build.tree() / "tools/testing/kunit/kunit.py"
-    return [sys.executable, tool, "run",
+    return [sys.executable, tool, what, f"--arch={name}",
+            f"--build_dir={build.top() / 'build' / name}"]
+
+
+def _building(name, kunitconfigs):
+    return [*_tool("build", name),
             *[f"--kunitconfig={path}" for path in kunitconfigs],
-            f"--build_dir={build.top() / 'build' / name}",
-            f"--jobs={host.jobs()}", "--timeout=900", "--raw_output=all",
-            "--make_options=CC=ccache gcc",
-            "--make_options=HOSTCC=ccache gcc", *extra]
+            f"--jobs={host.jobs()}", "--make_options=CC=ccache gcc",
+            "--make_options=HOSTCC=ccache gcc"]
+
+
+def _running(name):
+    patient = guest.PATIENT if name == "x86_64" else ()
+    return [*_tool("exec", name), "--timeout=900", "--raw_output=all",
+            *[f"--kernel_args={text}" for text in patient]]
 
 
 def _environment():
@@ -64,22 +77,44 @@ def _steps(line):
                                     line) else None
 
 
-def run(name, kunitconfigs, out, extra=()):
+def _key(name, cmd):
+    """What a run's result is kept under: its image, and what boots it."""
+    image = store.of_file(build.top() / "build" / name / IMAGES[name])
+    return image and store.digest({
+        "image": image, "command": [str(part) for part in cmd[2:]],
+        "machine": reuse.machine(PACKAGES), "code": store.of_file(__file__),
+        "kunit.py": store.of_files(
+            (build.tree() / "tools/testing/kunit").rglob("*.py"))})
+
+
+def run(name, kunitconfigs, out):
     """One kernel's KUnit run; returns its cases and the suites it ran."""
     folder = build.top() / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     log = out / f"{name}.log"
-    host.remove(folder / "test.log")
+    how = {"log": log, "env": _environment(), "check": False,
+           "timeout": 3600, "progress": _steps, "what": f"KUnit {name}"}
+    with host.step(f"building KUnit's kernel: {name} ({host.short(log)})"):
+        done = host.run(_building(name, kunitconfigs), **how)
+    if done.returncode:
+        return judge(name, "", done, out)
+    cmd = _running(name)
+    key = _key(name, cmd)
+    kept = store.take("kunit", key)
+    if kept:
+        host.say(f"    {name}: same image as at {kept.when}: "
+                 f"{ktap.total(kept.cases)}, taken from the store")
+        return store.mark(kept.cases, kept.when)
     with host.step(f"KUnit: {name} ({host.short(log)})"):
-        done = host.run(_command(name, kunitconfigs, extra), log=log,
-                        env=_environment(), check=False, timeout=3600,
-                        progress=_steps, what=f"KUnit {name}")
+        host.remove(folder / "test.log")
+        done = host.run(cmd, **how)
         said = ""
         if (folder / "test.log").exists():
             said = (folder / "test.log").read_text("utf-8", "replace")
         host.write(out / f"{name}.ktap", said)
         host.write(out / f"{name}.boot.log", said)
         cases = judge(name, said, done, out)
+        store.keep("kunit", key, cases)
         host.say(f"    {ktap.total(cases)}")
     return cases
 
@@ -113,7 +148,6 @@ def main(args):
         # One kernel for all: most of it would be the same.
         cases += run("um", uml_configs(), out)
     if "um" not in args:
-        patient = [f"--kernel_args={text}" for text in guest.PATIENT]
-        cases += run("x86_64", [CONFIG], out, ("--arch=x86_64", *patient))
+        cases += run("x86_64", [CONFIG], out)
         cases += _absent(cases)
     return cases

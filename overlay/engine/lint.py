@@ -13,7 +13,7 @@ import re
 import shutil
 from pathlib import Path
 
-from engine import branch, host, lay, objects, packages, rules, source
+from engine import branch, host, ktap, lay, objects, packages, rules, source, store
 from engine.host import Plain
 from engine.ktap import FAIL, PASS, Case
 
@@ -353,6 +353,35 @@ TOOLS = {
     "sparse": sparse,
 }
 NEED_TREE = ("kernel-doc", "W=1", "sparse")
+COMPILE = ("W=1", "sparse")
+
+
+def _key(job, name):
+    """What the outcome of a tool that compiles is kept under."""
+    if name not in COMPILE:
+        return None
+    sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
+    items = [item for item in job.items if not item.target.startswith(
+        ("Documentation/", "tools/"))]
+    return objects.key(items, name, sparse_is)
+
+
+def _once_for_the_same(job, name):
+    """The cases of one tool; those that compile run once for the same files."""
+    try:
+        key = _key(job, name)
+        kept = store.take("lint", key)
+        if not kept and name in COMPILE:
+            job.shop.configure()
+    except Plain as error:
+        return [_not_run(name, str(error))]
+    if kept:
+        host.say(f"    same files as at {kept.when}: "
+                 f"{ktap.total(kept.cases)}, taken from the store")
+        return store.mark(kept.cases, kept.when)
+    cases = _one(job, name)
+    store.keep("lint", key, cases)
+    return cases
 
 
 def _one(job, name):
@@ -370,10 +399,9 @@ def _one(job, name):
 
 
 def _ready(job):
-    """Lay and configure the tree in which things are compiled."""
-    with host.step("laying and configuring a tree for single objects"):
+    """Lay the tree in which things are compiled."""
+    with host.step("laying a tree for single objects"):
         job.shop.lay()
-        job.shop.configure()
 
 
 def main(args):
@@ -396,5 +424,5 @@ def main(args):
             if unready and name in NEED_TREE:
                 cases.append(_not_run(name, unready))
             else:
-                cases += _one(job, name)
+                cases += _once_for_the_same(job, name)
     return cases

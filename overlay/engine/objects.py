@@ -9,7 +9,7 @@ kernels that boot, so that neither makes the other's objects stale.
 import re
 from pathlib import Path, PurePosixPath
 
-from engine import build, host, lay
+from engine import build, host, lay, reuse, source, store
 
 CONFIGS = ("lean.config", "objects.config")
 SELFTESTS = PurePosixPath("tools/testing/selftests")
@@ -77,6 +77,26 @@ def _target(path, targets):
         if path == target or path.endswith("/" + target):
             return target
     return None
+
+
+def key(items, *more):
+    """What the outcome of compiling is kept under: all that is compiled.
+
+    None over a KDIR, which may change under us.
+    """
+    kernel = source.kernel()
+    if kernel.origin != "debian":
+        return None
+    configs = host.ROOT / "overlay" / "configs"
+    return store.digest({
+        "kernel": kernel.version, "more": more,
+        "laid": [(item.target, store.of_file(host.ROOT / item.path))
+                 for item in items],
+        "configs": store.of_files((configs / name for name in CONFIGS),
+                                  configs),
+        "compiler": reuse.versions(build.PACKAGES),
+        "code": store.of_files((Path(__file__).parent / name for name in (
+            "objects.py", "lint.py", "series.py")), Path(__file__).parent)})
 
 
 class Shop:

@@ -30,7 +30,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from engine import host, lay, objects, source
+from engine import host, kselftest, lay, objects, reuse, source, store
 from engine.branch import NOBODY, Branch, check_patch
 from engine.entries import COVER, check_message, complaints, read
 from engine.host import Plain
@@ -68,6 +68,11 @@ def selftest_folders(targets):
                   if name.parent not in folders)
 
 
+def _kconfig(targets):
+    """Whether one of these files says what options there are."""
+    return any("Kconfig" in PurePosixPath(name).name for name in targets)
+
+
 class Builder:
     """Builds, commit by commit, what each of them touches."""
 
@@ -75,13 +80,41 @@ class Builder:
         self.shop = objects.Shop(kernel, log)
         self.laid = []
         self.configured = False
+        self.when = None
 
     def start(self, entries, items):
         """Begin with what lies below the series."""
         self.laid = [items[file] for entry in entries for file in entry.files]
 
+    def check(self, entry, items):
+        """Complaints of compiling what this commit touches.
+
+        `when` tells when it was compiled, if that was not now: the same files
+        compile the same way.
+        """
+        mine = [items[file] for file in entry.files]
+        targets = [item.target for item in mine]
+        # Only tests are compiled with what lies in tools/.
+        apart = DOCS if selftest_folders(targets) else (*DOCS, "tools/")
+        everything = [item for item in (*self.laid, *mine)
+                      if not item.target.startswith(apart)]
+        key = objects.key(everything, targets,
+                          reuse.versions(kselftest.PACKAGES))
+        kept = store.take("commit", key)
+        self.when = kept.when if kept else None
+        if not kept:
+            said = self.build(entry, items)
+            if not said:
+                store.keep("commit", key, ())
+            return said
+        store.counted(1)
+        self.laid += mine
+        if _kconfig(targets):
+            self.configured = False
+        return []
+
     def build(self, entry, items):
-        """Complaints of compiling what this commit touches."""
+        """Compile what this commit touches, and say what is wrong with it."""
         mine = [items[file] for file in entry.files]
         self.laid += mine
         targets = [item.target for item in mine]
@@ -94,9 +127,7 @@ class Builder:
 
     def _configure(self, targets):
         """Configure at first, and whenever the options change."""
-        kconfig = any("Kconfig" in PurePosixPath(name).name
-                      for name in targets)
-        if kconfig or not self.configured:
+        if _kconfig(targets) or not self.configured:
             self.shop.configure()
             self.configured = True
 
@@ -168,7 +199,7 @@ def check_commit(branch, builder, entry):
     except Plain as error:
         return [Case(f"{name}: applies", "fail", str(error))], False
     cases.append(Case(f"{name}: applies", "pass"))
-    patch = branch.patches(branch.path / ".git" / "patches")[-1]
+    patch, = branch.patches(branch.path / ".git" / "patches", "HEAD~")
     cases.append(_case(f"{name}: checkpatch --strict",
                        check_patch(branch, patch)))
     cases.append(_case(f"{name}: message", check_message(entry)))
@@ -178,8 +209,10 @@ def check_commit(branch, builder, entry):
     cases.append(_case(f"{name}: MAINTAINERS covers the new files",
                        (f"no section names {file}" for file in lost)))
     if any(not items[file].target.startswith(DOCS) for file in entry.files):
-        cases.append(_case(f"{name}: compiles without a warning",
-                           builder.build(entry, items)))
+        said = builder.check(entry, items)
+        compiled = [_case(f"{name}: compiles without a warning", said)]
+        cases += store.mark(compiled, builder.when) if builder.when \
+            else compiled
     else:
         builder.laid += [items[file] for file in entry.files]
     return cases, True

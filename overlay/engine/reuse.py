@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Which kselftests need not run again, and how the others are dealt out.
+
+A test's result in a guest is kept by all that can change it: the kernel's
+image and modules, the program and the files beside it, the guest's scripts,
+what the guest is given (parameters, disks, variables), and the programs of
+this machine that it calls. A guest boots only for the tests of which one of
+these changed. It is the guest that is judged for splats and leaks: unless it
+came to its end without any failure, none of its results is kept.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from engine import build, guest, host, ktap, lay, limits, packages, source, store
+from engine.host import Plain
+
+# What kselftests are kept of. Others are for looking again, and for longer.
+MODES = ("lean", "debug")
+# Where a guest looks for programs (guest/run.sh).
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What tests call if it is there, beside what the packages bring; a program that
+# stands nowhere is as much of an input as one that is there.
+PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
+# What the result of each test is judged by, and booted by.
+CODE = ("guest.py", "disks.py", "kselftest.py", "ktap.py")
+SETTINGS = ("/etc/mke2fs.conf",)
+# As they are now that they are loaded; they may be edited while we run.
+LOADED = store.of_files(Path(__file__).parent / name for name in CODE)
+SCRIPTS = ("run.sh", "kselftest.sh", "disks.sh", "restart.sh")
+DURATIONS = "durations.json"
+# Seconds that a test is thought to take before any was seen.
+UNKNOWN = {"debug": 60.0}
+
+_saving = threading.Lock()
+
+
+# -- the machine -------------------------------------------------------------
+
+def _state():
+    """Changes whenever dpkg installs something, perhaps while we run."""
+    with contextlib.suppress(OSError):
+        return Path("/var/lib/dpkg/status").stat().st_mtime_ns
+    return 0
+
+
+def _installed():
+    """Debian's packages: name -> (version, names it depends on, always)."""
+    return _installed_at(_state())
+
+
+@functools.cache
+def _installed_at(_):
+    fields = "${Package}\t${Version}\t${Essential}\t${Pre-Depends}, " \
+        "${Depends}\t${Provides}\n"
+    try:
+        done = subprocess.run(["dpkg-query", "-W", "-f", fields], text=True,
+                              capture_output=True, check=False)
+    except FileNotFoundError:
+        return {}
+    found, named = {}, {}
+    for line in done.stdout.splitlines():
+        name, version, essential, needs, provides = line.split("\t")
+        wants = re.findall(r"(?:^|[,|]) *([\w.+-]+)", needs)
+        found[name] = (version, wants, essential == "yes")
+        for other in re.findall(r"(?:^|,) *([\w.+-]+)", provides):
+            named.setdefault(other, []).append(name)
+    return {name: (version, [real for word in wants
+                             for real in (word, *named.get(word, ()))], always)
+            for name, (version, wants, always) in found.items()}
+
+
+def closure(names, installed):
+    """The versions of these packages and of all that they stand on."""
+    left = [*names, *(name for name, (_, _, always) in installed.items()
+                      if always)]
+    found = {}
+    while left:
+        name = left.pop()
+        if name not in found and name in installed:
+            found[name] = installed[name][0]
+            left += installed[name][1]
+    return found
+
+
+def _libraries(path):
+    """The libraries that a program is linked with, and what is in them."""
+    done = subprocess.run(["ldd", path], capture_output=True, text=True,
+                          check=False)
+    return store.of_files(set(re.findall(r"(/\S+)", done.stdout)))
+
+
+def _program(name, libraries):
+    path = shutil.which(name, path=PATH)
+    if path is None:
+        return None
+    return [path, store.of_file(path), libraries and _libraries(path)]
+
+
+def qemu():
+    """What QEMU says of its version, which has that of Debian's package."""
+    return host.output(["qemu-system-x86_64", "--version"])
+
+
+def machine(names):
+    """A digest of what guests, and these packages in them, are run by."""
+    return _machine(names, _state())
+
+
+@functools.cache
+def _machine(names, _):
+    installed = _installed()
+    called = {*PROGRAMS, *packages.programs((*names, *guest.PACKAGES))}
+    programs = {name: _program(name, not installed) for name in called}
+    return store.digest({
+        "qemu": qemu(), "kvm": guest.accelerated(), "programs": programs,
+        "packages": closure((*names, *guest.PACKAGES), installed),
+        "tools": store.of_file(host.ROOT / "overlay" / "requirements.txt"),
+        "code": LOADED,
+        "settings": store.of_files(SETTINGS),
+    })
+
+
+def versions(names):
+    """A digest of these packages and all they stand on, and of the compiler."""
+    return _versions(names, _state())
+
+
+@functools.cache
+def _versions(names, _):
+    return store.digest([closure(names, _installed()),
+                         host.output(["gcc", "-v"])])
+
+
+# -- a test ------------------------------------------------------------------
+
+def kernel(mode):
+    """Digests of a kernel's image and its modules."""
+    folder = build.folder(mode)
+    try:
+        listed = (folder / "modules.order").read_text("utf-8").split()
+    except OSError:
+        listed = []
+    paths = [folder / "arch/x86/boot/bzImage",
+             *(folder / Path(name).with_suffix(".ko") for name in listed)]
+    return store.of_files(paths, folder)
+
+
+def built_from(mode, folders, names):
+    """A digest of what a mode's kselftests are built from.
+
+    None over a KDIR, which may change under us.
+    """
+    src = source.kernel()
+    if src.origin != "debian":
+        return None
+    items = [item for item in lay.items()
+             if not item.target.startswith("Documentation/")]
+    return store.digest({
+        "folders": folders, "over": src.version,
+        "laid": store.of_files(build.tree() / item.target for item in items),
+        "kernel": kernel(mode), "compiler": versions((*build.PACKAGES, *names)),
+        "symbols": store.of_file(build.folder(mode) / "Module.symvers")})
+
+
+def _is_program(path):
+    return os.access(path, os.X_OK)
+
+
+@functools.cache
+def _names_in(path, *_):
+    """All the words in a file that could be the name of another."""
+    return frozenset(re.findall(rb"[\w.-]{3,}", Path(path).read_bytes()))
+
+
+def files(into, test):
+    """The installed files that take part in one test.
+
+    Whatever is beside it and is no program, such as lib.sh and modules, and
+    those programs that it names, or that what it names does.
+    """
+    folder, _, name = test.partition(":")
+    here = into / folder
+    beside = {path for path in here.rglob("*") if path.is_file()}
+    other = {path for path in beside if _is_program(path)}
+    found = (beside - other) | {here / name}
+    left = list(found)
+    while left:
+        path = left.pop()
+        if not path.exists():
+            continue
+        stat = path.stat()
+        words = _names_in(path, stat.st_size, stat.st_mtime_ns)
+        new = {one for one in other if one.name.encode() in words} - found
+        found |= new
+        left += new
+    runner = {into / "run_kselftest.sh", *(into / "kselftest").glob("*")}
+    return store.of_files(found | runner, into)
+
+
+def key(share, test):
+    """What a test's result in a guest is kept under; None if it is not."""
+    if share.mode not in MODES or share.scale != 1:
+        return None
+    image = kernel(share.mode)
+    if None in image.values():
+        return None
+    name = "uq:uq_restart" if share.restart else test
+    return store.digest({
+        "machine": machine(share.packages()), "kernel": image, "test": test,
+        "files": files(share.into, name), "restart": share.restart,
+        "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
+                                  guest.SCRIPTS),
+        "variables": share.variables(), "hardware": share.hardware(),
+    })
+
+
+def _of_test(cases, share, test):
+    """A guest's cases that belong to one test."""
+    if share.restart:
+        return list(cases)
+    name = re.escape(test.replace(":", ": ", 1))
+    return [case for case in cases
+            if re.match(rf"[^:]*: {name}(: |$)", case.name)]
+
+
+# -- taking and keeping ------------------------------------------------------
+
+def sift(todo):
+    """The shares with what must run, and the cases that are kept."""
+    left, cases, guests = [], [], {}
+    for share in todo:
+        run = []
+        for test in share.tests:
+            kept = store.take("kselftest", key(share, test))
+            if kept is None:
+                run.append(test)
+                continue
+            cases += store.mark(kept.cases, kept.when)
+            guests.setdefault((share.mode, kept.when), []).extend(kept.cases)
+        if run:
+            left.append(dataclasses.replace(share, tests=tuple(run)))
+    for (mode, when), some in sorted(guests.items()):
+        host.say(f"    {mode}: same image and tests as at {when}: "
+                 f"{ktap.total(some)}, taken from the store")
+    return left, cases
+
+
+def keep(share, keys, cases):
+    """Keep what a guest's tests said, if all in it went well."""
+    of = {test: _of_test(cases, share, test) for test in share.tests}
+    if not all(of.values()) or any(case.status == ktap.FAIL
+                                   for case in cases):
+        return
+    when = store.now()
+    for test, some in of.items():
+        store.keep("kselftest", keys[test], some, when=when)
+
+
+def keys(share):
+    """The keys of a share's tests, taken before its guest boots."""
+    return {test: key(share, test) for test in share.tests}
+
+
+# -- how long they take ------------------------------------------------------
+
+def durations():
+    """Seconds that each test took when it last ran: mode -> test -> s."""
+    try:
+        found = json.loads((store.folder() / DURATIONS).read_text("utf-8"))
+        return {mode: {test: float(took) for test, took in tests.items()}
+                for mode, tests in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+class Watch:
+    """Sees in what a guest prints how long each of its tests takes."""
+
+    BEGUN = re.compile(r"^# selftests: (\S+): (\S+)$")
+    ENDED = re.compile(r"^(?:not )?ok \d+ selftests: (\S+): (\S+)")
+
+    def __init__(self):
+        self.start = {}
+        self.took = {}
+
+    def line(self, line):
+        """Take one line of the guest's console."""
+        line = line.strip()
+        if found := self.BEGUN.match(line):
+            self.start[":".join(found.groups())] = time.monotonic()
+        elif found := self.ENDED.match(line):
+            test = ":".join(found.groups())
+            if test in self.start:
+                self.took[test] = time.monotonic() - self.start.pop(test)
+
+    def save(self, share):
+        """Note it for the next run, which deals out by it."""
+        if not self.took or share.scale != 1:
+            return
+        with _saving:
+            known = durations()
+            known.setdefault(share.mode, {}).update(
+                {test: round(took, 1) for test, took in self.took.items()})
+            host.write(store.folder() / DURATIONS, json.dumps(known))
+
+
+class Gate:
+    """Lets as many guests run at a time as the machine has room for.
+
+    A guest waits for clocks and answers as much as it computes. As many as
+    there are processors may run in any case, more of them while processors
+    stand idle; each needs its memory.
+    """
+
+    EVERY = 10              # seconds from one look at the load to the next
+    IDLE = 0.6              # of a processor, for one guest more
+
+    def __init__(self, takes):
+        self.processors = limits.processors()
+        self.most = max(1, min(2 * self.processors,
+                               limits.memory() // takes))
+        self.running = 0
+        self.load = limits.Load()
+        self.turn = threading.Condition()
+        self.began = time.monotonic()
+
+    def _room(self):
+        """Whether one more may start now."""
+        if self.running < min(self.processors, self.most):
+            return True
+        now = time.monotonic()
+        if self.running >= self.most or now - self.began < self.EVERY:
+            return False
+        self.began = now
+        return self.load.look() <= self.processors - self.IDLE
+
+    def __enter__(self):
+        with self.turn:
+            while not self._room():
+                self.turn.wait(1)
+                if host.STOPPING.is_set():
+                    raise Plain("it was ended before it began")
+            self.running += 1
+            # What it does to the load is yet to be seen.
+            self.began = time.monotonic()
+            self.load.look()
+
+    def __exit__(self, *_):
+        with self.turn:
+            self.running -= 1
+            self.turn.notify_all()
+
+
+def expected(share):
+    """Seconds that a share is thought to take; a guest's start is one test."""
+    took = durations().get(share.mode, {})
+    usual = sum(took.values()) / len(took) if took \
+        else UNKNOWN.get(share.mode, 20.0)
+    return usual + sum(took.get(test, usual) for test in share.tests)
+
+
+def deal(mode, tests, hands):
+    """Deal tests out to so many guests, each to take about as long."""
+    took = durations().get(mode, {})
+    if not took:
+        return [tuple(tests[first::hands]) for first in range(hands)]
+    usual = sum(took.values()) / len(took)
+    sums, dealt = [0.0] * hands, [set() for _ in range(hands)]
+    for test in sorted(tests, key=lambda test: -took.get(test, usual)):
+        least = sums.index(min(sums))
+        sums[least] += took.get(test, usual)
+        dealt[least].add(test)
+    return [tuple(test for test in tests if test in hand) for hand in dealt]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results that are kept, by what went into them.
+
+A check that takes minutes and that is asked the same question again gives the
+same answer: its result is kept under a digest of all that went into it. Only
+what passed is kept; a failure runs again. A result that is taken from here is
+said on the screen and stands as such in junit.xml. `CLEAN=1` forgets all.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import host, ktap
+from engine.ktap import Case
+
+# Of each kind, as many as this are kept; what was not used for the longest
+# time goes first.
+LIMIT = 500
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result that was kept: when it came, its cases, what else was noted."""
+
+    when: str
+    cases: tuple
+    more: object = None
+
+
+# How many cases of this run were taken from here, and not run.
+_taken = [0]
+
+
+def folder():
+    """Where they are: in the work folder, shared by all clones of a user."""
+    return host.WORK / "kept"
+
+
+# -- what went in ------------------------------------------------------------
+
+def digest(what):
+    """A digest of numbers, texts, lists and dictionaries of them."""
+    text = json.dumps(what, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def of_file(path):
+    """A digest of a file's content, or None if it is not there."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return None
+    return _of_file(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@functools.cache
+def _of_file(path, *_):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def of_files(paths, top=None):
+    """Digests of several files, by their names below a folder."""
+    return {str(path if top is None else Path(path).relative_to(top)):
+            of_file(path) for path in sorted(paths)}
+
+
+# -- keeping and taking ------------------------------------------------------
+
+def _path(kind, key):
+    return folder() / kind / f"{key}.json"
+
+
+def take(kind, key):
+    """What was kept of this kind under this key, or None."""
+    if key is None:
+        return None
+    path = _path(kind, key)
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        kept = Kept(found["when"], tuple(Case(*case)
+                                         for case in found["cases"]),
+                    found["more"])
+        # What is used stays longest.
+        os.utime(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    _taken[0] += len(kept.cases)
+    return kept
+
+
+def keep(kind, key, cases, more=None, when=None):
+    """Keep a result that has no failure; whether it was kept."""
+    if key is None or any(case.status == ktap.FAIL for case in cases):
+        return False
+    host.write(_path(kind, key), json.dumps({
+        "when": when or now(), "more": more,
+        "cases": [(case.name, case.status, case.detail) for case in cases]}))
+    _prune(kind)
+    return True
+
+
+def now():
+    """The time as it is said with a result that is taken from here."""
+    return time.strftime("%Y-%m-%d %H:%M")
+
+
+def _age(path):
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _prune(kind):
+    paths = list((folder() / kind).glob("*.json"))
+    if len(paths) <= LIMIT:
+        return
+    for path in sorted(paths, key=_age)[:len(paths) - LIMIT]:
+        path.unlink(missing_ok=True)
+
+
+def mark(cases, when):
+    """The cases, each with the remark that it was not run now."""
+    return [Case(case.name, case.status, "\n".join(
+        [*case.detail.splitlines(), f"taken from the store: it ran at {when}"]))
+        for case in cases]
+
+
+def count():
+    """How many cases were taken from here since the last call."""
+    number, _taken[0] = _taken[0], 0
+    return number
+
+
+def counted(number):
+    """Count cases that were taken and are not kept as such."""
+    _taken[0] += number
+
+
+def forget():
+    """Drop all that is kept."""
+    host.remove(folder())
+    for note in (host.WORK / "build" / "docs.said",
+                 *host.WORK.glob("kdir/*/build/docs.said")):
+        host.remove(note)
+
+
+def forget_if_asked():
+    """`CLEAN=1 make check` runs everything again."""
+    if os.environ.get("CLEAN"):
+        host.say("    CLEAN: results that were kept are forgotten")
+        forget()

@@ -1,0 +1,602 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is kept and what is not: only the same question gets an old answer."""
+
+import dataclasses
+import os
+import unittest
+from types import SimpleNamespace
+from unittest import mock
+from xml.etree import ElementTree
+
+from engine import (
+    build,
+    check,
+    checkpatch,
+    guest,
+    host,
+    kselftest,
+    ktap,
+    kunit,
+    limits,
+    lint,
+    objects,
+    reuse,
+    series,
+    source,
+    store,
+)
+from engine.kselftest import Share
+from engine.ktap import Case
+from engine.lay import Item
+from tests.test_host import Folder
+
+PASSED = Case("a", ktap.PASS)
+SKIPPED = Case("b", ktap.SKIP, "no device")
+FAILED = Case("c", ktap.FAIL, "it broke")
+
+
+class Kept(Folder):
+    """A work folder of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.replace(host, "WORK", self.top / "work")
+        self.replace(host, "say", mock.Mock())
+        store.count()
+
+    def replace(self, where, name, value):
+        patch = mock.patch.object(where, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class Store(Kept):
+
+    def test_what_passed_is_kept(self):
+        self.assertTrue(store.keep("x", "key", [PASSED, SKIPPED]))
+        kept = store.take("x", "key")
+        self.assertEqual(kept.cases, (PASSED, SKIPPED))
+        self.assertEqual(store.count(), 2)
+
+    def test_a_failure_is_never_kept(self):
+        self.assertFalse(store.keep("x", "key", [PASSED, FAILED]))
+        self.assertIsNone(store.take("x", "key"))
+
+    def test_another_key_is_another_question(self):
+        store.keep("x", "key", [PASSED])
+        self.assertIsNone(store.take("x", "other"))
+        self.assertIsNone(store.take("y", "key"))
+        self.assertIsNone(store.take("x", None))
+        self.assertFalse(store.keep("x", None, [PASSED]))
+
+    def test_a_broken_file_is_no_result(self):
+        for text in ("", "{}", "[]", '{"when": 1, "cases": [1], "more": 0}'):
+            host.write(store.folder() / "x" / "key.json", text)
+            self.assertIsNone(store.take("x", "key"), text)
+
+    def test_clean_forgets(self):
+        store.keep("x", "key", [PASSED])
+        said = host.WORK / "build" / "docs.said"
+        host.write(said, "key")
+        with mock.patch.dict(os.environ, {"CLEAN": ""}):
+            store.forget_if_asked()
+        self.assertIsNotNone(store.take("x", "key"))
+        with mock.patch.dict(os.environ, {"CLEAN": "1"}):
+            store.forget_if_asked()
+        self.assertIsNone(store.take("x", "key"))
+        self.assertFalse(said.exists())
+
+    def test_what_was_not_used_for_long_goes_first(self):
+        with mock.patch.object(store, "LIMIT", 3):
+            for number in range(3):
+                store.keep("x", f"{number}", [PASSED])
+                os.utime(store.folder() / "x" / f"{number}.json",
+                         (number, number))
+            self.assertIsNotNone(store.take("x", "0"))
+            store.keep("x", "new", [PASSED])
+        self.assertIsNotNone(store.take("x", "0"))
+        self.assertIsNone(store.take("x", "1"))
+
+    def test_it_does_not_pass_silently(self):
+        marked = store.mark([PASSED, SKIPPED], "then")
+        self.assertEqual(marked[1].detail.splitlines()[0], "no device")
+        path = self.top / "junit.xml"
+        ktap.junit(path, "suite", marked)
+        said = ElementTree.parse(path).find("testcase/system-out").text
+        self.assertEqual(said, "taken from the store: it ran at then")
+
+    def test_content_counts_and_not_time(self):
+        file = self.top / "file"
+        file.write_text("one", "ascii")
+        one = store.of_file(file)
+        os.utime(file, (1, 1))
+        self.assertEqual(store.of_file(file), one)
+        file.write_text("two", "ascii")
+        self.assertNotEqual(store.of_file(file), one)
+        self.assertIsNone(store.of_file(self.top / "missing"))
+
+
+class Guests(Kept):
+    """A kernel and installed tests that are only names."""
+
+    TESTS = ("uq:uq_io", "uq:uq_mmap", "uq:uq_clients.sh")
+
+    def setUp(self):
+        super().setUp()
+        self.build = self.top / "build"
+        self.into = self.top / "installed"
+        self.replace(build, "folder", lambda mode: self.build)
+        self.replace(reuse, "qemu", lambda: "QEMU 7.2")
+        self.replace(reuse, "_installed", lambda: {"fio": ("1", [], False)})
+        self.replace(reuse, "_program", lambda name, libraries: name)
+        self.addCleanup(reuse._machine.cache_clear)
+        host.write(self.build / "arch/x86/boot/bzImage", "image")
+        host.write(self.build / "modules.order", "drivers/block/brd.o\n")
+        host.write(self.build / "drivers/block/brd.ko", "module")
+        host.write(self.into / "run_kselftest.sh", "run")
+        host.write(self.into / "uq/lib.sh", "shared by scripts")
+        for name in ("uq_io", "uq_mmap", "uq_clients.sh", "helper", "claim"):
+            self.program(name, f"does {name}")
+        self.program("uq_io", "starts ./helper there")
+        self.program("helper", "and that starts claim")
+        self.share = Share("lean", "lean-1", self.into, self.TESTS)
+        self.cases = [Case(f"lean: uq: {test.partition(':')[2]}: works",
+                           ktap.PASS) for test in self.TESTS]
+        self.cases.append(Case("lean-1: no splat in the boot log", ktap.PASS))
+
+    def program(self, name, text):
+        path = self.into / "uq" / name
+        host.write(path, text)
+        path.chmod(0o755)
+
+    def keep(self, cases=None, share=None):
+        share = share or self.share
+        reuse.keep(share, reuse.keys(share), cases or self.cases)
+
+    def left(self, share=None):
+        """The tests that would run."""
+        reuse._machine.cache_clear()
+        left, _ = reuse.sift([share or self.share])
+        return [test for one in left for test in one.tests]
+
+    def test_nothing_is_known_at_first(self):
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_nothing_changed(self):
+        self.keep()
+        left, cases = reuse.sift([self.share])
+        self.assertEqual(left, [])
+        self.assertEqual([case.name for case in cases],
+                         [case.name for case in self.cases[:3]])
+        self.assertIn("taken from the store", cases[0].detail)
+        self.assertIn("3 passed, 0 failed, taken from the store",
+                      host.say.call_args.args[0])
+
+    def test_an_edited_test_runs_and_no_other(self):
+        self.keep()
+        self.program("uq_mmap", "does more")
+        self.assertEqual(self.left(), ["uq:uq_mmap"])
+
+    def test_what_all_share_runs_all(self):
+        self.keep()
+        host.write(self.into / "uq/lib.sh", "edited")
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_a_program_runs_those_that_name_it(self):
+        self.keep()
+        self.program("claim", "edited")
+        self.assertEqual(self.left(), ["uq:uq_io"])
+
+    def test_a_kernel_or_a_module_runs_all(self):
+        for name in ("arch/x86/boot/bzImage", "drivers/block/brd.ko"):
+            self.keep()
+            self.assertEqual(self.left(), [])
+            host.write(self.build / name, "edited")
+            self.assertEqual(self.left(), list(self.TESTS), name)
+
+    def test_another_qemu_runs_all(self):
+        self.keep()
+        self.replace(reuse, "qemu", lambda: "QEMU 10.0")
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_another_version_of_a_client_runs_all(self):
+        self.keep()
+        self.replace(reuse, "_installed", lambda: {"fio": ("2", [], False)})
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_other_hardware_and_variables_are_other_questions(self):
+        self.keep()
+        self.assertEqual(self.left(dataclasses.replace(
+            self.share, append=("pci=nomsi",))), list(self.TESTS))
+        with mock.patch.dict(kselftest.HARDWARE,
+                             {"lean": ((), ("-device more",))}):
+            self.assertEqual(self.left(), list(self.TESTS))
+        with mock.patch.dict(os.environ, {"UQ_TEST_SEED": "7"}):
+            self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_scripts_of_the_guest_run_all(self):
+        scripts = self.top / "guest"
+        for name in reuse.SCRIPTS:
+            host.write(scripts / name, name)
+        self.replace(guest, "SCRIPTS", scripts)
+        self.keep()
+        self.assertEqual(self.left(), [])
+        host.write(scripts / "disks.sh", "edited")
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_an_edited_page_runs_none(self):
+        self.keep()
+        host.write(self.build / "Documentation/nvme/page.rst", "edited")
+        host.write(self.into / "filesystems/dax/read_vfs", "another folder's")
+        self.assertEqual(self.left(), [])
+
+    def test_a_guest_that_failed_leaves_nothing(self):
+        for bad in (Case("lean: uq: uq_io: more", ktap.FAIL),
+                    Case("lean-1: no splat in the boot log", ktap.FAIL)):
+            self.keep([*self.cases, bad])
+            self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_a_test_without_a_result_leaves_nothing(self):
+        self.keep(self.cases[1:])
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_an_edit_while_it_ran_is_not_what_ran(self):
+        keys = reuse.keys(self.share)
+        self.program("uq_io", "edited meanwhile")
+        reuse.keep(self.share, keys, self.cases)
+        self.assertEqual(self.left(), ["uq:uq_io"])
+
+    def test_a_guest_that_restarts_is_one_test(self):
+        self.program("uq_restart", "goes down")
+        share = Share("lean", "lean-restart", self.into, ("restart",),
+                      restart=True)
+        self.keep([Case("lean: another kernel", ktap.PASS)], share)
+        self.assertEqual(self.left(share), [])
+        self.program("uq_restart", "edited")
+        self.assertEqual(self.left(share), ["restart"])
+        self.keep()
+        self.assertEqual(self.left(), [])
+
+    def test_long_runs_are_never_taken_from_here(self):
+        for share in (dataclasses.replace(self.share, scale=4),
+                      dataclasses.replace(self.share, mode="coverage")):
+            self.keep(share=share)
+            self.assertEqual(self.left(share), list(self.TESTS))
+
+
+class Built(Kept):
+    """Kselftests that are installed are built again when they may differ."""
+
+    def setUp(self):
+        super().setUp()
+        self.kernel = SimpleNamespace(version="7.3.4", origin="debian")
+        self.replace(source, "kernel", lambda: self.kernel)
+        self.replace(build, "folder", lambda mode: self.top / "build")
+        self.replace(build, "tree", lambda: self.top / "tree")
+        self.replace(reuse, "versions", lambda names: "gcc 12")
+        self.replace(host, "need", mock.Mock())
+        self.replace(kselftest, "targets", lambda: ["uq"])
+        self.replace(build, "make", self.make)
+        items = [Item(name, name, "file") for name in (
+            "tools/testing/selftests/uq/uq_io.c", "Documentation/page.rst")]
+        self.replace(reuse.lay, "items", lambda: items)
+        self.made = 0
+        for item in items:
+            self.edit(item.target)
+
+    def edit(self, target, text="text"):
+        host.write(self.top / "tree" / target, text)
+
+    def make(self, *args, **how):
+        self.made += 1
+        host.write(self.top / "build/kselftest-installed/kselftest-list.txt",
+                   "uq:uq_io\n")
+
+    def builds(self):
+        before = self.made
+        _, tests = kselftest.install("lean", self.top / "log")
+        self.assertEqual(tests, ["uq:uq_io"])
+        return self.made - before
+
+    def test_once_for_the_same_files(self):
+        self.assertEqual(self.builds(), 1)
+        self.assertEqual(self.builds(), 0)
+        self.edit("Documentation/page.rst", "edited")
+        self.assertEqual(self.builds(), 0)
+        self.edit("tools/testing/selftests/uq/uq_io.c", "edited")
+        self.assertEqual(self.builds(), 1)
+        host.write(self.top / "build/Module.symvers", "more")
+        self.assertEqual(self.builds(), 1)
+        host.remove(self.top / "build/kselftest-installed")
+        self.assertEqual(self.builds(), 1)
+
+    def test_always_over_a_kdir(self):
+        self.kernel.origin = "kdir"
+        self.assertEqual(self.builds() + self.builds(), 2)
+
+
+class Machine(unittest.TestCase):
+
+    DPKG = ("fio\t3.33\tno\t, libaio1 (>= 0.3) | other, libc6\t\n"
+            "libaio1t64\t0.3\tno\t, libc6\tlibaio1 (= 0.3)\n"
+            "libc6\t2.36\tno\t, \t\n"
+            "dash\t0.5\tyes\tlibc6 (>= 2), \t\n"
+            "sphinx\t5\tno\t, libc6\t\n")
+
+    def test_packages_and_what_they_stand_on(self):
+        done = SimpleNamespace(stdout=self.DPKG)
+        with mock.patch.object(reuse.subprocess, "run", return_value=done):
+            installed = reuse._installed_at.__wrapped__(0)
+        self.assertEqual(reuse.closure(["fio", "missing"], installed), {
+            "fio": "3.33", "libaio1t64": "0.3", "libc6": "2.36",
+            "dash": "0.5"})
+
+    def test_without_dpkg(self):
+        with mock.patch.object(reuse.subprocess, "run",
+                               side_effect=FileNotFoundError):
+            self.assertEqual(reuse._installed_at.__wrapped__(0), {})
+        path, digest, libraries = reuse._program("sh", True)
+        self.assertTrue(path and digest and libraries)
+        self.assertIsNone(reuse._program("no-such-program", True))
+
+
+class Turns(Kept):
+
+    def test_a_guests_console_tells_how_long_tests_take(self):
+        watch = reuse.Watch()
+        with mock.patch.object(reuse.time, "monotonic",
+                               side_effect=(10.0, 12.5, 20.0, 21.0)):
+            for line in ("# selftests: uq: uq_io\r\n", "# ok 1 a\n",
+                         "ok 1 selftests: uq: uq_io\r\n",
+                         "# selftests: uq: uq_mmap\n",
+                         "not ok 2 selftests: uq: uq_mmap # exit=1\n"):
+                watch.line(line)
+        self.assertEqual(watch.took, {"uq:uq_io": 2.5, "uq:uq_mmap": 1.0})
+        watch.save(Share("lean", "g", self.top, ()))
+        self.assertEqual(reuse.durations(), {"lean": watch.took})
+
+    def test_dealt_by_what_they_took(self):
+        tests = ["a", "b", "c", "d"]
+        self.assertEqual(reuse.deal("lean", tests, 2),
+                         [("a", "c"), ("b", "d")])
+        host.write(store.folder() / reuse.DURATIONS,
+                   '{"lean": {"a": 10, "b": 2, "c": 3, "d": 4}}')
+        self.assertEqual(reuse.deal("lean", tests, 2),
+                         [("a",), ("b", "c", "d")])
+
+    def test_broken_notes_are_no_notes(self):
+        host.write(store.folder() / reuse.DURATIONS, "[1]")
+        self.assertEqual(reuse.durations(), {})
+
+    def gate(self, processors, gigabytes, busy):
+        self.replace(limits, "processors", lambda: processors)
+        self.replace(limits, "memory", lambda: gigabytes << 30)
+        self.replace(limits.Load, "look", lambda load: busy)
+        return reuse.Gate(4 << 30)
+
+    def test_as_many_guests_as_processors(self):
+        gate = self.gate(2, 64, 2.0)
+        self.assertEqual(gate.most, 4)
+        with gate, gate:
+            gate.began -= 100
+            self.assertFalse(gate._room())
+        self.assertEqual(gate.running, 0)
+
+    def test_one_more_when_a_processor_stands_idle(self):
+        gate = self.gate(2, 64, 1.0)
+        with gate, gate:
+            self.assertFalse(gate._room())
+            gate.began -= 100
+            self.assertTrue(gate._room())
+
+    def test_never_more_than_there_is_memory_for(self):
+        gate = self.gate(8, 4, 0.0)
+        self.assertEqual(gate.most, 1)
+        with gate:
+            gate.began -= 100
+            self.assertFalse(gate._room())
+        self.assertEqual(self.gate(8, 1, 0.0).most, 1)
+
+    def test_none_begins_when_all_are_ended(self):
+        gate = self.gate(1, 64, 1.0)
+        self.addCleanup(host.STOPPING.clear)
+        with gate:
+            host.STOPPING.set()
+            with self.assertRaises(host.Plain):
+                gate.__enter__()
+
+
+class Limits(Folder):
+
+    def groups(self, **files):
+        for name, text in files.items():
+            host.write(self.top / name.replace("_dot_", "."), text)
+        with mock.patch.object(limits, "_groups", lambda: [self.top]):
+            return limits.processors(), limits.memory()
+
+    def test_a_quota_of_processors(self):
+        with mock.patch.object(os, "sched_getaffinity",
+                               return_value=set(range(8))):
+            self.assertEqual(self.groups(
+                cpu_dot_max="250000 100000\n")[0], 2)
+            self.assertEqual(self.groups(cpu_dot_max="50000 100000\n")[0], 1)
+            self.assertEqual(self.groups(cpu_dot_max="max 100000\n")[0], 8)
+
+    def test_a_limit_of_memory(self):
+        _, memory = self.groups(
+            memory_dot_max="1000000", memory_dot_current="900000",
+            memory_dot_stat="anon 1\ninactive_file 50000\n")
+        self.assertEqual(memory, 150000)
+        self.assertGreater(self.groups(memory_dot_max="max")[1], 1 << 20)
+
+    def test_this_machine(self):
+        self.assertGreaterEqual(limits.processors(), 1)
+        self.assertGreater(limits.memory(), 0)
+
+
+class Kunit(Kept):
+
+    def setUp(self):
+        super().setUp()
+        self.replace(build, "top", lambda: self.top)
+        self.replace(build, "tree", lambda: self.top / "tree")
+        self.replace(build, "environment", dict)
+        self.replace(reuse, "machine", lambda names: "machine")
+        self.image = self.top / "build/um/linux"
+        host.write(self.image, "image")
+        self.ran = []
+        self.said = "TAP version 13\n1..1\nok 1 a\n"
+        self.replace(host, "run", self.tool)
+
+    def tool(self, cmd, **how):
+        self.ran.append(cmd[2])
+        if cmd[2] == "exec":
+            host.write(self.image.parent / "test.log", self.said)
+        return SimpleNamespace(returncode=0, stdout="")
+
+    def run_once(self):
+        self.ran.clear()
+        cases = kunit.run("um", [], self.top / "out")
+        return self.ran, [(case.name, case.status) for case in cases]
+
+    def test_the_same_image_boots_once(self):
+        ran, first = self.run_once()
+        self.assertEqual(ran, ["build", "exec"])
+        ran, second = self.run_once()
+        self.assertEqual(ran, ["build"])
+        self.assertEqual(second, first[:len(second)])
+        host.write(self.image, "edited")
+        self.assertEqual(self.run_once()[0], ["build", "exec"])
+
+    def test_a_failed_suite_runs_again(self):
+        self.said = "TAP version 13\n1..1\nnot ok 1 a\n"
+        self.run_once()
+        self.assertEqual(self.run_once()[0], ["build", "exec"])
+
+
+class Compiled(Kept):
+    """What is compiled once for the same files."""
+
+    def setUp(self):
+        super().setUp()
+        self.replace(host, "ROOT", self.top)
+        self.replace(source, "kernel", lambda: self.kernel)
+        self.replace(reuse, "versions", lambda names: "gcc 12")
+        self.kernel = SimpleNamespace(version="7.3.4", origin="debian")
+        self.items = [Item(name, name, "file") for name in (
+            "fs/toy.c", "Documentation/toy.rst",
+            "tools/testing/selftests/toy/toy.c")]
+        for item in self.items:
+            host.write(self.top / item.path, item.path)
+
+    def lint_key(self):
+        job = SimpleNamespace(items=self.items)
+        return lint._key(job, "W=1")
+
+    def edit(self, number):
+        host.write(self.top / self.items[number].path, "edited")
+
+    def test_lint_compiles_what_was_edited(self):
+        key = self.lint_key()
+        self.edit(1)
+        self.edit(2)
+        self.assertEqual(self.lint_key(), key)
+        self.edit(0)
+        self.assertNotEqual(self.lint_key(), key)
+
+    def test_another_compiler(self):
+        key = self.lint_key()
+        self.replace(reuse, "versions", lambda names: "gcc 14")
+        self.assertNotEqual(self.lint_key(), key)
+
+    def test_a_kdir_may_change_under_us(self):
+        self.kernel.origin = "kdir"
+        self.assertIsNone(self.lint_key())
+        self.assertIsNone(objects.key(self.items))
+
+    def compile(self, says=()):
+        """Check two commits; which of them were compiled."""
+        with mock.patch.object(series.objects, "Shop"):
+            builder = series.Builder(self.kernel, self.top / "log")
+        compiled = []
+
+        def one(entry, items):
+            builder.laid += [items[file] for file in entry.files]
+            compiled.append(entry.files[0])
+            return list(says)
+
+        items = {item.path: item for item in self.items}
+        with mock.patch.object(builder, "build", side_effect=one):
+            for item in self.items[::2]:
+                builder.check(SimpleNamespace(files=[item.path]), items)
+        self.assertEqual(len(builder.laid), 2)
+        return compiled
+
+    def test_a_commit_compiles_once(self):
+        self.assertEqual(len(self.compile()), 2)
+        self.assertEqual(self.compile(), [])
+
+    def test_an_edit_compiles_from_its_commit_on(self):
+        self.compile()
+        self.edit(2)
+        self.assertEqual(self.compile(), [self.items[2].path])
+        self.edit(0)
+        self.assertEqual(len(self.compile()), 2)
+
+    def test_a_commit_that_does_not_compile_is_tried_again(self):
+        self.compile(["it is broken"])
+        self.assertEqual(len(self.compile()), 2)
+
+
+class Checkpatch(Kept):
+
+    PATCH = ("From {0} Mon Sep 17 00:00:00 2001\nFrom: A <a@b.invalid>\n"
+             "Date: {1}\nSubject: [PATCH {3}] x: y\n\nDate: stays\n+text {2}\n")
+
+    def key(self, *words, number=("1/2",), small=True):
+        return checkpatch.key(self.top, self.PATCH.format(*words, *number), small)
+
+    def test_a_patch_is_known_by_its_text(self):
+        key = self.key("0" * 40, "today", "a")
+        self.assertEqual(self.key("1" * 40, "tomorrow", "a",
+                                  number=("3/4",)), key)
+        self.assertNotEqual(self.key("0" * 40, "today", "b"), key)
+
+    def test_another_checkpatch(self):
+        key = self.key("0" * 40, "today", "a")
+        host.write(self.top / "scripts/checkpatch.pl", "new")
+        self.assertNotEqual(self.key("0" * 40, "today", "a"), key)
+
+    def test_what_looks_at_the_history_is_not_kept(self):
+        self.assertIsNone(self.key("0" * 40, "today", "a", small=False))
+
+    def test_only_content_is_kept(self):
+        with mock.patch.object(checkpatch, "load", return_value=[]):
+            checkpatch.note("bad", "x.c:1: ERROR:SPACING: bad", 1)
+            checkpatch.note("dead", "", 2)
+            checkpatch.note("good", "", 0)
+            self.assertIsNone(store.take("checkpatch", "bad"))
+            self.assertIsNone(store.take("checkpatch", "dead"))
+            self.assertEqual(checkpatch.judged(
+                store.take("checkpatch", "good")), [])
+
+
+class Table(Kept):
+
+    def test_steps_and_what_took_long_in_them(self):
+        store.counted(2)
+        self.assertEqual(list(check.table("kselftest", 75.0, [PASSED] * 3, [
+            ("guest lean-1", 61.0), ("short", 1.0)])), [
+            "kselftest    1 min 15 s   3 passed, 0 failed, 2 of them taken "
+            "from the store", "            1 min 01 s   guest lean-1"])
+
+    def test_a_step_is_noted(self):
+        host.TIMES.clear()
+        with host.step("laying the tree (out/log)"):
+            pass
+        self.assertEqual([what for what, _ in host.TIMES],
+                         ["laying the tree"])
+
+
+if __name__ == "__main__":
+    unittest.main()
