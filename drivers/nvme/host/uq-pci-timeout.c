@@ -29,6 +29,36 @@ static void nvme_uq_nudge(struct nvme_uq *uq)
 		nvme_uq_write_sq_db(uq);
 }
 
+/*
+ * The doorbell of commands that are queued waits for the end of a batch, and the
+ * task that submits it may have been preempted. Ring it now. These commands are
+ * not late yet, as the device did not know of them: their time starts here.
+ */
+static void nvme_uq_ring_late(struct nvme_uq *uq)
+{
+	struct nvme_uq_slots *s = &uq->slots;
+	unsigned long flags;
+	unsigned int n;
+
+	lockdep_assert_held(&uq->sq_lock);
+	if (uq->sq_tail == uq->last_sq_tail || (uq->blocked & NVME_UQ_DOWN))
+		return;
+
+	n = uq->sq_tail - uq->last_sq_tail;
+	if (uq->sq_tail < uq->last_sq_tail)
+		n += uq->depth;
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	/* the slots that were taken last */
+	while (n) {
+		unsigned int idx = s->free[(s->head - n--) & s->free_mask];
+		struct nvme_uq_slot *slot = &uq->slot[idx];
+
+		slot->deadline = jiffies + slot->timeout + NVME_UQ_GRACE;
+	}
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	nvme_uq_ring_sq(uq);
+}
+
 /**
  * nvme_uq_arm_timeout - let timeout work run in time for a command
  * @uq:		the queue, with sq_lock held
@@ -60,14 +90,47 @@ static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 	return NVME_CAP_NSSRC(ctrl->cap) && (csts & NVME_CSTS_NSSRO);
 }
 
+/*
+ * May the queue send an abort? All who use the controller share its limit, so a
+ * queue has one at a time, and the last one that is left is the block layer's,
+ * unless that would leave user queues without any.
+ */
+static bool nvme_uq_get_abort(struct nvme_uq *uq)
+{
+	struct nvme_uq_ctrl *uqc = uq->ctrl->uq;
+	int aborts, left;
+
+	/* pairs with the release in nvme_uq_put_abort() */
+	if (smp_load_acquire(&uq->aborting))
+		return false;
+	aborts = atomic_inc_return(&uqc->aborts);
+	left = atomic_dec_return(&uq->ctrl->abort_limit);
+	if (left > 0 || (!left && aborts == 1)) {
+		WRITE_ONCE(uq->aborting, true);
+		return true;
+	}
+	atomic_inc(&uq->ctrl->abort_limit);
+	atomic_dec(&uqc->aborts);
+	return false;
+}
+
+static void nvme_uq_put_abort(struct nvme_uq *uq)
+{
+	atomic_inc(&uq->ctrl->abort_limit);
+	atomic_dec(&uq->ctrl->uq->aborts);
+	/* the next one finds them counted */
+	smp_store_release(&uq->aborting, false);
+}
+
 static enum rq_end_io_ret nvme_uq_abort_end(struct request *req,
 					    blk_status_t error,
 					    const struct io_comp_batch *iob)
 {
-	struct nvme_ctrl *ctrl = nvme_req(req)->ctrl;
+	struct nvme_uq *uq = req->end_io_data;
 
-	dev_warn(ctrl->device, "Abort status: 0x%x", nvme_req(req)->status);
-	atomic_inc(&ctrl->abort_limit);
+	dev_warn_ratelimited(uq->ctrl->device, "Abort status: 0x%x\n",
+			     nvme_req(req)->status);
+	nvme_uq_put_abort(uq);
 	blk_mq_free_request(req);
 	return RQ_END_IO_NONE;
 }
@@ -78,29 +141,27 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	struct nvme_command cmd = { };
 	struct request *req;
 
-	if (atomic_dec_return(&ctrl->abort_limit) < 0)
-		goto out_limit;
+	if (!nvme_uq_get_abort(uq))
+		return false;
 
 	cmd.abort.opcode = nvme_uq_fault_admin(nvme_admin_abort_cmd);
 	cmd.abort.cid = cid;
 	cmd.abort.sqid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
 				   BLK_MQ_REQ_NOWAIT);
-	if (IS_ERR(req))
-		goto out_limit;
+	if (IS_ERR(req)) {
+		nvme_uq_put_abort(uq);
+		return false;
+	}
 
-	dev_warn(ctrl->device,
-		 "I/O cid %u opcode %#x user QID %u timeout, aborting\n",
-		 cid, opcode, uq->qid);
+	dev_warn_ratelimited(ctrl->device,
+			     "I/O cid %u opcode %#x user QID %u timeout, aborting\n",
+			     cid, opcode, uq->qid);
 	nvme_init_request(req, &cmd);
 	req->end_io = nvme_uq_abort_end;
-	req->end_io_data = NULL;
+	req->end_io_data = uq;
 	blk_execute_rq_nowait(req, false);
 	return true;
-
-out_limit:
-	atomic_inc(&ctrl->abort_limit);
-	return false;
 }
 
 /* One that is overdue: was it aborted before? */
@@ -116,6 +177,11 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 		*next = when;
 }
 
+/*
+ * A reset ends the commands of all who use the controller. However short the
+ * timeout of one of them, the device has as long to answer as the block layer's
+ * commands have.
+ */
 static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 				 unsigned long *next)
 {
@@ -126,7 +192,8 @@ static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
 		slot->flags |= NVME_UQ_ABORTED;
-		slot->deadline = jiffies + slot->timeout;
+		slot->deadline = jiffies + NVME_UQ_GRACE +
+			max(slot->timeout, uq->ctrl->io_timeout);
 		nvme_uq_sooner(next, slot->deadline);
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
@@ -162,9 +229,9 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	/* of a device that is gone nothing else may ever hear; the reset fails */
 	if (od->aborted || pci_dev_is_disconnected(pdev) ||
 	    nvme_uq_ctrl_lost(ctrl)) {
-		dev_warn(ctrl->device,
-			 "I/O cid %u opcode %#x user QID %u timeout, reset controller\n",
-			 od->cid, od->opcode, uq->qid);
+		dev_warn_ratelimited(ctrl->device,
+				     "I/O cid %u opcode %#x user QID %u timeout, reset controller\n",
+				     od->cid, od->opcode, uq->qid);
 		uq->timeouts++;
 		nvme_reset_ctrl(ctrl);
 		return false;
@@ -230,6 +297,7 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	/* whoever submits from now on may be too late to be found below */
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
+	nvme_uq_ring_late(uq);
 	nvme_uq_nudge(uq);
 	spin_unlock(&uq->sq_lock);
 

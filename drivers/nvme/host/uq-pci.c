@@ -26,32 +26,6 @@
  * Doorbells
  */
 
-/* Update a shadow doorbell; does the device want to hear the real one too? */
-static bool nvme_uq_shadow_kick(u16 value, __le32 *db, __le32 *ei)
-{
-	u16 old, event;
-
-	/* the entries come before the doorbell that announces them */
-	wmb();
-	old = le32_to_cpu(*db);
-	WRITE_ONCE(*db, cpu_to_le32(value));
-	/* and the doorbell before a look at whether the device sleeps */
-	mb();
-	event = le32_to_cpu(READ_ONCE(*ei));
-	return (u16)(value - event - 1) < (u16)(value - old);
-}
-
-static void nvme_uq_ring_sq(struct nvme_uq *uq)
-{
-	lockdep_assert_held(&uq->sq_lock);
-	uq->last_sq_tail = uq->sq_tail;
-	nvme_uq_info_told(uq);
-	if (unlikely(uq->dbbuf_sq_db) &&
-	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
-		return;
-	nvme_uq_write_sq_db(uq);
-}
-
 /* Ring for what waits for the end of a batch; a queue that is down has none. */
 static void nvme_uq_pci_ring(struct nvme_uq *uq)
 {
@@ -744,7 +718,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
 				       struct nvme_uq_place *place, u8 flags)
 {
-	unsigned long deadline = jiffies + io->timeout;
+	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
 	bool defer;
 	int ret;
 

@@ -15,7 +15,9 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/io.h>
+#include <linux/log2.h>
 
+#include "uq-info.h"
 #include "uq.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
@@ -108,6 +110,14 @@ void nvme_uq_set_map(struct nvme_uq *uq, struct nvme_command *c,
 void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
 
+/*
+ * How much later than its timeout a command is overdue: blk-mq rounds each
+ * deadline up by as much, to have fewer timers. User space may ask for a timeout
+ * of a millisecond, and what an overdue command leads to concerns all who use
+ * the controller.
+ */
+#define NVME_UQ_GRACE	roundup_pow_of_two(HZ)
+
 /* uq-pci-timeout.c */
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
 void nvme_uq_timeout_work(struct work_struct *work);
@@ -173,6 +183,33 @@ static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 	writel(uq->last_sq_tail, uq->sq_db);
 	uq->db_tail = uq->last_sq_tail;
 	uq->doorbells++;
+}
+
+/* Update a shadow doorbell; does the device want to hear the real one too? */
+static inline bool nvme_uq_shadow_kick(u16 value, __le32 *db, __le32 *ei)
+{
+	u16 old, event;
+
+	/* the entries come before the doorbell that announces them */
+	wmb();
+	old = le32_to_cpu(*db);
+	WRITE_ONCE(*db, cpu_to_le32(value));
+	/* and the doorbell before a look at whether the device sleeps */
+	mb();
+	event = le32_to_cpu(READ_ONCE(*ei));
+	return (u16)(value - event - 1) < (u16)(value - old);
+}
+
+/* Tell the device of all commands that were queued. */
+static inline void nvme_uq_ring_sq(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	uq->last_sq_tail = uq->sq_tail;
+	nvme_uq_info_told(uq);
+	if (unlikely(uq->dbbuf_sq_db) &&
+	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
+		return;
+	nvme_uq_write_sq_db(uq);
 }
 
 /* Map what is in one piece. */

@@ -263,7 +263,7 @@ struct nvme_uq_map;
  * struct nvme_uq_slot - a command in flight
  * @ioucmd:	whom to tell
  * @deadline:	when it has taken too long, in jiffies
- * @timeout:	how long it may take, in jiffies; and its abort
+ * @timeout:	how long it may take, in jiffies, without NVME_UQ_GRACE
  * @addr:	bus address of data in one piece
  * @len:	length of data in one piece
  * @meta_len:	length of metadata
@@ -327,6 +327,7 @@ struct nvme_uq_slot {
  * @plug:	the last task's plug that a doorbell waits for
  * @tmo_armed:	@tmo_work is going to run
  * @tmo_next:	when, in jiffies
+ * @aborting:	an abort of one of its commands is under way; set by @tmo_work
  * @doorbells:	writes to @sq_db
  * @submitted:	commands ever submitted
  * @limit:	how many may be in flight, 0 for as many as there are slots
@@ -406,6 +407,7 @@ struct nvme_uq {
 	struct blk_plug		*plug;
 	bool			tmo_armed;
 	unsigned long		tmo_next;
+	bool			aborting;
 	u64			doorbells;
 	u64			submitted;
 	unsigned int		limit;
@@ -457,6 +459,7 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @lock:	for all that follows
  * @asked:	how many queues the parameters asked this reset for
  * @plan:	how many it brings up
+ * @aborts:	aborts under way for commands of user queues; atomic
  * @holds:	commands under way that keep user queues still
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists that belong to slots
@@ -471,6 +474,7 @@ struct nvme_uq_ctrl {
 	struct mutex		lock;	/* holds, frozen, growing of q */
 	struct nvme_uq_plan	asked;
 	struct nvme_uq_plan	plan;
+	atomic_t		aborts;
 	unsigned int		holds;
 	bool			frozen;
 	struct dma_pool		*small;

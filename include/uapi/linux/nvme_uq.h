@@ -19,6 +19,11 @@
  * * positive: the status that the device ended it with, without the phase.
  * * negative: an errno. The device has not seen the command, but for EINTR.
  *
+ * A command is overdue a second after its timeout_ms, or after the controller's
+ * io_timeout where that is 0. Then it is aborted. If it has not ended when the
+ * longer of the two has passed again, and another second, the controller is
+ * reset.
+ *
  * A node also takes the ioctls NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
  * NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO_CMD, NVME_IOCTL_IO64_CMD,
  * NVME_IOCTL_IO64_CMD_VEC and NVME_IOCTL_SUBMIT_IO, which do what they do on

@@ -159,6 +159,9 @@ bool uq_wait_unclaimed(const char *node);
 /* Numbers of the line "user irq/poll queues" that was logged last. */
 bool uq_logged(int ctrl, int *irq, int *poll);
 
+/* How often a command's timeout has led to a reset, says the log. */
+unsigned int uq_resets_logged(int ctrl);
+
 unsigned int uq_scale(void);
 
 /*

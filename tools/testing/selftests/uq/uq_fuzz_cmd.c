@@ -287,7 +287,7 @@ static void bend(struct fuzz *f, struct nvme_uring_cmd *c)
 		c->rsvd2 = uq_rnd(&f->rng);
 		break;
 	case 14:
-		/* a short one is over before the device, and leads to a reset */
+		/* one that is over before the device leads to an abort at most */
 		c->timeout_ms = uq_1in(&f->rng, 512) ?
 			1 + uq_below(&f->rng, 20) : ~0u - uq_below(&f->rng, 99);
 		break;

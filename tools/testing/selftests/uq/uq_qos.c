@@ -735,6 +735,54 @@ TEST_F(qos, order_of_arrival)
 	io_uring_queue_exit(&ring);
 }
 
+/* -- a tenant in a hurry */
+
+/* Reads that the device has no chance to be done with in a millisecond. */
+static int hurry_as_nobody(FIXTURE_DATA(qos) *self)
+{
+	struct io_uring ring;
+	unsigned int i;
+	int fd, ret;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	fd = open(self->node.path, O_RDONLY);
+	if (fd < 0 || ring_of(&self->node, &ring))
+		return 2;
+	for (i = 0; i < 32; i++)
+		prep_read(&ring, &self->node, fd,
+			  self->buf + i * 512)->timeout_ms = 1;
+	if (io_uring_submit(&ring) != 32)
+		return 3;
+	for (i = 0; i < 32; i++) {
+		ret = uq_reap(&ring, NULL);
+		if (ret)
+			return ret == -EINTR ? 4 : 5;
+	}
+	return 0;
+}
+
+/*
+ * A timeout of a millisecond, from a user without any right but to open the
+ * node: the device is slow, and nothing happens to it.
+ */
+TEST_F(qos, short_timeout_resets_nothing)
+{
+	unsigned int before = uq_resets_logged(self->node.ns.ctrl);
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(hurry_as_nobody(self));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_EQ(before, uq_resets_logged(self->node.ns.ctrl));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
 /* A reset ends what is in flight; limits and who waits come through it. */
 TEST_F(qos, reset_under_load)
 {

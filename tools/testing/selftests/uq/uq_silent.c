@@ -301,6 +301,7 @@ TEST_F(silent, lost_completions_and_the_end_of_a_task)
 
 	if (!can_pretend())
 		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_fault("user_fault_lose", NR_ENDS));
 	for (i = 0; i < NR_ENDS; i++) {
 		pid[i] = fork();
@@ -389,17 +390,14 @@ static int identify(int ctrl, unsigned int nsid, unsigned char *id)
 	return uq_admin(ctrl, &cmd);
 }
 
-/*
- * Nor does the abort wait for another time than its command's, of a device that
- * nobody looks after in between.
- */
+/* The reset too comes of a device that nobody looks after in between. */
 TEST_F(silent, reset_in_its_own_time)
 {
 	const char *node = self->node.name;
 
 	if (!can_pretend())
 		SKIP(return, NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "7200000"));
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
 	ASSERT_EQ(0, uq_param_set("user_fault_no_nudge", "Y"));
 	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
 	prep(self, 0, 1000);
@@ -408,6 +406,36 @@ TEST_F(silent, reset_in_its_own_time)
 	EXPECT_EQ(0, uq_param_set("user_fault_no_nudge", "N"));
 	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
+}
+
+/*
+ * A command can be aborted soon if it says so. But before the controller is
+ * reset, which others use too, the device has the time that the block layer
+ * gives it, here two hours.
+ */
+TEST_F(silent, short_timeout_of_a_lost_command)
+{
+	unsigned int resets = uq_resets_logged(self->node.ns.ctrl);
+	const char *node = self->node.name;
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "7200000"));
+	ASSERT_EQ(0, set_fault("user_fault_lose", 2));
+	prep(self, 0, 1);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	while (uq_attr(node, "timeouts") == self->before.timeouts)
+		sched_yield();
+	/* one that is due much later than the first was due again */
+	prep(self, 1, 2000);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	while (uq_attr(node, "timeouts") < self->before.timeouts + 2)
+		sched_yield();
+	EXPECT_EQ(resets, uq_resets_logged(self->node.ns.ctrl));
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
 }
 
 /* How many aborts the controller takes at once; 0 if it cannot ignore them. */
@@ -422,9 +450,9 @@ static unsigned int abort_limit(const struct uq_ns *ns)
 }
 
 /*
- * Commands are lost, and as many aborts as the controller takes get no answer.
- * The first that is due a second time ends it, for all. @first: timeout of the
- * first two; the others have a second.
+ * Commands are lost, and the abort of one gets no answer, so no other is sent.
+ * When that command is due a second time, all of them end. @first: timeout of
+ * the first two; the others have a second.
  */
 static void lose_with_aborts(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(silent) *self, unsigned int first)
@@ -437,6 +465,7 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	if (!limit)
 		SKIP(return, "%s cannot leave as many commands unanswered as it takes",
 		     self->node.ctrl);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, lost));
 	ASSERT_EQ(0, set_fault("user_fault_lose", lost));
 	for (i = 0; i < lost; i++)
@@ -444,10 +473,10 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	ASSERT_EQ(lost, io_uring_submit(&self->ring));
 	for (i = 0; i < lost; i++)
 		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-	/* and no more are sent than it takes */
-	EXPECT_EQ(lost - limit, uq_param_get("user_fault_silent"));
+	/* a queue has one at a time, however many the controller takes */
+	EXPECT_EQ(lost - 1, uq_param_get("user_fault_silent"));
 	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
-	EXPECT_EQ(self->before.timeouts + limit + 1, uq_attr(node, "timeouts"));
+	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
 }
 
@@ -460,6 +489,170 @@ TEST_F(silent, aborts_that_are_not_answered)
 TEST_F(silent, overdue_before_those_with_an_abort)
 {
 	lose_with_aborts(_metadata, self, 1500);
+}
+
+/* The user queues that the controller has, and one command on each. */
+#define QUEUES	4
+
+struct queue {
+	struct uq_node node;
+	struct io_uring ring;
+	int fd;
+};
+
+static void lose_on(struct __test_metadata *_metadata,
+		    FIXTURE_DATA(silent) *self, struct queue *q, unsigned int i)
+{
+	ASSERT_TRUE(uq_node_nth(&q->node, &self->node.ns, i & 1, i / 2));
+	q->fd = open(q->node.path, O_RDONLY);
+	ASSERT_LE(0, q->fd);
+	ASSERT_EQ(0, new_ring(&q->ring, i & 1));
+	uq_prep(&q->ring, q->fd, q->node.nsid, CMD_READ, i,
+		self->buf + i * 4096, 512)->timeout_ms = 1;
+	ASSERT_EQ(1, io_uring_submit(&q->ring));
+}
+
+static long long all_timeouts(const struct uq_ns *ns)
+{
+	struct uq_node node;
+	long long sum = 0;
+	unsigned int i;
+
+	for (i = 0; i < QUEUES; i++)
+		if (uq_node_nth(&node, ns, i & 1, i / 2))
+			sum += uq_attr(node.name, "timeouts");
+	return sum;
+}
+
+/* All queues want to abort, and there is still an abort for the block layer. */
+TEST_F(silent, one_abort_is_left)
+{
+	unsigned int i, limit = abort_limit(&self->node.ns);
+	const struct uq_ns *ns = &self->node.ns;
+	long long before = all_timeouts(ns);
+	struct queue q[QUEUES];
+
+	if (!can_pretend())
+		SKIP(return, NO_FAULTS);
+	if (limit < 2 || limit > QUEUES)
+		SKIP(return, "%s takes %u aborts at once", self->node.ctrl,
+		     limit);
+	ASSERT_EQ(0, ctrl_set(ns, "io_timeout", "7200000"));
+	/* those that get no answer must not end it before */
+	ASSERT_EQ(0, ctrl_set(ns, "admin_timeout", "7200000"));
+	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, QUEUES));
+	ASSERT_EQ(0, set_fault("user_fault_lose", QUEUES));
+	for (i = 0; i < QUEUES; i++)
+		lose_on(_metadata, self, &q[i], i);
+	while (all_timeouts(ns) < before + limit - 1)
+		sched_yield();
+	EXPECT_EQ(0, uq_reset(ns->ctrl));
+	for (i = 0; i < QUEUES; i++) {
+		EXPECT_EQ(-EINTR, uq_reap(&q[i].ring, NULL));
+		io_uring_queue_exit(&q[i].ring);
+		close(q[i].fd);
+	}
+	EXPECT_EQ(QUEUES - (limit - 1), uq_param_get("user_fault_silent"));
+	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
+	EXPECT_EQ(before + limit - 1, all_timeouts(ns));
+}
+
+/* -- a batch that takes long */
+
+/* More than a task can be done with before the test has seen what it waits for. */
+#define LONG_PARTS	1000
+#define LONG_PART	(1 << 20)
+
+FIXTURE(batch)
+{
+	struct uq_node node;
+	unsigned char *buf;
+	pthread_t thread;
+	int fd, random;
+	int res;
+};
+
+FIXTURE_SETUP(batch)
+{
+	self->random = open("/dev/urandom", O_RDONLY);
+	ASSERT_LE(0, self->random);
+	ASSERT_TRUE(uq_find(&self->node, false));
+	self->fd = open(self->node.path, O_RDONLY);
+	ASSERT_LE(0, self->fd);
+	self->buf = uq_alloc(LONG_PART + 4096);
+	ASSERT_NE(NULL, self->buf);
+}
+
+FIXTURE_TEARDOWN(batch)
+{
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	close(self->fd);
+	close(self->random);
+}
+
+static void stop_it(int sig)
+{
+}
+
+/*
+ * A read, and in the same batch so many random bytes that the task stays in the
+ * kernel until a signal comes. The doorbell waits for the end of the batch.
+ */
+static void *submit_long_batch(void *arg)
+{
+	FIXTURE_DATA(batch) *self = arg;
+	struct iovec parts[LONG_PARTS];
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	unsigned int i;
+
+	self->res = -ENOMEM;
+	if (uq_ring(&ring, 8, 0))
+		return NULL;
+	for (i = 0; i < LONG_PARTS; i++) {
+		parts[i].iov_base = self->buf + 4096;
+		parts[i].iov_len = LONG_PART;
+	}
+	uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf,
+		512)->timeout_ms = 1;
+	io_uring_prep_nop(io_uring_get_sqe(&ring));
+	io_uring_prep_readv(io_uring_get_sqe(&ring), self->random, parts,
+			    LONG_PARTS, 0);
+	for (i = 0; i < 3; i++)
+		io_uring_sqe_set_data64(&ring.sq.sqes[i << 1], i);
+	io_uring_submit(&ring);
+	for (i = 0; i < 3; i++) {
+		while (io_uring_wait_cqe(&ring, &cqe) == -EINTR)
+			continue;
+		if (!cqe->user_data)
+			self->res = cqe->res;
+		io_uring_cqe_seen(&ring, cqe);
+	}
+	io_uring_queue_exit(&ring);
+	return NULL;
+}
+
+/*
+ * The device cannot be late with what it was not told of. Once the time is up it
+ * is told, batch or no batch, and the command ends well.
+ */
+TEST_F(batch, told_before_it_is_late)
+{
+	long long ended = uq_attr(self->node.name, "completed");
+	long long late = uq_attr(self->node.name, "timeouts");
+	struct sigaction act = { .sa_handler = stop_it };
+
+	ASSERT_EQ(0, sigaction(SIGUSR1, &act, NULL));
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, submit_long_batch,
+				    self));
+	while (uq_attr(self->node.name, "completed") == ended &&
+	       uq_attr(self->node.name, "timeouts") == late)
+		sched_yield();
+	EXPECT_EQ(late, uq_attr(self->node.name, "timeouts"));
+	EXPECT_EQ(EBUSY, pthread_tryjoin_np(self->thread, NULL));
+	ASSERT_EQ(0, pthread_kill(self->thread, SIGUSR1));
+	ASSERT_EQ(0, pthread_join(self->thread, NULL));
+	EXPECT_EQ(0, self->res);
 }
 
 /* -- admin commands that are not answered, or refused */
@@ -653,6 +846,7 @@ TEST_F(silent, frozen_while_lost)
 
 	if (!can_pretend())
 		SKIP(return, NO_FAULTS);
+	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));

@@ -459,6 +459,27 @@ bool uq_logged(int ctrl, int *irq, int *poll)
 	return found;
 }
 
+unsigned int uq_resets_logged(int ctrl)
+{
+	int len = klogctl(10, NULL, 0), x;
+	char *log = malloc(len + 1), *line, *save;
+	unsigned int n = 0;
+
+	if (!log)
+		return 0;
+	len = klogctl(3, log, len);
+	log[len < 0 ? 0 : len] = 0;
+	for (line = strtok_r(log, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		char *at = strstr(line, "nvme nvme");
+
+		n += at && sscanf(at, "nvme nvme%d: I/O", &x) == 1 &&
+			x == ctrl && strstr(at, "timeout, reset controller");
+	}
+	free(log);
+	return n;
+}
+
 bool uq_settle(const struct uq_ns *ns, int *irq, int *poll)
 {
 	return uq_logged(ns->ctrl, irq, poll) && uq_wait_nodes(ns, *irq, *poll);
