@@ -200,11 +200,14 @@ static int nvme_uq_look(struct nvme_uq *uq, const struct nvme_uq_io *io,
 	return ret;
 }
 
-/* Is the task being killed, or does io_uring take back what it gave a worker? */
-static bool nvme_uq_cancelled(void)
+/*
+ * Is the task being killed, or does io_uring take back what it gave a worker?
+ * TIF_NOTIFY_SIGNAL alone does not say so: task work and live patches set it too.
+ */
+static bool nvme_uq_cancelled(const struct nvme_uq_io *io)
 {
 	return fatal_signal_pending(current) ||
-		test_thread_flag(TIF_NOTIFY_SIGNAL);
+		io_uring_cmd_cancelled(io->ioucmd);
 }
 
 /**
@@ -278,7 +281,7 @@ int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 		ret = nvme_uq_look(uq, io, place);
 		if (ret != -EAGAIN)
 			break;
-		if (nvme_uq_cancelled()) {
+		if (nvme_uq_cancelled(io)) {
 			ret = -EINTR;
 			break;
 		}

@@ -202,6 +202,15 @@ int uq_run(struct io_uring *ring);
 /* Submits all that was prepared, waits for all: the first that is not 0. */
 int uq_run_all(struct io_uring *ring, unsigned int n);
 
+/*
+ * The module of test_modules, which does things to the kernel that user space
+ * cannot: whether it has a parameter, after it was loaded if need be.
+ */
+#define UQ_TESTMOD_FILE	"test_modules/uq_test_outage.ko"
+#define UQ_TESTMOD	"/sys/module/uq_test_outage/parameters"
+bool uq_load_testmod(const char *param);
+void uq_unload_testmod(void);
+
 void uq_fill(void *buf, size_t len, unsigned int seed);
 /* Memory that is there, page-aligned; NULL if there is none. */
 void *uq_alloc(size_t len);

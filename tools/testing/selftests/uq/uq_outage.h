@@ -11,8 +11,7 @@
 
 #include "uq_tenants.h"
 
-#define MODULE		"test_modules/uq_test_outage.ko"
-#define PARAMETERS	"/sys/module/uq_test_outage/parameters"
+#define PARAMETERS	UQ_TESTMOD
 #define EVENT		PARAMETERS "/event"
 
 FIXTURE(outage)
@@ -69,19 +68,10 @@ FIXTURE_TEARDOWN(outage)
 
 static bool have_module(void)
 {
-	int fd;
-
-	if (!access(EVENT, W_OK))
-		return true;
-	fd = open(MODULE, O_RDONLY);
-	if (fd < 0)
-		return false;
-	syscall(SYS_finit_module, fd, "", 0);
-	close(fd);
-	return !access(EVENT, W_OK);
+	return uq_load_testmod("event");
 }
 
-#define NO_MODULE	"no " MODULE
+#define NO_MODULE	"no " UQ_TESTMOD_FILE
 
 static int event(FIXTURE_DATA(outage) *self, const char *what)
 {
@@ -95,7 +85,7 @@ static inline int outage_main(int argc, char **argv)
 {
 	int ret = uq_main(argc, argv);
 
-	syscall(SYS_delete_module, "uq_test_outage", O_NONBLOCK);
+	uq_unload_testmod();
 	return ret;
 }
 

@@ -5,6 +5,7 @@
  * device, and that nobody is forgotten. All of it in commands, none in time.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <pthread.h>
 #include <sched.h>
@@ -735,7 +736,7 @@ TEST_F(qos, order_of_arrival)
 	io_uring_queue_exit(&ring);
 }
 
-/* -- a tenant in a hurry */
+/* -- a tenant in a hurry, and workers that are told of something else */
 
 /* Reads that the device has no chance to be done with in a millisecond. */
 static int hurry_as_nobody(FIXTURE_DATA(qos) *self)
@@ -781,6 +782,56 @@ TEST_F(qos, short_timeout_resets_nothing)
 	EXPECT_EQ(0, WEXITSTATUS(status));
 	EXPECT_EQ(before, uq_resets_logged(self->node.ns.ctrl));
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+/* Tell each worker of this task's rings as a live patch does; how many? */
+static unsigned int notify_workers(void)
+{
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *tasks = opendir("/proc/self/task");
+
+	while (tasks && (entry = readdir(tasks))) {
+		char path[300], comm[32];
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm",
+			 entry->d_name);
+		if (uq_read_line(path, comm, sizeof(comm)) ||
+		    strncmp(comm, "iou-wrk", 7))
+			continue;
+		/* one that has just ended is none */
+		n += !uq_write_line(UQ_TESTMOD "/notify", entry->d_name);
+	}
+	if (tasks)
+		closedir(tasks);
+	return n;
+}
+
+/*
+ * Workers that wait are told of task work, or of a live patch. Nobody has
+ * cancelled their commands, which are done.
+ */
+TEST_F(qos, notified_while_waiting)
+{
+	unsigned int i, notified = 0;
+	struct io_uring ring;
+
+	if (!uq_load_testmod("notify"))
+		SKIP(return, "no " UQ_TESTMOD_FILE);
+	ASSERT_EQ(0, ring_of(&self->node, &ring));
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 1));
+	for (i = 0; i < 64; i++)
+		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
+	ASSERT_EQ(64, io_uring_submit(&ring));
+	while (!get_limit(self->fd, NVME_UQ_LIMIT_FILE).waiting)
+		sched_yield();
+	for (i = 0; i < 64; i++) {
+		notified += notify_workers();
+		ASSERT_EQ(0, uq_reap(&ring, NULL));
+	}
+	EXPECT_LT(0, notified);
+	io_uring_queue_exit(&ring);
+	uq_unload_testmod();
 }
 
 /* A reset ends what is in flight; limits and who waits come through it. */

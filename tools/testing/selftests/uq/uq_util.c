@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/klog.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "uq.h"
@@ -551,6 +552,27 @@ bool uq_no_queue(const struct uq_ns *ns, bool poll)
 }
 
 /* -- rings and commands */
+
+bool uq_load_testmod(const char *param)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), UQ_TESTMOD "/%s", param);
+	if (!access(path, W_OK))
+		return true;
+	fd = open(UQ_TESTMOD_FILE, O_RDONLY);
+	if (fd < 0)
+		return false;
+	syscall(SYS_finit_module, fd, "", 0);
+	close(fd);
+	return !access(path, W_OK);
+}
+
+void uq_unload_testmod(void)
+{
+	syscall(SYS_delete_module, "uq_test_outage", O_NONBLOCK);
+}
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
 {

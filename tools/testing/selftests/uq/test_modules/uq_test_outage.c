@@ -10,7 +10,10 @@
 #include <linux/cleanup.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/pid.h>
 #include <linux/pm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 
 /* Tell the driver of a change, as pcie_do_recovery() does. */
 static pci_ers_result_t uq_test_detected(struct pci_dev *pdev,
@@ -172,6 +175,36 @@ static const struct kernel_param_ops uq_test_spare_ops = {
 
 module_param_cb(spare, &uq_test_spare_ops, NULL, 0200);
 MODULE_PARM_DESC(spare, "1: virtio devices do not take part in a suspend");
+
+/*
+ * Tell a thread that it has task work, or is to be patched: what both of these
+ * set, and io_uring too when it cancels what one of its workers does.
+ */
+static int uq_test_notify(const char *val, const struct kernel_param *kp)
+{
+	struct task_struct *task;
+	struct pid *pid;
+	int nr;
+
+	if (kstrtoint(val, 10, &nr))
+		return -EINVAL;
+	pid = find_get_pid(nr);
+	task = get_pid_task(pid, PIDTYPE_PID);
+	put_pid(pid);
+	if (!task)
+		return -ESRCH;
+	set_tsk_thread_flag(task, TIF_NOTIFY_SIGNAL);
+	wake_up_process(task);
+	put_task_struct(task);
+	return 0;
+}
+
+static const struct kernel_param_ops uq_test_notify_ops = {
+	.set = uq_test_notify,
+};
+
+module_param_cb(notify, &uq_test_notify_ops, NULL, 0200);
+MODULE_PARM_DESC(notify, "Id of a thread that is told of task work");
 
 static int __init uq_test_init(void)
 {
