@@ -100,9 +100,9 @@ static bool nvme_uq_is_among(const struct nvme_uq_place *place, unsigned int n)
 static bool nvme_uq_has_leave(const struct nvme_uq_file *uf,
 			      const struct nvme_uq_place *place)
 {
-	unsigned int used = nvme_uq_file_used(uf);
+	unsigned int used = nvme_uq_file_flying(uf) + uf->leaves;
 
-	if (!uf->limit || (place && place->counted))
+	if (!uf->limit || (place && place->leave))
 		return true;
 	if (used >= uf->limit)
 		return false;
@@ -125,6 +125,22 @@ static bool nvme_uq_has_slot(const struct nvme_uq *uq,
 	return left > reserve && nvme_uq_is_among(place, left - reserve);
 }
 
+/* What waits for a slot counts to the limit of its file. */
+static void nvme_uq_keep_leave(struct nvme_uq_file *uf,
+			       struct nvme_uq_place *place)
+{
+	uf->leaves += !place->leave;
+	place->leave = true;
+}
+
+/* What is submitted counts as that, and what goes away does not. */
+static void nvme_uq_drop_leave(struct nvme_uq_file *uf,
+			       struct nvme_uq_place *place)
+{
+	uf->leaves -= place->leave;
+	place->leave = false;
+}
+
 /**
  * nvme_uq_admit_slow - nvme_uq_admit() of a command with a limit or a place
  * @uq:		the queue, with sq_lock held and not blocked
@@ -138,27 +154,21 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
 			struct nvme_uq_place *place)
 {
 	struct nvme_uq_file *uf = io->file;
-	bool slot, counted;
+	bool slot;
 
 	lockdep_assert_held(&uq->sq_lock);
 	if (!nvme_uq_has_leave(uf, place))
 		return false;
 	slot = nvme_uq_has_slot(uq, place);
-	if (!slot && !place)
-		return false;
+	if (!place)
+		return slot;
 
-	counted = place && place->counted;
-	if (uf->limit && !counted) {
-		uf->taken++;
-		counted = true;
-	}
-	if (place) {
-		place->counted = counted;
-		if (slot || place->line == &uf->line)
-			nvme_uq_leave_line(uq, uf, place);
-	}
-	if (counted)
-		io->flags |= NVME_UQ_COUNTED;
+	if (slot || place->line == &uf->line)
+		nvme_uq_leave_line(uq, uf, place);
+	if (slot)
+		nvme_uq_drop_leave(uf, place);
+	else if (uf->limit)
+		nvme_uq_keep_leave(uf, place);
 	return slot;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
@@ -223,9 +233,7 @@ void nvme_uq_leave(struct nvme_uq *uq, struct nvme_uq_io *io,
 
 	spin_lock(&uq->sq_lock);
 	nvme_uq_leave_line(uq, uf, place);
-	if (place->counted)
-		uf->taken--;
-	place->counted = false;
+	nvme_uq_drop_leave(uf, place);
 	/* what it leaves is for the next */
 	nvme_uq_wake_line(&uf->line);
 	nvme_uq_wake_line(&uq->line);
@@ -240,7 +248,7 @@ static void nvme_uq_stand(struct nvme_uq *uq, struct nvme_uq_io *io,
 	struct nvme_uq_file *uf = io->file;
 
 	spin_lock(&uq->sq_lock);
-	nvme_uq_enter_line(uq, uf, place, uf->limit && !place->counted ?
+	nvme_uq_enter_line(uq, uf, place, uf->limit && !place->leave ?
 			   &uf->line : &uq->line);
 	spin_unlock(&uq->sq_lock);
 }
@@ -319,50 +327,34 @@ EXPORT_SYMBOL_GPL(nvme_uq_wake_all);
  */
 
 /*
- * Do something to each command that is in flight, of a file or, if that is NULL,
- * of all; how many?
+ * Let the limit of an open file take effect; no more than that, as all can ask
+ * for one. A completion that does not see @limited was counted before any
+ * command can see the limit.
  */
-static unsigned int nvme_uq_each_of(struct nvme_uq *uq, struct file *file,
-				    void (*fn)(struct nvme_uq_slot *slot))
-{
-	unsigned int i, n = 0;
-	unsigned long flags;
-
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	for (i = 0; uq->cq_live && i < uq->slots.nr; i++) {
-		struct nvme_uq_slot *slot = &uq->slot[i];
-
-		/* pairs with the release in nvme_uq_slot_arm() */
-		if (!(smp_load_acquire(&uq->slots.cid[i]) & NVME_UQ_ARMED) ||
-		    (file && slot->ioucmd->file != file))
-			continue;
-		if (fn)
-			fn(slot);
-		n++;
-	}
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	return n;
-}
-
-static void nvme_uq_count_slot(struct nvme_uq_slot *slot)
-{
-	struct nvme_uq_file *uf = slot->ioucmd->file->private_data;
-
-	if (!uf->limit || (slot->flags & NVME_UQ_COUNTED))
-		return;
-	slot->flags |= NVME_UQ_COUNTED;
-	uf->taken++;
-}
-
-/* Returns true for a file that had no limit and has one now. */
-static bool nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
+static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	unsigned int limit = min_not_zero(uf->asked, uq->file_limit);
-	bool first = limit && !uf->limit;
+	unsigned long flags;
 
 	lockdep_assert_held(&uq->sq_lock);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	uf->limited = limit;
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	WRITE_ONCE(uf->limit, limit);
-	return first;
+	wake_up_all(&uf->line);
+}
+
+/**
+ * nvme_uq_info_limit - tell the open file that has claimed a queue its limit
+ * @uq:		the queue, with sq_lock held
+ */
+void nvme_uq_info_limit(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	if (uq->info)
+		WRITE_ONCE(uq->info->limit,
+			   min(nvme_uq_get_limit(uq, &uq->limit),
+			       nvme_uq_get_limit(uq, &uq->owner->limit)));
 }
 
 /**
@@ -372,27 +364,35 @@ static bool nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 void nvme_uq_limits_changed(struct nvme_uq *uq)
 {
 	struct nvme_uq_file *uf;
-	bool first = false;
 
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
 	list_for_each_entry(uf, &uq->files, list)
-		first |= nvme_uq_set_file_limit(uq, uf);
-	/* what was submitted without a limit counts from now on */
-	if (first)
-		nvme_uq_each_of(uq, NULL, nvme_uq_count_slot);
-	if (uq->info)
-		WRITE_ONCE(uq->info->limit,
-			   min(nvme_uq_get_limit(uq, &uq->limit),
-			       nvme_uq_get_limit(uq, &uq->owner->limit)));
+		nvme_uq_set_file_limit(uq, uf);
+	nvme_uq_info_limit(uq);
+	wake_up_all(&uq->line);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_limits_changed);
+
+static int nvme_uq_write_limit(struct nvme_uq *uq, unsigned int *which,
+			       unsigned int limit)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	if (!uq->slots.nr)
+		return -ENXIO;
+	if (!limit || limit > uq->slots.nr)
+		return -EINVAL;
+	WRITE_ONCE(*which, limit == uq->slots.nr ? 0 : limit);
+	return 0;
+}
 
 /**
  * nvme_uq_set_limit - limit commands in flight
  * @uq:		the queue
- * @which:	its limit, its file_limit, or what an open file of it asked for
+ * @which:	its limit or its file_limit
  * @limit:	how many, 1 up to the number of slots, which is no limit
+ *
+ * Looks at each open file of the queue, so it is for the administrator.
  *
  * Return: 0; -EINVAL for a limit that is out of range; -ENXIO if the queue has
  * no memory, so that nobody knows what is.
@@ -400,21 +400,38 @@ EXPORT_SYMBOL_GPL(nvme_uq_limits_changed);
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit)
 {
-	int ret = 0;
+	int ret;
 
 	spin_lock(&uq->sq_lock);
-	if (!uq->slots.nr) {
-		ret = -ENXIO;
-	} else if (!limit || limit > uq->slots.nr) {
-		ret = -EINVAL;
-	} else {
-		WRITE_ONCE(*which, limit == uq->slots.nr ? 0 : limit);
+	ret = nvme_uq_write_limit(uq, which, limit);
+	if (!ret)
 		nvme_uq_limits_changed(uq);
-	}
 	spin_unlock(&uq->sq_lock);
-	nvme_uq_wake_all(uq);
 	return ret;
 }
+
+/**
+ * nvme_uq_ask_limit - limit commands in flight of an open file
+ * @uf:		the open file
+ * @limit:	as for nvme_uq_set_limit()
+ *
+ * Return: as nvme_uq_set_limit() does.
+ */
+int nvme_uq_ask_limit(struct nvme_uq_file *uf, unsigned int limit)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	int ret;
+
+	spin_lock(&uq->sq_lock);
+	ret = nvme_uq_write_limit(uq, &uf->asked, limit);
+	if (!ret) {
+		nvme_uq_set_file_limit(uq, uf);
+		nvme_uq_info_limit(uq);
+	}
+	spin_unlock(&uq->sq_lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_ask_limit);
 
 /**
  * nvme_uq_get_limit - how many commands may be in flight
@@ -459,7 +476,7 @@ int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp)
 		return -EFAULT;
 	switch (arg.scope) {
 	case NVME_UQ_LIMIT_FILE:
-		return nvme_uq_set_limit(uq, &uf->asked, arg.limit);
+		return nvme_uq_ask_limit(uf, arg.limit);
 	case NVME_UQ_LIMIT_QUEUE:
 		if (!capable(CAP_SYS_ADMIN))
 			return -EACCES;
@@ -486,8 +503,10 @@ int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp)
 	switch (arg.scope) {
 	case NVME_UQ_LIMIT_FILE:
 		arg.limit = nvme_uq_get_limit(uq, &uf->limit);
-		arg.in_flight = nvme_uq_each_of(uq, uf->file, NULL);
-		arg.waiting = READ_ONCE(uf->waiting);
+		spin_lock(&uq->sq_lock);
+		arg.in_flight = nvme_uq_file_flying(uf);
+		arg.waiting = uf->waiting;
+		spin_unlock(&uq->sq_lock);
 		break;
 	case NVME_UQ_LIMIT_QUEUE:
 		arg.limit = nvme_uq_get_limit(uq, &uq->limit);

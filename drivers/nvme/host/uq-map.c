@@ -161,7 +161,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	if (!ret)
-		nvme_uq_limits_changed(uq);
+		nvme_uq_info_limit(uq);
 	spin_unlock(&uq->sq_lock);
 	return ret;
 }

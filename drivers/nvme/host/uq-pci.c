@@ -221,19 +221,18 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 static noinline void nvme_uq_release_slot(struct nvme_uq *uq,
 					  struct nvme_uq_slot *slot)
 {
-	struct nvme_uq_file *uf = slot->ioucmd->file->private_data;
-
 	nvme_uq_unmap_slow(uq, slot);
 	if (slot->flags & NVME_UQ_MAP)
 		kfree(slot->map);
 	if (slot->flags & NVME_UQ_UNPOLLED)
 		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
-	if (slot->flags & NVME_UQ_COUNTED) {
-		WRITE_ONCE(uf->given, uf->given + 1);
-		/* with the lock held, as the file may end with the command */
-		if (wq_has_sleeper(&uf->line))
-			wake_up(&uf->line);
-	}
+}
+
+/* With cq_lock held, as the file may end with the command. */
+static noinline void nvme_uq_wake_file(struct nvme_uq_file *uf)
+{
+	if (wq_has_sleeper(&uf->line))
+		wake_up(&uf->line);
 }
 
 static __always_inline void
@@ -243,13 +242,16 @@ nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
 	struct nvme_uq_slot *slot = &uq->slot[idx];
 	struct io_uring_cmd *ioucmd = slot->ioucmd;
 	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+	struct nvme_uq_file *uf = slot->file;
 
 	pdu->status = status;
 	pdu->result = result;
 	uq->completed++;
+	WRITE_ONCE(uf->given, uf->given + 1);
+	if (unlikely(uf->limited))
+		nvme_uq_wake_file(uf);
 	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				    NVME_UQ_MAP | NVME_UQ_COUNTED |
-				    NVME_UQ_UNPOLLED)))
+				    NVME_UQ_MAP | NVME_UQ_UNPOLLED)))
 		nvme_uq_release_slot(uq, slot);
 	nvme_uq_slot_put(&uq->slots, idx);
 	nvme_uq_done_add(done, ioucmd);
@@ -680,6 +682,8 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	idx = nvme_uq_slot_take(&uq->slots);
 	slot = &uq->slot[idx];
 	slot->ioucmd = io->ioucmd;
+	slot->file = io->file;
+	io->file->taken++;
 	slot->deadline = deadline;
 	slot->timeout = io->timeout;
 	slot->opcode = io->opcode;
@@ -745,9 +749,6 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 		spin_unlock(&uq->sq_lock);
 		return ret;
 	}
-	/* what has no place has nothing to keep it by */
-	if (!place && (io->flags & NVME_UQ_COUNTED))
-		io->file->taken--;
 	spin_unlock(&uq->sq_lock);
 
 	nvme_uq_unmap_io(uq, io);

@@ -13,7 +13,8 @@
  *			by the interrupt handler of an interrupt queue.
  *
  * sq_lock and cq_lock are held together only where both sides of the queue have
- * to stand still: claims, and the count of a file that gets a limit.
+ * to stand still: claims, a file that gets a limit, and commands whose time
+ * starts again. Not for a command.
  *
  * A slot (struct nvme_uq_slots) goes from free to in flight under sq_lock, in
  * the same critical section that writes the submission queue entry, and back to
@@ -248,8 +249,7 @@ unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
 #define NVME_UQ_WRITE		BIT(2)	/* memory to device */
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_MAP		BIT(4)	/* @map is set */
-#define NVME_UQ_COUNTED		BIT(5)	/* to the limit of its file */
-#define NVME_UQ_UNPOLLED	BIT(6)	/* of a ring that does not poll */
+#define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
 
 /* More metadata than the largest transfer can have is nobody's honest wish. */
 #define NVME_UQ_MAX_META	SZ_1M
@@ -271,6 +271,7 @@ struct nvme_uq_map;
  * @map:	data in more than one piece
  * @opcode:	for the log
  * @flags:	NVME_UQ_UNMAP and so on
+ * @file:	where it came in
  */
 struct nvme_uq_slot {
 	struct io_uring_cmd	*ioucmd;
@@ -283,6 +284,7 @@ struct nvme_uq_slot {
 	unsigned int		timeout;
 	u8			opcode;
 	u8			flags;
+	struct nvme_uq_file	*file;
 } __aligned(64);
 
 /**
@@ -513,16 +515,21 @@ struct nvme_uq_node {
  *		queue's sq_lock.
  * @asked:	limit that was asked for, 0 for none; under sq_lock
  * @limit:	the less of that and nvme_uq.file_limit, 0 for none; under sq_lock
- * @taken:	commands ever counted to @limit; under sq_lock
+ * @taken:	commands ever submitted; under sq_lock
+ * @leaves:	commands that have leave by @limit and wait for a slot; under
+ *		sq_lock
  * @queued:	how many wait in @line; under sq_lock
  * @waiting:	how many wait in @line or in that of the queue; under sq_lock
- * @given:	commands that were counted and have ended; under cq_lock
  * @file:	the open file, which holds the node
  * @list:	in nvme_uq.files; under sq_lock
  * @line:	who waits for @limit, in order
  * @info:	page for nvme_uq.info if it has claimed the queue, or NULL
+ * @given:	commands that have ended; under cq_lock
+ * @limited:	there is a @limit; under sq_lock and cq_lock
  *
  * Lives as long as the file, which its commands, mappings and descriptors hold.
+ * A completion touches the last cache line only, so that it does not take the
+ * other one from a processor that submits.
  */
 struct nvme_uq_file {
 	struct nvme_uq_node	*node;
@@ -530,13 +537,16 @@ struct nvme_uq_file {
 	unsigned int		asked;
 	unsigned int		limit;
 	u32			taken;
+	unsigned int		leaves;
 	unsigned int		queued;
 	unsigned int		waiting;
-	u32			given;
 	struct file		*file;
 	struct list_head	list;
 	wait_queue_head_t	line;
 	struct page		*info;
+
+	u32			given ____cacheline_aligned_in_smp;
+	bool			limited;
 };
 
 /**
@@ -554,8 +564,8 @@ static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 	return test_bit(NVME_NS_REMOVING, &node->ns->flags);
 }
 
-/* Commands of a file that has a limit, and could tell. */
-static inline unsigned int nvme_uq_file_used(const struct nvme_uq_file *uf)
+/* Commands of an open file that are in flight. With sq_lock held. */
+static inline unsigned int nvme_uq_file_flying(const struct nvme_uq_file *uf)
 {
 	return uf->taken - READ_ONCE(uf->given);
 }
@@ -564,12 +574,12 @@ static inline unsigned int nvme_uq_file_used(const struct nvme_uq_file *uf)
  * struct nvme_uq_place - what a command that waits for its turn has got so far
  * @line:	where it stands, or NULL; all of it is under the queue's sq_lock
  * @wait:	entry of the line's wait queue
- * @counted:	to the limit of its file
+ * @leave:	it is one of nvme_uq_file.leaves
  */
 struct nvme_uq_place {
 	wait_queue_head_t	*line;
 	wait_queue_entry_t	wait;
-	bool			counted;
+	bool			leave;
 };
 
 /**
@@ -635,7 +645,8 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
  * @io:		the command
  * @place:	where it waits, or NULL if it may not
  *
- * Return: true if it may; then it has to be, or to give back what it got.
+ * Return: true if it may; then it has to be, or to let others go instead, by
+ * nvme_uq_leave().
  */
 static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_io *io,
@@ -704,7 +715,9 @@ int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 void nvme_uq_leave(struct nvme_uq *uq, struct nvme_uq_io *io,
 		   struct nvme_uq_place *place);
 void nvme_uq_wake_all(struct nvme_uq *uq);
+void nvme_uq_info_limit(struct nvme_uq *uq);
 void nvme_uq_limits_changed(struct nvme_uq *uq);
+int nvme_uq_ask_limit(struct nvme_uq_file *uf, unsigned int limit);
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit);
 unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
