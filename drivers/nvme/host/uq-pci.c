@@ -599,16 +599,29 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
  * Submission
  */
 
-/* The dwords of a command that are user space's own business. */
+/*
+ * The dwords of a command that are user space's own business. What is checked
+ * afterwards is the copy: it is made by volatile accesses, two dwords at a time,
+ * so that the compiler cannot read again what user space may have changed.
+ */
 static __always_inline void
 nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 {
+	const u64 *from2 = (const u64 *)&cmd->cdw2;
+	const u64 *from10 = (const u64 *)&cmd->cdw10;
+	u64 *to2 = (u64 *)c->common.cdw2;
+	u64 *to10 = (u64 *)&c->common.cdws;
+
+	static_assert(sizeof(c->common.cdw2) == sizeof(*to2));
+	static_assert(sizeof(c->common.cdws) == 3 * sizeof(*to10));
 	static_assert(sizeof(c->common.cdws) ==
 		      offsetofend(struct nvme_uring_cmd, cdw15) -
 		      offsetof(struct nvme_uring_cmd, cdw10));
 
-	memcpy(c->common.cdw2, &cmd->cdw2, sizeof(c->common.cdw2));
-	memcpy(&c->common.cdws, &cmd->cdw10, sizeof(c->common.cdws));
+	*to2 = READ_ONCE(*from2);
+	to10[0] = READ_ONCE(from10[0]);
+	to10[1] = READ_ONCE(from10[1]);
+	to10[2] = READ_ONCE(from10[2]);
 	cpu_to_le32_array((u32 *)c->common.cdw2, 2);
 	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
 }
