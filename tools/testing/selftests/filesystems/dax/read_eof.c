@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The last page of a DAX file behind the end of the file.
+ *
+ * A store into a mapping can go behind EOF, as far as the page reaches. With DAX
+ * it goes to the medium, from where no writeback takes it away. Whatever moves
+ * EOF has to clear it: what a larger file has gained reads as zeroes, and so
+ * does a mapping behind the new EOF (fsx -e 1 looks for both, in xfstests'
+ * generic/363).
+ *
+ * Each test stores behind EOF, moves EOF, and compares the file, mapped and
+ * read, with what it has to hold. The variant without DAX holds the tests
+ * themselves against the page cache.
+ */
+
+#include <linux/falloc.h>
+
+#include "dax_fixture.h"
+
+#define FILE_BLOCKS 16
+#define START_BLOCKS 4
+#define START_TAIL 1000
+/* What is stored where nothing belongs; no byte of a file has this value. */
+#define STRAY 0xee
+
+struct eof {
+	struct dax_test test;
+	size_t bs;
+	size_t size;
+	char *want;		/* FILE_BLOCKS of them; zeroes behind the end */
+	char *got;
+	bool stay_mapped;
+	int fd;
+};
+
+FIXTURE(read_eof)
+{
+	struct eof t;
+};
+
+FIXTURE_VARIANT(read_eof)
+{
+	struct dax_setup setup;
+	bool stay_mapped;
+};
+
+FIXTURE_VARIANT_ADD(read_eof, dax)
+{
+};
+
+/* The page that was stored to stays mapped while the end moves. */
+FIXTURE_VARIANT_ADD(read_eof, dax_mapped)
+{
+	.stay_mapped = true,
+};
+
+FIXTURE_VARIANT_ADD(read_eof, page_cache)
+{
+	.setup.mount = "dax=never",
+};
+
+/* Bytes that tell where they come from, and are neither 0 nor STRAY. */
+static void fill(char *buf, size_t len, unsigned int gen)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		buf[i] = 1 + (i * 7 + i / 4096 + gen) % 199;
+}
+
+FIXTURE_SETUP(read_eof)
+{
+	struct eof *t = &self->t;
+
+	dax_begin(_metadata, &t->test, DAX_GENERIC, &variant->setup);
+	if (_metadata->exit_code)
+		return;
+	t->bs = dax_bs();
+	t->stay_mapped = variant->stay_mapped;
+	t->size = (START_BLOCKS - 1) * t->bs + START_TAIL;
+	t->want = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
+	t->got = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
+	fill(t->want, t->size, 0);
+	t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
+	ASSERT_GE(t->fd, 0);
+	ASSERT_EQ(0, dax_write_all(t->fd, t->want, t->size, 0));
+}
+
+FIXTURE_TEARDOWN(read_eof)
+{
+	struct eof *t = &self->t;
+
+	close(t->fd);
+	dax_end(_metadata, &t->test);
+}
+
+/* -- what moves EOF: each does the same to the file and to ->want */
+
+struct range {
+	size_t pos;
+	size_t len;
+};
+
+typedef int (*move_fn)(struct eof *t, struct range r);
+
+static void set_size(struct eof *t, size_t size)
+{
+	if (size < t->size)
+		memset(t->want + size, 0, t->size - size);
+	t->size = size;
+}
+
+static void grow(struct eof *t, struct range r)
+{
+	if (r.pos + r.len > t->size)
+		set_size(t, r.pos + r.len);
+}
+
+static int resize(struct eof *t, struct range r)
+{
+	set_size(t, r.pos);
+	return ftruncate(t->fd, r.pos);
+}
+
+static int store(struct eof *t, struct range r)
+{
+	fill(t->want + r.pos, r.len, r.pos);
+	grow(t, r);
+	return dax_write_all(t->fd, t->want + r.pos, r.len, r.pos);
+}
+
+static int allocate(struct eof *t, struct range r)
+{
+	grow(t, r);
+	return fallocate(t->fd, 0, r.pos, r.len);
+}
+
+static int zero(struct eof *t, struct range r)
+{
+	memset(t->want + r.pos, 0, r.len);
+	grow(t, r);
+	return fallocate(t->fd, FALLOC_FL_ZERO_RANGE, r.pos, r.len);
+}
+
+static int punch(struct eof *t, struct range r)
+{
+	memset(t->want + r.pos, 0, r.len);
+	return fallocate(t->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 r.pos, r.len);
+}
+
+static int collapse(struct eof *t, struct range r)
+{
+	size_t end = r.pos + r.len;
+
+	memmove(t->want + r.pos, t->want + end, t->size - end);
+	set_size(t, t->size - r.len);
+	return fallocate(t->fd, FALLOC_FL_COLLAPSE_RANGE, r.pos, r.len);
+}
+
+static int insert(struct eof *t, struct range r)
+{
+	memmove(t->want + r.pos + r.len, t->want + r.pos, t->size - r.pos);
+	memset(t->want + r.pos, 0, r.len);
+	set_size(t, t->size + r.len);
+	return fallocate(t->fd, FALLOC_FL_INSERT_RANGE, r.pos, r.len);
+}
+
+/* -- what is done around each of them */
+
+/*
+ * Stores behind EOF in the last page, but not at @end or behind it, where those
+ * who move EOF to @end leave what is there. The page is left mapped.
+ */
+static char *stray(struct __test_metadata *_metadata, struct eof *t, size_t end)
+{
+	size_t tail = t->size % t->bs, len = t->bs - tail;
+	char *p;
+
+	p = mmap(NULL, t->bs, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd,
+		 t->size - tail);
+	ASSERT_NE(MAP_FAILED, p);
+	if (tail && end > t->size)
+		memset(p + tail, STRAY, len < end - t->size ? len :
+							      end - t->size);
+	return p;
+}
+
+static void expect_same(struct __test_metadata *_metadata, struct eof *t,
+			const char *how, const char *got, size_t len)
+{
+	size_t at = 0;
+
+	if (!memcmp(got, t->want, len))
+		return;
+	while (got[at] == t->want[at])
+		at++;
+	EXPECT_EQ(t->want[at], got[at])
+		TH_LOG("%s: byte %zu of %zu", how, at, t->size);
+}
+
+/* The file is what it has to be, and mapped it ends in zeroes. */
+static void check(struct __test_metadata *_metadata, struct eof *t)
+{
+	size_t len = (t->size + t->bs - 1) / t->bs * t->bs;
+	char *p;
+
+	ASSERT_EQ((off_t)t->size, lseek(t->fd, 0, SEEK_END));
+	if (!len)
+		return;
+	p = mmap(NULL, len, PROT_READ, MAP_SHARED, t->fd, 0);
+	ASSERT_NE(MAP_FAILED, p);
+	expect_same(_metadata, t, "mapped", p, len);
+	munmap(p, len);
+	ASSERT_EQ((ssize_t)t->size, pread(t->fd, t->got, len, 0));
+	expect_same(_metadata, t, "read", t->got, t->size);
+}
+
+/* Stores behind EOF, then moves it. */
+static void move_eof(struct __test_metadata *_metadata, struct eof *t,
+		     move_fn move, struct range r)
+{
+	bool to_end = move == store || move == allocate || move == zero;
+	char *p = stray(_metadata, t, to_end ? r.pos : SIZE_MAX);
+
+	if (!t->stay_mapped)
+		munmap(p, t->bs);
+	ASSERT_EQ(0, move(t, r));
+	check(_metadata, t);
+	if (t->stay_mapped)
+		munmap(p, t->bs);
+}
+
+/* The same, and all that a larger file has gained are zeroes. */
+static void check_move(struct __test_metadata *_metadata, struct eof *t,
+		       move_fn move, size_t pos, size_t len)
+{
+	move_eof(_metadata, t, move, (struct range){ pos, len });
+	ASSERT_EQ(0, resize(t, (struct range){ t->size + 2 * t->bs }));
+	check(_metadata, t);
+}
+
+/* The block in which the file ends comes nearer to the start. */
+TEST_F(read_eof, collapse)
+{
+	check_move(_metadata, &self->t, collapse, self->t.bs, self->t.bs);
+}
+
+TEST_F(read_eof, collapse_all_but_last)
+{
+	check_move(_metadata, &self->t, collapse, 0,
+		   (START_BLOCKS - 1) * self->t.bs);
+}
+
+/* The block in which the file ends goes further away. */
+TEST_F(read_eof, insert)
+{
+	check_move(_metadata, &self->t, insert, self->t.bs, 2 * self->t.bs);
+}
+
+TEST_F(read_eof, insert_before_last)
+{
+	check_move(_metadata, &self->t, insert,
+		   (START_BLOCKS - 1) * self->t.bs, self->t.bs);
+}
+
+TEST_F(read_eof, truncate_up_in_last)
+{
+	check_move(_metadata, &self->t, resize, self->t.size + 100, 0);
+}
+
+TEST_F(read_eof, truncate_up)
+{
+	check_move(_metadata, &self->t, resize, self->t.size + self->t.bs, 0);
+}
+
+TEST_F(read_eof, truncate_down_in_last)
+{
+	check_move(_metadata, &self->t, resize, self->t.size - 100, 0);
+}
+
+TEST_F(read_eof, truncate_down)
+{
+	check_move(_metadata, &self->t, resize, self->t.size - self->t.bs, 0);
+}
+
+TEST_F(read_eof, write_behind_in_last)
+{
+	check_move(_metadata, &self->t, store, self->t.size + 100, 50);
+}
+
+TEST_F(read_eof, write_behind)
+{
+	check_move(_metadata, &self->t, store, self->t.size + self->t.bs, 50);
+}
+
+TEST_F(read_eof, allocate_behind)
+{
+	check_move(_metadata, &self->t, allocate, self->t.size + self->t.bs,
+		   self->t.bs);
+}
+
+TEST_F(read_eof, zero_behind)
+{
+	check_move(_metadata, &self->t, zero, self->t.size + 100,
+		   2 * self->t.bs);
+}
+
+/* -- any of them, one after the other */
+
+/* Whole blocks that end before the file does; none where it has too few. */
+static struct range random_blocks(struct eof *t, struct dax_rnd *rnd)
+{
+	size_t blocks = t->size ? (t->size - 1) / t->bs : 0, first, n;
+
+	if (!blocks)
+		return (struct range){};
+	first = dax_rnd_below(rnd, blocks);
+	n = 1 + dax_rnd_below(rnd, blocks - first);
+	return (struct range){ first * t->bs, n * t->bs };
+}
+
+static struct range random_bytes(struct dax_rnd *rnd, size_t end)
+{
+	size_t pos, len;
+
+	if (!end)
+		return (struct range){};
+	pos = dax_rnd_below(rnd, end);
+	len = 1 + dax_rnd_below(rnd, end - pos);
+	return (struct range){ pos, len };
+}
+
+/* Whether there was anything to do. */
+static bool move_at_random(struct __test_metadata *_metadata, struct eof *t,
+			   struct dax_rnd *rnd)
+{
+	static const move_fn moves[] = {
+		resize, store, store, allocate, zero, punch, collapse, insert,
+	};
+	move_fn move = moves[dax_rnd_below(rnd, ARRAY_LEN(moves))];
+	size_t end = FILE_BLOCKS * t->bs;
+	struct range r;
+
+	if (move == collapse || move == insert)
+		r = random_blocks(t, rnd);
+	else
+		r = random_bytes(rnd, move == punch ? t->size : end);
+	if (!r.len || (move == insert && t->size + r.len > end))
+		return false;
+	/* Nothing clears what is behind an EOF that stays. */
+	if (move == punch) {
+		EXPECT_EQ(0, move(t, r));
+	} else {
+		move_eof(_metadata, t, move, r);
+	}
+	check(_metadata, t);
+	return true;
+}
+
+TEST_F(read_eof, at_random)
+{
+	unsigned int i, moves = 0, rounds = 400 * dax_scale();
+	struct dax_rnd rnd;
+
+	dax_seed(&rnd, "read_eof.at_random");
+	for (i = 0; i < rounds && !_metadata->exit_code; i++)
+		moves += move_at_random(_metadata, &self->t, &rnd);
+	EXPECT_LT(rounds / 4, moves);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}
