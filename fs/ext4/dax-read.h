@@ -45,9 +45,14 @@ ext4_dax_read_blocks(struct inode *inode, loff_t pos, size_t count,
 }
 
 #ifdef CONFIG_FS_DAX
+/*
+ * To be asked before blocks are checked: the check then uses the system zones
+ * that this number was published for, or later ones. Pairs with the release in
+ * ext4_setup_system_zone() and ext4_release_system_zone().
+ */
 static inline u32 ext4_dax_zone_gen(struct inode *inode)
 {
-	return READ_ONCE(EXT4_SB(inode->i_sb)->s_system_zone_gen);
+	return smp_load_acquire(&EXT4_SB(inode->i_sb)->s_system_zone_gen);
 }
 
 /**
@@ -105,9 +110,11 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 	len = READ_ONCE(m->len);
 	pblk = READ_ONCE(m->pblk) + skip;
 
+	/* No ext4_dax_zone_gen(): nothing is checked against the zones here. */
 	if (unlikely(skip >= len ||
 		     READ_ONCE(m->es_seq) != READ_ONCE(EXT4_I(inode)->i_es_seq) ||
-		     READ_ONCE(m->zone_gen) != ext4_dax_zone_gen(inode)))
+		     READ_ONCE(m->zone_gen) !=
+		     READ_ONCE(EXT4_SB(inode->i_sb)->s_system_zone_gen)))
 		return false;
 
 	/* All fields are of one extent if seq still is what it was after. */
