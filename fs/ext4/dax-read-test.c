@@ -20,13 +20,17 @@
  *    answer is compared with ext4_map_blocks() and with the layout it was made
  *    from. The seed is printed; ext4_test.dax_read_seed= repeats a run.
  *
- * 5. ext4_dax_read_user() fills user memory. Each row reads a file whose blocks
+ * 5. While ext4_map_blocks() makes zeroed written blocks of unwritten ones, no
+ *    lookup finds a block written that has yet to be zeroed, also not when an
+ *    extent cannot be split. The lookups are made as blocks are zeroed.
+ *
+ * 6. ext4_dax_read_user() fills user memory. Each row reads a file whose blocks
  *    lie on a DAX device of our own, which can answer one page at a time, have
  *    bad pages, or be dead. dax_iomap_rw() then reads the same: count, errno
  *    and bytes must agree. Random reads of random files follow.
  *
  * The super block, the inode and the device are fakes; the code that reads
- * them, and the extent status tree, is ext4's. 3 and 5 need FS_DAX, which UML
+ * them, and the extent status tree, is ext4's. 3 and 6 need FS_DAX, which UML
  * cannot have (kunit.py --arch x86_64); the rest runs anywhere.
  */
 
@@ -72,6 +76,7 @@ struct drt_fs {
 	struct ext4_super_block es;
 	struct ext4_group_desc group;
 	struct ext4_inode_info ei;
+	unsigned long zeroed;	/* by drt_issue_zeroout(), a bit a block */
 };
 
 struct drt_extent {
@@ -735,6 +740,146 @@ static void drt_test_recall_busy(struct kunit *test)
 
 #endif /* CONFIG_FS_DAX */
 
+/* ---- unwritten blocks that become zeroed written ones ---- */
+
+struct drt_zeroing {
+	const char *desc;
+	ext4_lblk_t lblk;	/* what is asked for, of drt_to_zero ... */
+	unsigned int len;
+	int split_err;		/* ... and why its extent cannot be split */
+	unsigned int zeroout_kb;
+	unsigned int more;	/* blocks written besides: not worth a split */
+};
+
+#define DRT_KB	(1U << (DRT_BLKBITS - 10))	/* of a block */
+
+static const struct drt_extent drt_to_zero = { 8, 8, 1000, DRT_UNWRITTEN };
+
+#define DRT_SPLIT_FAILS(_err, _name) \
+	{ _name ", first block", 8, 1, _err, 0, 7 }, \
+	{ _name ", middle", 10, 3, _err, 0, 5 }, \
+	{ _name ", last block", 15, 1, _err, 0, 7 }
+
+static const struct drt_zeroing drt_zeroings[] = {
+	{ "first block", 8, 1 },
+	{ "middle", 10, 3 },
+	{ "last block", 15, 1 },
+	{ "all of it", 8, 8 },
+	{ "beyond its end", 12, 8 },
+	DRT_SPLIT_FAILS(-ENOSPC, "no space"),
+	DRT_SPLIT_FAILS(-EDQUOT, "no quota"),
+	DRT_SPLIT_FAILS(-ENOMEM, "no memory"),
+	/* What is left beside them is too small to be split off. */
+	{ "blocks after it zeroed", 8, 3, 0, 8 * DRT_KB, 5 },
+	{ "block before it zeroed", 9, 1, 0, 4 * DRT_KB, 1 },
+	{ "blocks around it zeroed", 10, 3, 0, 9 * DRT_KB, 5 },
+	{ "blocks after it zeroed, no space", 10, 3, -ENOSPC, 6 * DRT_KB, 5 },
+	{ "block before it zeroed, no space", 9, 1, -ENOSPC, 4 * DRT_KB, 7 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(drt_zeroing, drt_zeroings, desc);
+
+/* Not zeroed yet: a reader would find what the medium held before. */
+static void drt_expect_unwritten(struct kunit *test, struct drt_fs *fs,
+				 drt_mapper mapper, const char *when)
+{
+	struct ext4_map_blocks map;
+	unsigned int i;
+
+	for (i = 0; i < drt_to_zero.len; i++) {
+		if (fs->zeroed & BIT(i))
+			continue;
+		if (drt_ask(test, mapper, &fs->ei.vfs_inode,
+			    drt_to_zero.lblk + i, 1, &map))
+			KUNIT_EXPECT_EQ_MSG(test, map.m_flags, EXT4_MAP_UNWRITTEN,
+					    "block %u is not zeroed, %s",
+					    drt_to_zero.lblk + i, when);
+	}
+}
+
+static int drt_issue_zeroout(struct inode *inode, ext4_lblk_t lblk,
+			     ext4_fsblk_t pblk, ext4_lblk_t len)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct drt_fs *fs = test->priv;
+	unsigned int first = lblk - drt_to_zero.lblk;
+
+	KUNIT_ASSERT_LE(test, first + len, drt_to_zero.len);
+	KUNIT_EXPECT_EQ(test, pblk, drt_to_zero.pblk + first);
+	drt_expect_unwritten(test, fs, drt_cached, "looked up");
+	drt_expect_unwritten(test, fs, drt_recall, "remembered");
+	fs->zeroed |= GENMASK(first + len - 1, first);
+	return 0;
+}
+
+/* There is no journal, and no inode on a device to be written to. */
+static int drt_ext_dirty(const char *where, unsigned int line,
+			 handle_t *handle, struct inode *inode,
+			 struct ext4_ext_path *path)
+{
+	return 0;
+}
+
+static struct ext4_ext_path *
+drt_insert_extent(handle_t *handle, struct inode *inode,
+		  struct ext4_ext_path *path, struct ext4_extent *newext,
+		  int flags)
+{
+	const struct drt_zeroing *p = kunit_get_current_test()->param_value;
+
+	ext4_free_ext_path(path);
+	return ERR_PTR(p->split_err);
+}
+
+static int drt_create_zeroed(struct inode *inode, ext4_lblk_t lblk,
+			     unsigned int len)
+{
+	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = len };
+	int ret;
+
+	/* As a page fault has it: readers of the file are not kept out. */
+	filemap_invalidate_lock_shared(inode->i_mapping);
+	ret = ext4_map_blocks(NULL, inode, &map, EXT4_GET_BLOCKS_CREATE_ZERO);
+	filemap_invalidate_unlock_shared(inode->i_mapping);
+	return ret;
+}
+
+static void drt_test_zeroed(struct kunit *test)
+{
+	const struct drt_zeroing *p = test->param_value;
+	const ext4_lblk_t end = drt_to_zero.lblk + drt_to_zero.len;
+	unsigned int len = min(p->len, end - p->lblk), written = 0, i;
+	struct drt_fs *fs = test->priv;
+	struct inode *inode = &fs->ei.vfs_inode;
+	struct ext4_map_blocks map;
+
+	kunit_activate_static_stub(test, ext4_issue_zeroout,
+				   drt_issue_zeroout);
+	kunit_activate_static_stub(test, __ext4_ext_dirty, drt_ext_dirty);
+	if (p->split_err)
+		kunit_activate_static_stub(test, ext4_ext_insert_extent,
+					   drt_insert_extent);
+	fs->sbi.s_extent_max_zeroout_kb = p->zeroout_kb;
+	fs->ei.i_disksize = (loff_t)end << DRT_BLKBITS;
+	drt_to_disk(inode, &drt_to_zero);
+	drt_to_cache(inode, &drt_to_zero);
+
+	KUNIT_ASSERT_EQ(test, (int)len,
+			drt_create_zeroed(inode, p->lblk, p->len));
+	drt_expect_unwritten(test, fs, drt_cached, "at the end");
+
+	for (i = 0; i < drt_to_zero.len; i++) {
+		KUNIT_ASSERT_EQ(test, 1, drt_map_blocks(inode, drt_to_zero.lblk + i,
+							1, &map));
+		KUNIT_EXPECT_EQ(test, map.m_pblk, drt_to_zero.pblk + i);
+		if (map.m_flags & EXT4_MAP_MAPPED) {
+			written++;
+			KUNIT_EXPECT_TRUE(test, fs->zeroed & BIT(i));
+		}
+	}
+	KUNIT_EXPECT_EQ(test, written, len + p->more);
+}
+
 /* ---- random layouts ---- */
 
 #define DRT_LAYOUTS	4000
@@ -1037,6 +1182,7 @@ static struct kunit_case drt_lookup_cases[] = {
 	KUNIT_CASE(drt_test_recall_new_zone),
 	KUNIT_CASE(drt_test_recall_busy),
 #endif
+	KUNIT_CASE_PARAM(drt_test_zeroed, drt_zeroing_gen_params),
 	KUNIT_CASE(drt_test_lookup_random),
 	{}
 };
