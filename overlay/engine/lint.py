@@ -13,12 +13,23 @@ import re
 import shutil
 from pathlib import Path
 
-from engine import branch, host, ktap, lay, objects, packages, rules, source, store
+from engine import (
+    branch,
+    host,
+    ktap,
+    lay,
+    modular,
+    objects,
+    packages,
+    rules,
+    source,
+    store,
+)
 from engine.host import Plain
 from engine.ktap import FAIL, PASS, Case
 
-PACKAGES = ("gcc", "make", "git", "perl", "ccache", "shellcheck", "codespell",
-          "python3-ply", "python3-git")
+PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
+            "shellcheck", "codespell", "python3-ply", "python3-git")
 PYTHON = packages.PYTHON
 
 
@@ -194,6 +205,13 @@ def find_sparse(job):
     return folder / "sparse"
 
 
+def modules(job):
+    """The kernel has exported all that our code needs as modules."""
+    shop = objects.Shop(job.kernel, job.log, "modular", modular.CONFIGS)
+    for name, said in modular.missing(shop):
+        yield _case("modules", name, said)
+
+
 # -- comments and licences --------------------------------------------------
 
 def kernel_doc(job):
@@ -350,16 +368,19 @@ TOOLS = {
     "rules": own_rules, "shellcheck": shellcheck, "ruff": ruff,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
-    "sparse": sparse,
+    "sparse": sparse, "modules": modules,
 }
-NEED_TREE = ("kernel-doc", "W=1", "sparse")
+NEED_TREE = ("kernel-doc", "W=1", "sparse", "modules")
 COMPILE = ("W=1", "sparse")
+KEPT = (*COMPILE, "modules")
 
 
 def _key(job, name):
     """What the outcome of a tool that compiles is kept under."""
-    if name not in COMPILE:
+    if name not in KEPT:
         return None
+    if name == "modules":
+        return objects.key(job.items, name, modular.files())
     sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
     items = [item for item in job.items if not item.target.startswith(
         ("Documentation/", "tools/"))]

@@ -3,7 +3,8 @@
 
 `make series` looks at each commit on its own, and `make lint` compiles only
 what we touch. Both use one tree and one build folder beside those of the
-kernels that boot, so that neither makes the other's objects stale.
+kernels that boot, so that neither makes the other's objects stale. What is
+compiled as modules has a build folder of its own.
 """
 
 import re
@@ -102,11 +103,12 @@ def key(items, *more):
 class Shop:
     """The tree and the build folder in which objects are compiled."""
 
-    def __init__(self, source, log):
+    def __init__(self, source, log, name="parts", configs=CONFIGS):
         self.source = source
         self.log = Path(log)
+        self.configs = configs
         self.tree = build.top() / "build" / "parts-tree"
-        self.build = build.top() / "build" / "parts"
+        self.build = build.top() / "build" / name
 
     def lay(self, items=None):
         """Lay these of our items (all by default) and nothing else."""
@@ -114,10 +116,10 @@ class Shop:
         lay.lay(self.source, self.tree, only=wanted)
 
     def configure(self):
-        """Configure whatever of lean and of our tests this tree has."""
+        """Configure whatever of the named configurations this tree has."""
         configs = host.ROOT / "overlay" / "configs"
         text = "".join((configs / name).read_text(encoding="utf-8")
-                       for name in CONFIGS if (configs / name).exists())
+                       for name in self.configs if (configs / name).exists())
         fragment = self.build / "fragment.config"
         host.write(fragment, text)
         self.make("allnoconfig", env={"KCONFIG_ALLCONFIG": str(fragment)},

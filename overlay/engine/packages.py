@@ -27,6 +27,7 @@ PYTHON = "/usr/bin/python3"
 # that runs us; of several files with a / between bars, one must be there.
 PROOFS = {
     "bc": "bc",
+    "binutils": "nm",
     "bison": "bison",
     "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
     "ccache": "ccache",
