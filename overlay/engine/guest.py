@@ -133,25 +133,25 @@ def _command(folder, script, result, **how):
     return cmd
 
 
-def _progress(line, watch=None):
-    """Show results as they come, and the guest's boot as it goes."""
-    if watch:
-        watch(line)
-    line = ktap.STAMP.sub("", line.strip())
-    if re.match(r"(# )*(not )?ok \d+", line):
-        return line
-    return None
+def _progress(count, watch):
+    """What takes each line of a guest, and shows how it goes on."""
+    def line(text):
+        if watch:
+            watch(text)
+        return count(text)
+    return line
 
 
 def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
          qemu=(), rwdirs=(), timeout=1800, icount=False, folder=None,
-         watch=None):
+         programs=0, watch=None):
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
     and everything, the kernel's messages with it, to OUT/NAME.boot.log. What
-    is counted runs on one processor, if nothing else is said. `watch` is
-    called with each line.
+    is counted runs on one processor, if nothing else is said. PROGRAMS is how
+    many results of its own the script is going to have, if that is known;
+    `watch` is called with each line.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")
@@ -170,7 +170,7 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
     env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     how = {"log": log, "env": env, "check": False, "timeout": timeout,
            "early": (UP, result.exists),
-           "progress": lambda line: _progress(line, watch),
+           "progress": _progress(ktap.Progress(name, programs), watch),
            "what": f"the guest {name}"}
     done = host.run(cmd, **how)
     if done.early:

@@ -52,6 +52,7 @@ JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpat
 # nothing new is started.
 RUNNING = set()
 STOPPING = threading.Event()
+COMPILER_TAKES = 1 << 30
 
 
 # -- what is said ------------------------------------------------------------
@@ -68,9 +69,15 @@ class Status:
     EVERY = 30
     shown = ""
     last = 0.0
+    lock = threading.RLock()
 
     @classmethod
     def show(cls, text):
+        with cls.lock:
+            cls._show(text)
+
+    @classmethod
+    def _show(cls, text):
         now = time.monotonic()
         if sys.stdout.isatty():
             if now - cls.last < 0.2:
@@ -88,9 +95,47 @@ class Status:
 
     @classmethod
     def clear(cls):
-        if cls.shown:
-            sys.stdout.write("\r" + " " * len(cls.shown) + "\r")
-            cls.shown = ""
+        with cls.lock:
+            if cls.shown:
+                sys.stdout.write("\r" + " " * len(cls.shown) + "\r")
+                cls.shown = ""
+
+
+class Beat:
+    """Says how a program goes on even while it says nothing itself."""
+
+    def __init__(self, progress, what):
+        self.progress, self.text = progress, what
+        self.start = time.monotonic()
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        if self.progress:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        if self.progress:
+            self.thread.join()
+
+    def _run(self):
+        while not self.ended.wait(Status.EVERY / 3):
+            self._show()
+
+    def _show(self):
+        took = elapsed(time.monotonic() - self.start)
+        Status.show(f"{self.text}, {took}")
+
+    def line(self, line):
+        """Take a line of the program's; is there something new to show?"""
+        shown = self.progress(line) if self.progress else None
+        if not shown:
+            return False
+        self.text = shown
+        self._show()
+        return True
 
 
 def elapsed(seconds):
@@ -211,8 +256,9 @@ def _lock(path, variable):
 # -- programs ----------------------------------------------------------------
 
 def jobs():
-    """How many compilers to run at a time."""
-    return limits.processors()
+    """How many compilers to run at a time: memory has to do for them."""
+    return max(1, min(limits.processors(),
+                      limits.memory() // COMPILER_TAKES))
 
 
 def check_machine():
@@ -293,14 +339,13 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
         timers = _timers(proc, late, hung, timeout, early)
         try:
             _go_on()
-            for line in proc.stdout:
-                lines.append(line)
-                file.write(line)
-                shown = progress(line) if progress else None
-                if shown:
-                    file.flush()
-                    Status.show(shown)
-            proc.wait()
+            with Beat(progress, what) as beat:
+                for line in proc.stdout:
+                    lines.append(line)
+                    file.write(line)
+                    if beat.line(line):
+                        file.flush()
+                proc.wait()
             _go_on()
         except BaseException:
             _stop(proc)

@@ -250,7 +250,7 @@ def _boot(share, out):
                      qemu=(*qemu,
                            *disks.attach(out / f"{share.name}.disks")),
                      folder=build.folder(share.mode),
-                     timeout=together * share.scale)
+                     programs=len(share.tests), timeout=together * share.scale)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []

@@ -195,6 +195,28 @@ def _settle(level, top):
     return cases
 
 
+class Progress:
+    """Counts results as they come, to show how a run goes on."""
+
+    def __init__(self, name, programs=0):
+        self.name, self.programs = name, programs
+        self.ended = self.results = self.failed = 0
+
+    def __call__(self, line):
+        """Take a line of output; what to show, when it has a result."""
+        text = STAMP.sub("", line.rstrip())
+        match = re.match(r"(?:# | )*(not )?ok \d+\b", text)
+        if not match:
+            return None
+        self.results += 1
+        self.failed += match.group(1) is not None
+        self.ended += not text.startswith(("#", " "))
+        of = f"{self.ended} of {self.programs} programs, " \
+            if self.programs else ""
+        return (f"{self.name}: {of}{self.results} results, "
+                f"{self.failed} failed")
+
+
 def parse(text):
     """KTAP or TAP text as a flat list of cases; never an empty one."""
     parser = Parser()

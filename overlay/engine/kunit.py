@@ -72,11 +72,6 @@ def _environment():
     return env
 
 
-def _steps(line):
-    return line.strip() if re.match(r"\s*(not )?ok \d+ |Building|\[\d",
-                                    line) else None
-
-
 def _key(name, cmd):
     """What a run's result is kept under: its image, and what boots it."""
     image = store.of_file(build.top() / "build" / name / IMAGES[name])
@@ -93,7 +88,8 @@ def run(name, kunitconfigs, out):
     folder.mkdir(parents=True, exist_ok=True)
     log = out / f"{name}.log"
     how = {"log": log, "env": _environment(), "check": False,
-           "timeout": 3600, "progress": _steps, "what": f"KUnit {name}"}
+           "timeout": 3600, "progress": ktap.Progress(name),
+           "what": f"KUnit: {name}"}
     with host.step(f"building KUnit's kernel: {name} ({host.short(log)})"):
         done = host.run(_building(name, kunitconfigs), **how)
     if done.returncode:

@@ -14,12 +14,15 @@ from engine import (
     host,
     kselftest,
     kunit,
+    limits,
     lint,
     measure,
     series,
     source,
 )
 
+# What one guest and a few compilers take; with twice that, two guests run.
+MEMORY = 4 << 30
 # What fio reads in `make demo` is for show; kselftests have it anyway.
 DEMO = ("fio",)
 NEEDS = {
@@ -48,10 +51,23 @@ def wanted(names):
     return list(dict.fromkeys(found))
 
 
+def _say_memory():
+    """What little memory means for the run."""
+    free = limits.memory()
+    if free >= 2 * MEMORY:
+        return
+    host.say(f"    {free / 2**30:.1f} GB of memory are free: one guest at a "
+             f"time, compilers: {host.jobs()}")
+    if free < 0.7 * MEMORY:
+        host.say(f"    a guest needs about {MEMORY >> 30} GB: it may not "
+                 "come up here")
+
+
 def ready(*names):
     """Install what these commands need, Python's tools too."""
     with host.step("looking for what this needs"):
         found = wanted(names)
         host.need(*found)
         host.pytool("vng")
+        _say_memory()
         host.say(f"    {len(found)} packages and the Python tools are here")

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import cli, host, ktap, packages
+from engine import cli, host, ktap, limits, packages, ready
 from engine.host import Plain
 
 
@@ -128,6 +128,68 @@ class Run(Folder):
         self.assertIsNone(host.output(["false"]))
         self.assertIsNone(host.output(["nosuch"]))
         self.assertEqual(host.output(["echo", "x"]), "x\n")
+
+
+class Beats(Folder):
+    """What goes on is shown, even while a program says nothing."""
+
+    def shown(self, script, progress):
+        """What the status line said while a script ran."""
+        with mock.patch.object(host.Status, "show") as show, \
+                mock.patch.object(host.Status, "EVERY", 0.03):
+            host.run(["sh", "-c", script], log=self.top / "log", what="it",
+                     progress=progress)
+        return [call.args[0] for call in show.call_args_list]
+
+    def test_a_silent_program(self):
+        os.mkfifo(self.top / "go")
+        go = os.open(self.top / "go", os.O_RDWR)
+        self.addCleanup(os.close, go)
+        show = mock.Mock(side_effect=lambda text: os.write(go, b"go\n"))
+        # It ends only when something has been shown of it.
+        with mock.patch.object(host.Status, "show", show), \
+                mock.patch.object(host.Status, "EVERY", 0.03):
+            host.run(["sh", "-c", f"read -r go <{self.top}/go; exit 0"],
+                     log=self.top / "log", what="it",
+                     progress=lambda line: None)
+        self.assertEqual(show.call_args_list[0].args[0], "it, 0 s")
+
+    def test_counts(self):
+        said = self.shown("printf '# ok 1 a\\nx\\n# not ok 2 b\\nok 1 c\\n'",
+                          ktap.Progress("lean-1", 3))
+        for wanted in ("lean-1: 0 of 3 programs, 1 results, 0 failed, 0 s",
+                       "lean-1: 1 of 3 programs, 3 results, 1 failed, 0 s"):
+            self.assertIn(wanted, said)
+
+    def test_counts_of_kunit(self):
+        progress, said = ktap.Progress("um"), ""
+        for line in ("    ok 1 a", "[    0.100000]     # module: x",
+                     "[    0.100000]         ok 1 b"):
+            said = progress(line) or said
+        self.assertEqual(said, "um: 2 results, 0 failed")
+
+
+class Memory(Folder):
+    """What little memory means for a run."""
+
+    def said(self, free):
+        """What a run says with so many GiB free, on 16 processors."""
+        with mock.patch.object(limits, "processors", return_value=16), \
+                mock.patch.object(limits, "memory", return_value=free << 30):
+            self.assertEqual(host.jobs(), max(1, min(16, free)))
+            ready._say_memory()
+        return " ".join(call.args[0].strip()
+                        for call in host.say.call_args_list)
+
+    def test_enough(self):
+        self.assertEqual(self.said(20), "")
+
+    def test_four_gigabytes(self):
+        self.assertEqual(self.said(3), "3.0 GB of memory are free: one guest "
+                         "at a time, compilers: 3")
+
+    def test_too_little(self):
+        self.assertIn("it may not come up", self.said(2))
 
 
 class Files(Folder):
