@@ -755,20 +755,21 @@ struct drt_zeroing {
 
 static const struct drt_extent drt_to_zero = { 8, 8, 1000, DRT_UNWRITTEN };
 
-#define DRT_SPLIT_FAILS(_err, _name) \
-	{ _name ", first block", 8, 1, _err, 0, 7 }, \
-	{ _name ", middle", 10, 3, _err, 0, 5 }, \
-	{ _name ", last block", 15, 1, _err, 0, 7 }
-
 static const struct drt_zeroing drt_zeroings[] = {
 	{ "first block", 8, 1 },
 	{ "middle", 10, 3 },
 	{ "last block", 15, 1 },
 	{ "all of it", 8, 8 },
 	{ "beyond its end", 12, 8 },
-	DRT_SPLIT_FAILS(-ENOSPC, "no space"),
-	DRT_SPLIT_FAILS(-EDQUOT, "no quota"),
-	DRT_SPLIT_FAILS(-ENOMEM, "no memory"),
+	{ "no space, first block", 8, 1, -ENOSPC, 0, 7 },
+	{ "no space, middle", 10, 3, -ENOSPC, 0, 5 },
+	{ "no space, last block", 15, 1, -ENOSPC, 0, 7 },
+	{ "no quota, first block", 8, 1, -EDQUOT, 0, 7 },
+	{ "no quota, middle", 10, 3, -EDQUOT, 0, 5 },
+	{ "no quota, last block", 15, 1, -EDQUOT, 0, 7 },
+	{ "no memory, first block", 8, 1, -ENOMEM, 0, 7 },
+	{ "no memory, middle", 10, 3, -ENOMEM, 0, 5 },
+	{ "no memory, last block", 15, 1, -ENOMEM, 0, 7 },
 	/* What is left beside them is too small to be split off. */
 	{ "blocks after it zeroed", 8, 3, 0, 8 * DRT_KB, 5 },
 	{ "block before it zeroed", 9, 1, 0, 4 * DRT_KB, 1 },

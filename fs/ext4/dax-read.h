@@ -47,11 +47,11 @@ ext4_dax_read_blocks(struct inode *inode, loff_t pos, size_t count,
 #ifdef CONFIG_FS_DAX
 /*
  * To be asked before blocks are checked: the check then uses the system zones
- * that this number was published for, or later ones. Pairs with the release in
- * ext4_setup_system_zone() and ext4_release_system_zone().
+ * that this number was published for, or later ones.
  */
 static inline u32 ext4_dax_zone_gen(struct inode *inode)
 {
+	/* Pairs with ext4_setup_system_zone(), ext4_release_system_zone(). */
 	return smp_load_acquire(&EXT4_SB(inode->i_sb)->s_system_zone_gen);
 }
 
