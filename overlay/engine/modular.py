@@ -17,6 +17,10 @@ CONFIGS = ("modular.config",)
 FOLDERS = ("drivers/dax/", "drivers/nvme/host/")
 # EXPORT_SYMBOL(x), EXPORT_SYMBOL_NS_GPL(x, "X"), EXPORT_PER_CPU_SYMBOL(x), ...
 EXPORTS = r"EXPORT_([A-Z0-9_]+_)?SYMBOL[A-Z0-9_]*\(\s*\w+"
+# What modpost adds, and what macros export that paste names together: static
+# calls, _dev_err() and its kin, parameters of the simple types.
+GENERATED = re.compile(r"__this_module|__SC[KT]__\w+|_dev_[a-z]+"
+                       r"|param_(ops|get|set)_[a-z]+")
 # Folders that hold much text and export nothing that these modules could use.
 APART = ("Documentation", "gpu", "media", "samples", "sound", "staging",
          "tools")
@@ -70,4 +74,5 @@ def missing(shop):
             needs = _needs(shop, path.with_suffix(".o"))
             yield (str(path.relative_to(shop.build).with_suffix(".ko")),
                    [f"{name} is not exported"
-                    for name in sorted(needs - exported)])
+                    for name in sorted(needs - exported)
+                    if not GENERATED.fullmatch(name)])

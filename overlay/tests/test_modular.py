@@ -69,6 +69,11 @@ class Modular(unittest.TestCase):
                          [("drivers/dax/dax.ko",
                            ["copy_mc_to_user is not exported"])])
 
+    def test_what_no_line_of_the_source_names(self):
+        self.assertEqual(self.missing({"__this_module", "_dev_err",
+                                       "__SCT__WARN_trap", "param_ops_int"}),
+                         [("drivers/dax/dax.ko", [])])
+
     def test_what_does_not_compile(self):
         with self.assertRaisesRegex(Plain, "do not compile"):
             self.missing(set(), code=2)
