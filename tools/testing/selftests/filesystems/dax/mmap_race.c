@@ -11,9 +11,11 @@
  */
 
 #include <linux/falloc.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 
 #include "mmap_fixture.h"
 
@@ -30,6 +32,7 @@ enum race_take {
 	BY_PUNCH,	/* page by page */
 	BY_ZERO_RANGE,
 	BY_TRUNCATE,	/* all at once */
+	BY_CLONE,	/* page by page, shares the blocks of a file of zeroes */
 };
 
 struct race {
@@ -42,6 +45,7 @@ struct race {
 	uint32_t seen, was_done, had_begun, at_page;
 	size_t bs;
 	int fd;
+	int zero_fd;
 };
 
 struct reader {
@@ -87,6 +91,10 @@ FIXTURE_VARIANT_ADD(mmap_race, xfs_store_punch) {
 	.kind = MMAP_XFS_REFLINK, .write = BY_STORE, .take = BY_PUNCH
 };
 
+FIXTURE_VARIANT_ADD(mmap_race, xfs_write_clone) {
+	.kind = MMAP_XFS_REFLINK, .write = BY_WRITE, .take = BY_CLONE
+};
+
 FIXTURE_VARIANT_ADD(mmap_race, xfs_store_truncate) {
 	.kind = MMAP_XFS, .write = BY_STORE, .take = BY_TRUNCATE
 };
@@ -101,6 +109,13 @@ FIXTURE_SETUP(mmap_race)
 	race->bs = self->t.bs;
 	race->fd = mmap_file(&self->t, "file", PAGES);
 	ASSERT_GE(race->fd, 0);
+	if (variant->take == BY_CLONE) {
+		race->zero_fd = mmap_file(&self->t, "zeroes", PAGES);
+		ASSERT_GE(race->zero_fd, 0);
+		for (unsigned long i = 0; i < PAGES; i++)
+			ASSERT_EQ(0, dax_write_all(race->zero_fd, "", 1,
+						   i * race->bs));
+	}
 	for (unsigned int i = 0; i < NR_READERS; i++)
 		ASSERT_EQ(0, mmap_at(&self->t, &race->map[i], race->fd, 0,
 				     PAGES, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -115,6 +130,8 @@ FIXTURE_TEARDOWN(mmap_race)
 			mmap_gone(&self->race.map[i]);
 	if (self->race.fd > 0)
 		close(self->race.fd);
+	if (self->race.zero_fd > 0)
+		close(self->race.zero_fd);
 	mmap_end(_metadata, &self->t);
 }
 
@@ -208,14 +225,30 @@ static int write_page(struct race *race, const struct mmap_map *own,
 	return ret;
 }
 
+static int clone_zeroes(struct race *race, unsigned long page)
+{
+	struct file_clone_range range = {
+		.src_fd = race->zero_fd,
+		.src_offset = page * race->bs,
+		.src_length = race->bs,
+		.dest_offset = page * race->bs,
+	};
+
+	return ioctl(race->fd, FICLONERANGE, &range);
+}
+
 static int take_page(struct race *race, enum race_take how, unsigned long page)
 {
 	int ret;
 
 	begin_step(race, page);
-	ret = fallocate(race->fd, how == BY_PUNCH ?
-			FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE :
-			FALLOC_FL_ZERO_RANGE, page * race->bs, race->bs);
+	if (how == BY_CLONE)
+		ret = clone_zeroes(race, page);
+	else
+		ret = fallocate(race->fd, how == BY_PUNCH ?
+				FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE :
+				FALLOC_FL_ZERO_RANGE, page * race->bs,
+				race->bs);
 	end_step(race, page);
 	return ret ? -errno : 0;
 }

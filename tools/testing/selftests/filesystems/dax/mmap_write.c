@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * write(2) to pages of a DAX file that are mapped.
+ *
+ * A page that has references of its own, as one in a pipe, belongs to the file
+ * until these are gone, whatever is written to it and to the pages beside it.
+ * And a page that a mapping reads while write(2) replaces the block behind it
+ * is the new one once write(2) has returned.
+ */
+
+#include <linux/fs.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "mmap_fixture.h"
+
+/* -- pinned pages */
+
+FIXTURE(mmap_pin)
+{
+	struct mmap_test t;
+};
+
+FIXTURE_VARIANT(mmap_pin)
+{
+	enum mmap_fs kind;
+};
+
+FIXTURE_VARIANT_ADD(mmap_pin, ext4) { .kind = MMAP_EXT4 };
+FIXTURE_VARIANT_ADD(mmap_pin, xfs) { .kind = MMAP_XFS };
+FIXTURE_VARIANT_ADD(mmap_pin, xfs_reflink) { .kind = MMAP_XFS_REFLINK };
+
+FIXTURE_SETUP(mmap_pin)
+{
+	mmap_begin(_metadata, &self->t, variant->kind);
+}
+
+FIXTURE_TEARDOWN(mmap_pin)
+{
+	mmap_end(_metadata, &self->t);
+}
+
+struct truncation {
+	int fd;			/* the file to truncate */
+	int other_fd;		/* the one that takes its blocks then */
+	size_t bs;
+	atomic_int tid;
+	atomic_bool truncated;
+	atomic_bool reused;
+	int ret;
+};
+
+/* Fills the filesystem, so that every block that was free has other data. */
+static void use_all_blocks(const struct truncation *tr)
+{
+	const size_t len = 64 * tr->bs;
+	char *other = malloc(len);
+
+	sync();
+	if (other) {
+		memset(other, 'x', len);
+		while (write(tr->other_fd, other, len) > 0)
+			;
+	}
+	free(other);
+}
+
+static void *truncate_and_reuse(void *arg)
+{
+	struct truncation *tr = arg;
+
+	atomic_store(&tr->tid, syscall(__NR_gettid));
+	tr->ret = ftruncate(tr->fd, 0) ? -errno : 0;
+	atomic_store(&tr->truncated, true);
+	use_all_blocks(tr);
+	atomic_store(&tr->reused, true);
+	return NULL;
+}
+
+/*
+ * Truncation waits for pages interruptibly, and for everything else
+ * uninterruptibly.
+ */
+static bool waits_for_page(const struct truncation *tr)
+{
+	char path[64], text[256] = "", *state;
+	int fd;
+
+	if (!atomic_load(&tr->tid))
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat",
+		 atomic_load(&tr->tid));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(fd);
+	state = strrchr(text, ')');
+	return state && !strncmp(state, ") S", 3);
+}
+
+TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
+{
+	size_t bs = self->t.bs;
+	char *buf = dax_alloc(_metadata, 2 * bs);
+	struct truncation tr = { .bs = bs };
+	struct mmap_map m;
+	pthread_t thread;
+	struct iovec iov;
+	int pipefd[2];
+
+	tr.fd = mmap_file(&self->t, "file", 2);
+	ASSERT_GE(tr.fd, 0);
+	tr.other_fd = mmap_file(&self->t, "other", 0);
+	ASSERT_GE(tr.other_fd, 0);
+	ASSERT_EQ(0, pipe(pipefd));
+	ASSERT_EQ(0, fallocate(tr.fd, 0, 0, 2 * bs));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, tr.fd, 0, 2, PROT_READ, MAP_SHARED,
+			     1));
+
+	/* Page 0 becomes data; page 1 stays mapped as the hole that it was. */
+	mmap_touch(m.at, 2, bs);
+	ASSERT_EQ(0, dax_write_all(tr.fd, "o", 1, 0));
+	mmap_touch(m.at, 1, bs);
+	iov = (struct iovec){ .iov_base = m.at, .iov_len = bs };
+	ASSERT_EQ((ssize_t)bs, vmsplice(pipefd[1], &iov, 1, 0));
+
+	/* Not read through the mapping again: a fault would mend it. */
+	memset(buf, 'o', 2 * bs);
+	ASSERT_EQ(0, dax_write_all(tr.fd, buf, 2 * bs, 0));
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, truncate_and_reuse, &tr));
+	while (!waits_for_page(&tr) && !atomic_load(&tr.reused))
+		sched_yield();
+	EXPECT_FALSE(atomic_load(&tr.truncated))
+		TH_LOG("ftruncate() did not wait for the page in the pipe");
+	memset(buf, 0, bs);
+	EXPECT_EQ((ssize_t)bs, read(pipefd[0], buf, bs));
+	EXPECT_EQ('o', buf[0])
+		TH_LOG("the pipe has '%c' of another file", buf[0]);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, tr.ret);
+
+	mmap_gone(&m);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	close(tr.other_fd);
+	close(tr.fd);
+}
+
+/* -- shared blocks */
+
+FIXTURE(mmap_cow)
+{
+	struct mmap_test t;
+	int fd;
+	int clone_fd;
+	struct mmap_map m;
+	int uffd;
+	char *from;		/* two pages, the second is missing */
+};
+
+#define COW_PAGES 16UL
+
+static int clone_file(struct mmap_test *t, int fd)
+{
+	int clone_fd = mmap_file(t, "clone", 0);
+
+	if (clone_fd >= 0 && ioctl(clone_fd, FICLONE, fd)) {
+		close(clone_fd);
+		return -errno;
+	}
+	return clone_fd;
+}
+
+/* A page that the kernel has to ask us for, too. */
+static int missing_page(char *page, size_t bs)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)page, .len = bs },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int uffd = syscall(__NR_userfaultfd, O_CLOEXEC);
+
+	if (uffd < 0)
+		return -errno;
+	if (ioctl(uffd, UFFDIO_API, &api) ||
+	    ioctl(uffd, UFFDIO_REGISTER, &reg)) {
+		int err = -errno;
+
+		close(uffd);
+		return err;
+	}
+	return uffd;
+}
+
+FIXTURE_SETUP(mmap_cow)
+{
+	struct mmap_test *t = &self->t;
+
+	mmap_begin(_metadata, t, MMAP_XFS_REFLINK);
+	if (_metadata->exit_code)
+		return;
+	self->fd = mmap_file(t, "file", COW_PAGES);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, fallocate(self->fd, 0, 0, COW_PAGES * t->bs));
+	ASSERT_EQ(0, mmap_fill(t, self->fd, 0, COW_PAGES, 'a'));
+	self->clone_fd = clone_file(t, self->fd);
+	ASSERT_GE(self->clone_fd, 0);
+	ASSERT_EQ(0, mmap_at(t, &self->m, self->fd, 0, COW_PAGES, PROT_READ,
+			     MAP_SHARED, 1));
+	self->from = dax_alloc(_metadata, 2 * t->bs);
+	memset(self->from, 'N', t->bs);
+	self->uffd = missing_page(self->from + t->bs, t->bs);
+	ASSERT_GE(self->uffd, 0);
+}
+
+FIXTURE_TEARDOWN(mmap_cow)
+{
+	if (self->m.area_len)
+		mmap_gone(&self->m);
+	if (self->uffd > 0)
+		close(self->uffd);
+	if (self->clone_fd > 0)
+		close(self->clone_fd);
+	if (self->fd > 0)
+		close(self->fd);
+	mmap_end(_metadata, &self->t);
+}
+
+struct cow_write {
+	int fd;
+	const char *from;
+	size_t len;
+	int ret;
+};
+
+static void *write_cow(void *arg)
+{
+	struct cow_write *wr = arg;
+
+	wr->ret = dax_write_all(wr->fd, wr->from, wr->len, 0);
+	return NULL;
+}
+
+/* Waits until write(2) is about to copy the page that is missing. */
+static void wait_for_copy(struct __test_metadata *_metadata, int uffd,
+			  const char *page)
+{
+	struct uffd_msg msg;
+
+	ASSERT_EQ((ssize_t)sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+	ASSERT_EQ((uintptr_t)page, msg.arg.pagefault.address);
+}
+
+/* Gives it a copy of @src. */
+static int go_on(int uffd, const char *page, const char *src, size_t bs)
+{
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)page, .src = (uintptr_t)src, .len = bs,
+	};
+
+	return ioctl(uffd, UFFDIO_COPY, &copy) ? -errno : 0;
+}
+
+/*
+ * The file has its old blocks until the new ones are filled, and so a read
+ * fault maps an old block. It must not stay.
+ */
+TEST_F(mmap_cow, readers_during_copy_see_the_write)
+{
+	size_t bs = self->t.bs;
+	struct cow_write wr = {
+		.fd = self->fd, .from = self->from, .len = 2 * bs,
+	};
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
+	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	EXPECT_EQ('a', self->m.at[0]);
+	EXPECT_EQ('b', self->m.at[bs]);
+	EXPECT_EQ('c', self->m.at[2 * bs]);
+	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, wr.ret);
+
+	EXPECT_EQ('N', self->m.at[0]);
+	EXPECT_EQ('N', self->m.at[bs]);
+	EXPECT_EQ('c', self->m.at[2 * bs]);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}
