@@ -335,8 +335,10 @@ def _lean(out):
         found = more.rows("lean", out, RUNS)
         cases += more.judge(found)
         rows += found
-    _, commands = _information("profile of NVMe commands by function",
-                               bench_nvme.profile, "lean", out)
+    cells, commands = _information("profile of NVMe commands by function",
+                                   bench_nvme.profile, "lean", out)
+    if cells:
+        cases.append(bench_nvme.judge_profile(rows, cells))
     _, ends = _information("profile of their completions by function",
                            bench_reap.profile, "lean", out)
     return rows, wall, [*cases, steady(rows), clock, profile, commands, ends]

@@ -160,16 +160,40 @@ def rows(mode, out, runs):
 
 
 def profile(mode, out):
-    """Profiles by function, written as tables of all variants of a cell."""
+    """Profiles by function, written as tables of all variants of a cell.
+
+    Returns them, for judge_profile().
+    """
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
         found = measure.profiles(
             mode, out, "profile-nvme",
             lambda plugin: _boot(mode, out, "profile", 1, plugin))
-    for name, beside in by_cell(found).items():
+    cells = by_cell(found)
+    for name, beside in cells.items():
         host.write(out / f"profile-nvme-{name}.txt", figures.profile_table(
             beside, f"NVMe commands, {name}: reads of 512 bytes, fixed, "
             "batch 32", "command"))
+    return cells
+
+
+def judge_profile(found, cells):
+    """Whether each profile is of what its cell counts, and of all of it."""
+    name = "profiles of NVMe commands add up to their cells"
+    bad, seen = [], 0
+    for cell, beside in cells.items():
+        mode, depth = cell.split("-")
+        for variant, functions in beside.items():
+            counted = figures.find(found, BENCH, variant, **_cell(
+                mode, 32, True, 512, depth=int(depth)))
+            total = sum(functions.values())
+            seen += counted is not None
+            if counted is None or abs(total / counted - 1) > HIDDEN:
+                bad.append(f"{variant} {cell}: {total:.0f} by function, "
+                           f"{counted or 0:.0f} counted")
+    if not seen:
+        return Case(name, ktap.FAIL, "NOT RUN: there is no profile")
+    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
 def by_cell(found):

@@ -229,20 +229,29 @@ def profiles(said, raw, system_map, part=0):
     Of the rounds of each, the one with the fewest instructions counts: the
     timer did not tick in it. Or, where some have less to do than others, the
     one that so large a part of them is less than.
+
+    A program may say that each of its rounds is the sum of so many windows, and
+    which rounds it would have measured: then their median counts.
     """
     check_complete(said)
     rounds = counts(raw)
     table_of_symbols = symbols(system_map)
     found = {}
     for line in said.splitlines():
-        match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)", line)
+        match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)"
+                             r"(?: (\d+) ([+-]+))?", line)
         if not match:
             continue
-        size, reads, taken = map(int, match.groups()[1:])
-        mine, rounds = rounds[:taken], rounds[taken:]
-        if len(mine) != taken:
+        size, reads, taken, windows = map(int, match.groups("1")[1:5])
+        mine, rounds = rounds[:taken * windows], rounds[taken * windows:]
+        if len(mine) != taken * windows:
             raise Plain("the profile has fewer rounds than were marked")
-        quiet = sorted(mine, key=Counter.total)[int(part * taken)]
+        share = 0.5 if match[6] else part
+        mine = [sum(mine[at:at + windows], Counter())
+                for at in range(0, len(mine), windows)]
+        mine = [one for one, kept in zip(mine, match[6] or "+" * taken,
+                                         strict=True) if kept == "+"]
+        quiet = sorted(mine, key=Counter.total)[int(share * len(mine))]
         found[match[1], size] = by_function(quiet, table_of_symbols, reads)
     if rounds or not found:
         raise Plain("the profile's rounds are not those that were marked")

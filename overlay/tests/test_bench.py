@@ -194,6 +194,19 @@ class Profile(unittest.TestCase):
         self.assertEqual(found, {("generic", 8): {
             "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
 
+    def test_windows_and_the_rounds_that_count(self):
+        # Two windows a round; one round of four has others' work in it.
+        raw = "".join(f"round\nffffffff81000104 {first}\n"
+                      f"round\nffffffff81000210 {then}\n" for first, then
+                      in ((4, 6), (4, 906), (4, 8), (4, 10)))
+        found = figures.profiles("profiled generic 8 2 4 2 +-++\n"
+                                 "complete profile\n", raw, MAP)
+        self.assertEqual(found, {("generic", 8): {
+            "vfs_read": 2, "ext4_map_blocks": 4}})
+        with self.assertRaisesRegex(Plain, "fewer rounds"):
+            figures.profiles("profiled generic 8 2 5 2 +-+++\n"
+                             "complete profile\n", raw, MAP)
+
     def test_missing_round(self):
         with self.assertRaisesRegex(Plain, "fewer rounds"):
             figures.profiles(self.SAID, "round\n", MAP)

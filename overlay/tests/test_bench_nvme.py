@@ -139,6 +139,27 @@ class Judge(unittest.TestCase):
             self.assertIsNone(bench_nvme.other_compiler())
 
 
+class Profile(unittest.TestCase):
+    """A profile is of what its cell counts."""
+
+    def judge(self, **functions):
+        """How a profile of a cell of 1000 instructions is judged."""
+        found = rows(cell("uq", 1000), [1])
+        return bench_nvme.judge_profile(
+            found, {"poll-32": {"uq": functions}}).status
+
+    def test_a_sum_within_two_percent(self):
+        self.assertEqual(self.judge(a=600, b=390), ktap.PASS)
+        self.assertEqual(self.judge(a=600, b=370), ktap.FAIL)
+        self.assertEqual(self.judge(a=600, b=390, string=1000), ktap.FAIL)
+
+    def test_a_profile_of_what_was_not_measured(self):
+        found = rows(cell("uq", 1000), [1])
+        for cells in ({"irq-32": {"uq": {"a": 1000}}}, {}):
+            self.assertEqual(bench_nvme.judge_profile(found, cells).status,
+                             ktap.FAIL)
+
+
 class Report(unittest.TestCase):
     def test_section(self):
         found = rows(cell("block", 3000) + cell("passthru", 2000)
