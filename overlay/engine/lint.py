@@ -379,11 +379,11 @@ def _key(job, name):
     """What the outcome of a tool that compiles is kept under."""
     if name not in KEPT:
         return None
-    if name == "modules":
-        return objects.key(job.items, name, modular.files())
-    sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
     items = [item for item in job.items if not item.target.startswith(
         ("Documentation/", "tools/"))]
+    if name == "modules":
+        return objects.key(items, name, modular.files())
+    sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
     return objects.key(items, name, sparse_is)
 
 
