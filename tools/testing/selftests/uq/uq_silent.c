@@ -561,7 +561,7 @@ TEST_F(silent, one_abort_is_left)
 
 /* More than a task can be done with before the test has seen what it waits for. */
 #define LONG_PARTS	1000
-#define LONG_PART	(1 << 20)
+#define LONG_PART	1048576
 
 FIXTURE(batch)
 {
