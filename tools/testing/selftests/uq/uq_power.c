@@ -5,9 +5,57 @@
  * a device that is only put to sleep relies on.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
+
 #include "uq_outage.h"
 
 #define SPARE		PARAMETERS "/spare"
+#define NS_ATTACHMENT	0x15
+
+/*
+ * Waits for a controller to be live and its scan to be over. After a Namespace
+ * Attachment, even one that the device refuses because there is no namespace 0,
+ * the driver scans the controller and waits for that.
+ */
+static int wait_for_scan(int ctrl)
+{
+	static __u16 list[2048];
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= NS_ATTACHMENT,
+		.addr		= (uintptr_t)list,
+		.data_len	= sizeof(list),
+	};
+	char path[64], state[16];
+	int ret;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state", ctrl);
+	do {
+		ret = uq_read_line(path, state, sizeof(state));
+		/* one that is dead or being removed scans no more */
+		if (ret || !strcmp(state, "dead") || !strncmp(state, "del", 3))
+			return ret;
+		ret = strcmp(state, "live") ? -EAGAIN : uq_admin(ctrl, &cmd);
+	} while (ret == -EAGAIN || ret == -EINTR);
+	return ret < 0 ? ret : 0;
+}
+
+/*
+ * All controllers resume with a reset, and a scan after it. What a scan prints
+ * while the next suspend stops the consoles has printk() warn about itself.
+ */
+static int wait_for_scans(void)
+{
+	DIR *d = opendir("/sys/class/nvme");
+	struct dirent *e;
+	int ret = 0, x;
+
+	while (!ret && d && (e = readdir(d)))
+		if (sscanf(e->d_name, "nvme%d", &x) == 1)
+			ret = wait_for_scan(x);
+	if (d)
+		closedir(d);
+	return ret;
+}
 
 /*
  * Suspends as far as @level says, and comes back at once: 0 if it came that far.
@@ -46,6 +94,7 @@ TEST_F(outage, under_load)
 		SKIP(return, NO_MODULE);
 	start_load(_metadata, &self->tenants, 0);
 	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, wait_for_scans());
 		wait_busy(&self->tenants);
 		EXPECT_EQ(0, sleep_to("devices"));
 	}
