@@ -6,6 +6,7 @@ overlay/kselftest.debug names. `make soak` runs all of them there, for longer,
 and those that race in the kernel that watches for data races.
 """
 
+import fnmatch
 import os
 import re
 import shlex
@@ -56,6 +57,38 @@ OTHERS = {
              ("uq:uq_io", "uq:uq_mmap", "uq:uq_refuse", "uq:uq_setup")),
 }
 WITH_OTHERS = ("lean", "coverage")
+# The kernel that has all that tests can need: what another lacks of it, only
+# tests need that do not run there.
+HAS_ALL = "debug"
+# What the guests of `make check` and `make coverage` leave to others, by kernel
+# or kind of guest: whole tests (None), or the options of the harness that do so.
+# lean has no faults, no metadata in a buffer of its own, no suspend. The longest
+# tests are not for debug. intx has no interrupt for a user queue.
+LEFT_OUT = {
+    "lean": {
+        "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_power": None,
+        "uq:uq_silent": None, "uq:uq_fuzz": "-V prp",
+        "uq:uq_meta": "-V irq_separate -V poll_separate",
+        "uq:uq_setup": "-T controller_memory_buffer",
+    },
+    "coverage": {"uq:uq_power": "-t quiet_when_idle"},
+    "debug": {"uq:uq_fuzz": "-V sgl",
+              "uq:uq_setup": "-t controller_memory_buffer"},
+    "intx": {
+        "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq", "uq:uq_refuse": "-V irq",
+        "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
+        "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
+    },
+}
+# What tests are told once only, beside SOAK_MORE: so that a fuzzer ends in time.
+ONCE = {"debug": {"UQ_TEST_FUZZ_OPS": "2000"}}
+# What runs in no guest, and why that is so.
+NOWHERE = {
+    "uq: uq_mmap_reset: life.*.module_stays":
+        "nvme is built into all of our kernels",
+    "uq: uq_outage: outage.*.subsystem_reset":
+        "QEMU has no NVM subsystem reset (CAP.NSSRS)",
+}
 
 
 def targets():
@@ -103,6 +136,25 @@ def install(mode, log):
     return into, listing.read_text("utf-8").split()
 
 
+def without_kernel(mode, out):
+    """Are tests installed where there is no kernel to build modules for?"""
+    into = build.folder(mode) / "kselftest-without-kernel"
+    host.remove(into)
+    name, log = "installing without a kernel", out / f"{mode}.without.log"
+    with host.step(f"{name} ({host.short(log)})"):
+        try:
+            build.make(mode, "TARGETS=uq", f"KSFT_INSTALL_PATH={into}",
+                       "KDIR=/nonexistent", "kselftest-install", log=log,
+                       what=name)
+        except Plain as error:
+            return [Case(name, ktap.FAIL, str(error))]
+    wrong = [f"no {part}" for part in ("config", "settings", "uq_io")
+             if not (into / "uq" / part).exists()]
+    if (into / "uq" / "test_modules").exists():
+        wrong.append("a folder of modules that cannot be there")
+    return [Case(name, ktap.FAIL if wrong else ktap.PASS, ", ".join(wrong))]
+
+
 def missing_options(mode, target):
     """What a target's `config` asks for and the mode's kernel lacks."""
     path = build.tree() / TOP / target / "config"
@@ -110,8 +162,10 @@ def missing_options(mode, target):
         return []
     have = build.settings((build.folder(mode) / ".config").read_text("utf-8"))
     wanted = build.settings(path.read_text(encoding="utf-8"))
+    elsewhere = {} if mode == HAS_ALL else build.wanted_config(HAS_ALL)
     return [name for name, value in wanted.items()
-            if have.get(name, "n") not in (value, "y")]
+            if not {have.get(name, "n"), elsewhere.get(name, "n")}
+            & {value, "y"}]
 
 
 def _not_run(mode, target):
@@ -140,12 +194,25 @@ class Share:
     scale: int = 1
     append: tuple = ()
     restart: bool = False
+    kind: str = ""
+
+    def left_out(self):
+        """What the kernel's own runner is told to leave out of tests.
+
+        The same for all shares of a kind, so that results can be kept.
+        """
+        options = LEFT_OUT.get(self.mode, {}) | LEFT_OUT.get(self.kind, {})
+        return {"KSELFTEST_" + re.sub(r"[^A-Z0-9_]", "_", test.partition(":")[2]
+                                      .upper()) + "_ARGS": args
+                for test, args in options.items() if args}
 
     def variables(self):
         """What the tests find in their environment."""
         found = {"DAX_TEST_SCALE": self.scale, "UQ_TEST_SCALE": self.scale}
         if self.scale > 1:
             found |= SOAK_MORE.get(self.mode, {})
+        else:
+            found |= ONCE.get(self.mode, {}) | self.left_out()
         return found | {name: os.environ[name] for name in PASSED_ON
                         if os.environ.get(name)}
 
@@ -177,6 +244,12 @@ def prepare(mode, out, chosen=None):
     return into, tests, cases
 
 
+def given(mode, tests):
+    """Those tests that a kernel's guests run."""
+    without = LEFT_OUT.get(mode, {})
+    return [test for test in tests if without.get(test, "") is not None]
+
+
 def shares(mode, into, tests, guests, scale=1):
     """The tests, dealt out to so many guests."""
     hands = reuse.deal(mode, tests, guests)
@@ -189,7 +262,8 @@ def others(mode, into, tests):
     for name, (append, some) in OTHERS.items():
         hand = tuple(test for test in some if test in tests)
         if mode in WITH_OTHERS and hand:
-            yield Share(mode, f"{mode}-{name}", into, hand, 1, append)
+            yield Share(mode, f"{mode}-{name}", into, hand, 1, append,
+                        kind=name)
 
 
 def restarts(mode, into, tests):
@@ -270,13 +344,28 @@ def _boot(share, out):
 
 
 def never_ran(tests, cases):
-    """A failing case for each test that skipped itself wherever it was."""
-    ran = [case.name.partition(": ")[2] for case in cases
-           if case.status != ktap.SKIP]
-    names = [test.replace(":", ": ") for test in tests]
-    return [Case(name, ktap.FAIL, "NOT RUN: it was skipped in all guests")
-            for name in names
-            if not any(one.startswith(f"{name}: ") for one in ran)]
+    """A failing case for each test that skipped itself wherever it was.
+
+    Each variant counts for itself, and so does a program that no guest was
+    given. What is known to run nowhere is not asked for.
+    """
+    ran, skipped = set(), {}
+    for case in cases:
+        name = case.name.partition(": ")[2]
+        if case.status == ktap.SKIP:
+            skipped[name] = case.detail
+        else:
+            ran.add(name)
+    def is_in(name, these):
+        return any(one == name or one.startswith(f"{name}: ") for one in these)
+
+    names = [name for name in skipped if not is_in(name, ran) and not any(
+        fnmatch.fnmatchcase(name, known) for known in NOWHERE)]
+    names += [name for name in (test.replace(":", ": ") for test in tests)
+              if not is_in(name, (*ran, *skipped))]
+    return [Case(name, ktap.FAIL, "NOT RUN: it was skipped in all guests: "
+                 f"{skipped.get(name) or 'none was given it'}")
+            for name in names]
 
 
 def _rename(mode, cases):
@@ -343,11 +432,14 @@ def _kselftest(modes, out):
             host.say("    overlay/kselftest.debug names no test")
             continue
         into, tests, bad = prepare(mode, out, chosen)
+        if mode == "lean":
+            every = tests
+            bad += without_kernel(mode, out)
+        tests = given(mode, tests)
         todo += shares(mode, into, tests, GUESTS[mode])
         todo += others(mode, into, tests)
         todo += restarts(mode, into, tests)
         cases += bad
-        every = tests if mode == "lean" else every
     todo, kept = reuse.sift(todo)
     cases += kept + run(todo, out)
     # Some need what only one of the kernels has.

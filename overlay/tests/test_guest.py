@@ -270,7 +270,7 @@ class Tests(Folder):
         tests = ["uq:uq_meta", "uq:uq_clients.sh"]
         case, = kselftest.never_ran(tests, cases)
         self.assertEqual((case.name, case.status),
-                         ("uq: uq_clients.sh", ktap.FAIL))
+                         ("uq: uq_clients.sh: all", ktap.FAIL))
         case, = kselftest.never_ran(["uq:uq_meta"], cases[:1])
         self.assertIn("NOT RUN", case.detail)
 
@@ -301,6 +301,54 @@ class Tests(Folder):
             script = kselftest._script(share, self.top)
         self.assertIn("UQ_TEST_SEED=7", script)
         self.assertIn("DAX_TEST_SEED='8 9'", script)
+
+    def test_each_variant_has_to_run_somewhere(self):
+        cases = [ktap.Case("lean: uq: uq_a: f.irq.x", ktap.PASS),
+                 ktap.Case("lean: uq: uq_a: f.poll.x", ktap.SKIP, "no y"),
+                 ktap.Case("debug: uq: uq_a: f.poll.x", ktap.SKIP, "no y"),
+                 ktap.Case("lean: uq: uq_b", ktap.SKIP),
+                 ktap.Case("debug: uq: uq_b: x", ktap.PASS)]
+        case, = kselftest.never_ran(["uq:uq_a", "uq:uq_b"], cases)
+        self.assertEqual((case.name, case.status),
+                         ("uq: uq_a: f.poll.x", ktap.FAIL))
+        self.assertIn("no y", case.detail)
+        with mock.patch.dict(kselftest.NOWHERE, {"uq: uq_a: f.*.x": "why"}):
+            self.assertEqual(kselftest.never_ran(["uq:uq_a"], cases), [])
+
+    def test_a_program_that_no_guest_was_given_is_red(self):
+        case, = kselftest.never_ran(["uq:uq_a"], [])
+        self.assertEqual((case.name, case.status), ("uq: uq_a", ktap.FAIL))
+
+    def test_what_one_kernel_leaves_out_another_runs(self):
+        left, subset = kselftest.LEFT_OUT, kselftest.subset()
+        for test in left["lean"]:
+            self.assertIn(test, subset)
+        for test in left["debug"]:
+            self.assertIn(test, subset)
+            self.assertIsNotNone(left["lean"].get(test, ""))
+        self.assertNotIn("uq:uq_fault",
+                         kselftest.given("lean", ["uq:uq_io", "uq:uq_fault"]))
+
+    def test_the_runner_is_told_what_to_leave_out(self):
+        name = "KSELFTEST_UQ_FUZZ_ARGS"
+        lean = kselftest.Share("lean", "lean", self.top, ("uq:uq_fuzz",))
+        self.assertEqual(lean.variables()[name], "-V prp")
+        soak = kselftest.Share("debug", "soak", self.top, ("uq:uq_fuzz",), 4)
+        self.assertNotIn(name, soak.variables())
+        intx = kselftest.Share("lean", "intx", self.top, ("uq:uq_io",),
+                               kind="intx")
+        self.assertEqual(intx.variables()["KSELFTEST_UQ_IO_ARGS"], "-V irq")
+
+    def test_an_option_that_only_tests_of_another_kernel_need(self):
+        tree, folder = self.top / "tree", self.top / "lean"
+        host.write(tree / kselftest.TOP / "uq" / "config",
+                   "CONFIG_A=y\nCONFIG_NVME_UQ_FAULT=y\n")
+        host.write(folder / ".config", "CONFIG_A=y\n")
+        with mock.patch.object(build, "tree", return_value=tree), \
+                mock.patch.object(build, "folder", return_value=folder):
+            self.assertEqual(kselftest.missing_options("lean", "uq"), [])
+            self.assertEqual(kselftest.missing_options("debug", "uq"),
+                             ["CONFIG_NVME_UQ_FAULT"])
 
     def test_suites_are_found(self):
         text = ("static struct kunit_suite ext4_x_suite = {\n"
