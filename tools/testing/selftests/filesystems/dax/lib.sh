@@ -72,7 +72,7 @@ cleanup() {
 begin() {
 	tmp=$(mktemp -d "${TMPDIR:-/tmp}/dax.XXXXXX") || exit 1
 	trap cleanup EXIT
-	trap 'exit 1' INT TERM
+	trap 'exit 1' HUP INT TERM
 	[ ! -e $FAST ] || was_fast=$(cat $FAST)
 }
 
