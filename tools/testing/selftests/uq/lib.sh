@@ -25,6 +25,13 @@ skip_all() { # REASON
 	exit $KSFT_SKIP
 }
 
+# For what a device that was named does not have, and should.
+fail_all() { # REASON
+	echo "TAP version 13"
+	echo "Bail out! $*"
+	exit 1
+}
+
 pass() { # NAME
 	tap_nr=$((tap_nr + 1))
 	echo "ok $tap_nr $1"
@@ -34,6 +41,11 @@ fail() { # NAME
 	tap_nr=$((tap_nr + 1))
 	tap_failed=1
 	echo "not ok $tap_nr $1"
+}
+
+skip() { # NAME REASON
+	tap_nr=$((tap_nr + 1))
+	echo "ok $tap_nr $1 # SKIP $2"
 }
 
 # Runs a command as a test. What it says is shown when it fails.
@@ -74,13 +86,14 @@ ctrl_of() { # BLOCK
 
 # Sets $block, $ctrl (its number) and $head to those of the first namespace.
 need_dev() {
-	[ -e $PARAMS/user_irq_queues ] ||
-		skip_all "nvme has no user queues (CONFIG_NVME_UQ)"
-	[ "$(id -u)" -eq 0 ] || skip_all "not root"
+	why=$(./uq_claim)
+	case $? in
+	0) ;;
+	"$KSFT_SKIP") skip_all "$why" ;;
+	*) fail_all "$why" ;;
+	esac
 	block=${UQ_TEST_DEV%% *}
 	block=${block#/dev/}
-	[ -b "/dev/$block" ] ||
-		skip_all "UQ_TEST_DEV names no NVMe namespace that may be overwritten"
 	ctrl=$(ctrl_of "$block")
 	head=${block##*n}
 	[ -n "$ctrl" ] ||
@@ -97,14 +110,21 @@ node_of() { # irq|poll
 	done
 }
 
-# Sets $irq and $poll to nodes of these kinds.
-need_queues() {
+# Sets $tmp to a folder, and undoes all at the end.
+begin() {
 	tmp=$(mktemp -d "${TMPDIR:-/tmp}/uq.XXXXXX") || exit 1
 	old_irq=$(cat $PARAMS/user_irq_queues)
 	old_poll=$(cat $PARAMS/user_poll_queues)
 	trap cleanup EXIT
-	trap 'exit 1' INT TERM
+	trap 'exit 1' HUP INT TERM
+}
+
+# Sets $irq and $poll to nodes of these kinds.
+need_queues() {
+	begin
 	if [ -z "$(node_of irq)" ] || [ -z "$(node_of poll)" ]; then
+		why=$(./uq_claim disrupt) ||
+			skip_all "nvme$ctrl has no user queues; a reset $why"
 		echo 2 > $PARAMS/user_irq_queues
 		echo 2 > $PARAMS/user_poll_queues
 		echo 1 > "/sys/class/nvme/nvme$ctrl/reset_controller"
@@ -115,7 +135,7 @@ need_queues() {
 	# nodes come with the scan that follows the reset
 	while [ -z "$irq" ] || [ -z "$poll" ]; do
 		tries=$((tries + 1))
-		[ $tries -lt 10000 ] || skip_all "no user queues of both kinds"
+		[ $tries -lt 10000 ] || fail_all "no user queues of both kinds"
 		irq=$(node_of irq)
 		poll=$(node_of poll)
 	done

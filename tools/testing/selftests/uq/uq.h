@@ -3,14 +3,14 @@
  * What the tests of NVMe user queues share: namespaces that may be overwritten,
  * the nodes of their user queues, rings, and commands.
  *
- * Environment:
+ * Environment, of which README tells more:
  *   UQ_TEST_DEV	block devices of NVMe namespaces, separated by spaces.
- *			They are overwritten and their controllers are reset.
- *			The first one is used the most; tests that need
- *			something special (metadata, a controller with few
- *			queues) look for it among all of them.
+ *			They are overwritten. The first one is used the most;
+ *			tests that need something special (metadata, a
+ *			controller with few queues) look for it among all.
  *   UQ_TEST_SLOW_DEV	one that is slow on purpose: about a hundred commands a
  *			second, so that commands stay in flight
+ *   UQ_TEST_DESTRUCTIVE	1: tests may do what reaches beyond these namespaces
  *   UQ_TEST_SCALE	multiplies the number of rounds, default 1
  *
  * Functions return 0 on success and a negative errno on failure, unless they
@@ -164,10 +164,18 @@ unsigned int uq_resets_logged(int ctrl);
 
 unsigned int uq_scale(void);
 
+/* -- the start and the end of a program, see uq_safe.h */
+
 /*
- * Makes sure that the first named namespace, and the slow one, have user queues
- * of both kinds, by setting the parameters and a reset. Otherwise returns -1 with
- * a sentence in @why: the test has to be skipped. uq_put_back() undoes it.
+ * Looks whether UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
+ * overwritten. Returns 0 or the exit code of a test that cannot run, with a
+ * sentence in @why: 4 to skip it, 1 as what was named is not what it should be.
+ */
+int uq_find_devs(char *why, size_t len);
+/*
+ * The same, and makes sure that the first namespace, and the slow one, have user
+ * queues of both kinds, by setting the parameters and a reset. uq_put_back()
+ * undoes it.
  */
 int uq_prepare(char *why, size_t len);
 void uq_put_back(void);

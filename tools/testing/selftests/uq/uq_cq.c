@@ -200,16 +200,14 @@ TEST_F(cq, count)
 /* The kernel may reap a part; the rest is still there. */
 TEST_F(cq, reaped_in_part)
 {
+	unsigned int part = self->entries < 4 ? self->entries - 1 : 3;
 	unsigned int i, left;
 
-	if (self->entries < 4)
-		SKIP(return, "too small");
 	for (i = 0; i < 3 * self->entries; i++) {
-		fake_submit(&self->f, 3);
-		fake_post(&self->f);
-		fake_post(&self->f);
-		fake_post(&self->f);
-		for (left = 3; left; left--) {
+		fake_submit(&self->f, part);
+		for (left = 0; left < part; left++)
+			fake_post(&self->f);
+		for (left = part; left; left--) {
 			ASSERT_EQ(left, uq_cq_count(&self->cq, ~0u));
 			ASSERT_EQ(1, fake_reap(&self->f, 1));
 		}

@@ -15,6 +15,7 @@
  *   UQ_TEST_FAIL_ANYWHERE	let probe, reset and scan fail at other points, too
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <dirent.h>
 #include <limits.h>
 #include <linux/nvme_uq.h>
@@ -227,27 +228,18 @@ FIXTURE_VARIANT_ADD(nth, irq_no_sgl) { .poll = false, .no_sgl = true };
 FIXTURE_VARIANT_ADD(nth, poll_no_sgl) { .poll = true, .no_sgl = true };
 /* clang-format on */
 
-/* Why a test is of no use to a variant; NULL if it is. */
-static const char *needless(const char *test, bool poll, bool no_sgl)
-{
-	if (!strcmp(test, "first_command") || !strcmp(test, "metadata"))
-		return NULL;
-	if (no_sgl)
-		return "not about data";
-	if (poll && (!strcmp(test, "probe") || !strcmp(test, "reset_and_scan")))
-		return "once is enough";
-	return NULL;
-}
+UQ_LEAVE_OUT("nth.*_no_sgl.open_and_close", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.ring_teardown", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.claim_map_and_limit", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.parameters_and_attributes", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.probe", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.reset_and_scan", "not about data");
+UQ_LEAVE_OUT("nth.poll.probe", "once is enough");
+UQ_LEAVE_OUT("nth.poll.reset_and_scan", "once is enough");
 
 FIXTURE_SETUP(nth)
 {
-	const char *why = needless(_metadata->name, variant->poll,
-				   variant->no_sgl);
 	struct uq_ns ns;
-
-	/* before a reset, which takes its time */
-	if (why)
-		SKIP(return, "%s", why);
 
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (self->nth < 0 || !set_knobs())

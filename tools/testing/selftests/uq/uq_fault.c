@@ -5,6 +5,7 @@
  * Needs CONFIG_NVME_UQ_FAULT, whose parameters make a good device look like that.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <sched.h>
 
 #include "uq_cq.h"
@@ -184,6 +185,8 @@ static void wait_held(FIXTURE_DATA(fault) *self)
 			       IORING_ENTER_GETEVENTS, NULL);
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_a_reset", "not about data");
+
 /*
  * One that comes when a reset has ended its command, and the slot is another
  * command's. There are few slots, so all of them are in flight then.
@@ -196,8 +199,6 @@ TEST_F(fault, completion_later_than_a_reset)
 	char depth[16];
 	unsigned int i;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	ASSERT_EQ(0, uq_read_line(param, depth, sizeof(depth)));
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", "16"));
 	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
@@ -243,6 +244,8 @@ static int late_once(struct __test_metadata *_metadata,
 	return late;
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_its_abort", "not about data");
+
 /*
  * One that comes when its command was aborted is as good as any. On a slow
  * machine the reset that comes next may be first, but not time after time.
@@ -253,8 +256,6 @@ TEST_F(fault, completion_later_than_its_abort)
 	unsigned int tries = 5;
 	int late;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	ASSERT_EQ(0, uq_ring(&other, 4, variant->poll ? IORING_SETUP_IOPOLL :
 			     0));
 	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
@@ -264,6 +265,8 @@ TEST_F(fault, completion_later_than_its_abort)
 	EXPECT_EQ(0, late);
 	io_uring_queue_exit(&other);
 }
+
+UQ_LEAVE_OUT("fault.*_no_sgl.storm", "not about data");
 
 /*
  * Entry after entry looks new, over and over: nobody is told anything that is
@@ -275,8 +278,6 @@ TEST_F(fault, storm)
 	unsigned int commands = 0, lost = 0;
 	long long seen, looks;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	seen = uq_attr(self->node.name, "spurious");
 	looks = uq_attr(self->node.name, "reaps");
 	ASSERT_EQ(0, set_io_timeout(self, "1000"));
@@ -303,6 +304,8 @@ TEST_F(fault, storm)
 	read_all(_metadata, self);
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.lost_completion", "not about data");
+
 /* A completion that never comes: the command is aborted, then all is reset. */
 TEST_F(fault, lost_completion)
 {
@@ -310,8 +313,6 @@ TEST_F(fault, lost_completion)
 	struct nvme_uring_cmd *c;
 	int ret;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	ASSERT_EQ(0, set_io_timeout(self, "1000"));
 	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
 	c = prep(self, CMD_READ, 0, self->buf, 512);
@@ -324,6 +325,8 @@ TEST_F(fault, lost_completion)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.lost_completion_of_a_mapped_queue", "not about data");
+
 /* Who only looks learns of it too, though no completion will ever be there. */
 TEST_F(fault, lost_completion_of_a_mapped_queue)
 {
@@ -333,8 +336,6 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	__u32 before;
 	int ret;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	ret = uq_cq_map(&cq, self->fd);
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
@@ -368,6 +369,8 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	uq_cq_unmap(&cq);
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.repeated_completions_of_a_mapped_queue", "not about data");
+
 /* One that comes twice completes nobody, and the counters of a queue agree. */
 TEST_F(fault, repeated_completions_of_a_mapped_queue)
 {
@@ -375,8 +378,6 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	struct uq_cq cq;
 	int ret;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	ret = uq_cq_map(&cq, self->fd);
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
@@ -394,6 +395,8 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	uq_cq_unmap(&cq);
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.lost_doorbell", "not about data");
+
 /*
  * A device with shadow doorbells that missed the real one is told again, before
  * any command has taken too long.
@@ -403,8 +406,6 @@ TEST_F(fault, lost_doorbell)
 	long long before = uq_attr(self->node.name, "timeouts");
 	unsigned int i;
 
-	if (variant->no_sgl)
-		SKIP(return, "not about data");
 	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
 		SKIP(return, "the device has no shadow doorbells");
 	for (i = 0; i < 3; i++) {
@@ -450,6 +451,9 @@ TEST_F(fault, transfers)
 		}
 }
 
+UQ_LEAVE_OUT("fault.irq.several_lists", "with SGLs it is in uq_io");
+UQ_LEAVE_OUT("fault.poll.several_lists", "with SGLs it is in uq_io");
+
 /*
  * Nearly as large as the controller takes: without SGLs, by more than one list.
  * QEMU's fails where pieces of memory are more than IOV_MAX, which 4 MiB can be.
@@ -460,8 +464,6 @@ TEST_F(fault, several_lists)
 	__u32 len = half - 8192;
 	unsigned char *buf, *at;
 
-	if (!variant->no_sgl)
-		SKIP(return, "with SGLs it is in uq_io");
 	buf = uq_alloc(2 * half);
 	ASSERT_NE(NULL, buf);
 	at = buf + 512;
@@ -479,6 +481,9 @@ TEST_F(fault, several_lists)
 	munmap(buf, 2 * half);
 }
 
+UQ_LEAVE_OUT("fault.irq.beyond_the_buffer", "with SGLs it is in uq_refuse");
+UQ_LEAVE_OUT("fault.poll.beyond_the_buffer", "with SGLs it is in uq_refuse");
+
 /*
  * A command that could make the device go beyond the buffer reaches no device
  * without SGLs, not even root's; with them the device stops at the end.
@@ -490,8 +495,6 @@ TEST_F(fault, beyond_the_buffer)
 	struct nvme_uring_cmd *c;
 	unsigned int i, nlb;
 
-	if (!variant->no_sgl)
-		SKIP(return, "with SGLs it is in uq_refuse");
 	memset(self->buf, 0xee, HALF);
 	for (i = 0; i < ARRAY_SIZE(ops); i++)
 		for (nlb = 8; nlb <= 65535; nlb = nlb * 2 + 1) {

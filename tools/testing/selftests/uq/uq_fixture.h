@@ -5,7 +5,9 @@
 #ifndef SELFTESTS_UQ_FIXTURE_H
 #define SELFTESTS_UQ_FIXTURE_H
 
-#include "uq.h"
+#include <fnmatch.h>
+
+#include "uq_safe.h"
 #include "kselftest_harness.h"
 
 /*
@@ -15,19 +17,136 @@
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT	1800
 
-/* Without a device nothing can be tested: exits with 4, and says why. */
+/*
+ * A program whose tests all do what reaches beyond a namespace, see uq_safe.h,
+ * defines this as true before it includes us.
+ */
+#ifndef UQ_DISRUPTIVE
+#define UQ_DISRUPTIVE	false
+#endif
+
+/* Why one test of another program is skipped. */
+#define UQ_NEEDS_LEAVE	"reaches beyond the namespace (UQ_TEST_DESTRUCTIVE)"
+
+/*
+ * Tests of which some variants make no sense do without these: patterns of
+ * "fixture.variant.test", see glob(7), and why.
+ */
+static struct {
+	const char *pattern, *why;
+} uq_left_out[32];
+
+static inline void uq_leave_out(const char *pattern, const char *why)
+{
+	unsigned int i = 0;
+
+	while (uq_left_out[i].pattern)
+		i++;
+	if (i + 1 == ARRAY_SIZE(uq_left_out))
+		abort();
+	uq_left_out[i].pattern = pattern;
+	uq_left_out[i].why = why;
+}
+
+#define UQ_LEAVE_OUT(pattern, why)	__UQ_LEAVE_OUT(pattern, why, __LINE__)
+#define __UQ_LEAVE_OUT(pattern, why, line)				\
+	___UQ_LEAVE_OUT(pattern, why, line)
+#define ___UQ_LEAVE_OUT(pattern, why, line)				\
+static void __attribute__((constructor)) uq_leave_out_##line(void)	\
+{									\
+	uq_leave_out(pattern, why);					\
+}
+
+static inline bool uq_is_left_out(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; uq_left_out[i].pattern; i++)
+		if (!fnmatch(uq_left_out[i].pattern, name, 0))
+			return true;
+	return false;
+}
+
+#define UQ_MOST_TESTS	1000
+
+/* All that its options ask for and that is not left out, one by one. */
+static inline int uq_run_harness(int argc, char **argv)
+{
+	struct __fixture_variant_metadata no_variant = { .name = "", };
+	static char *args[2 * UQ_MOST_TESTS + 1];
+	struct __fixture_variant_metadata *v;
+	struct __fixture_metadata *f;
+	struct __test_metadata *t;
+	char name[256];
+	int n = 1;
+
+	if (!uq_left_out[0].pattern ||
+	    test_harness_argv_check(argc, argv) != KSFT_PASS)
+		return test_harness_run(argc, argv);
+	args[0] = argv[0];
+	for (f = __fixture_list; f; f = f->next) {
+		for (v = f->variant ?: &no_variant; v; v = v->next) {
+			for (t = f->tests; t; t = t->next) {
+				snprintf(name, sizeof(name), "%s.%s%s%s",
+					 f->name, v->name,
+					 v->name[0] ? "." : "", t->name);
+				if (uq_is_left_out(name) ||
+				    !test_enabled(argc, argv, f, v, t))
+					continue;
+				if (n == 2 * UQ_MOST_TESTS + 1)
+					abort();
+				args[n++] = "-r";
+				args[n++] = strdup(name);
+			}
+		}
+	}
+	/* without any option it would be all */
+	if (n == 1) {
+		args[n++] = "-r";
+		args[n++] = "";
+	}
+	return test_harness_run(n, args);
+}
+
+/* Says why nothing can be tested, and exits. */
+static inline void uq_give_up(int ret, const char *why)
+{
+	ksft_print_header();
+	if (ret == KSFT_SKIP)
+		ksft_exit_skip("%s\n", why);
+	ksft_exit_fail_msg("%s\n", why);
+}
+
+static inline int uq_run_tests(int argc, char **argv)
+{
+	char why[UQ_WHY_LEN];
+	int ret = uq_prepare(why, sizeof(why));
+
+	if (!ret && UQ_DISRUPTIVE && !uq_may_disrupt(why, sizeof(why)))
+		ret = KSFT_SKIP;
+	if (!ret)
+		return uq_run_harness(argc, argv);
+	uq_give_up(ret, why);
+	return ret;
+}
+
 static inline int uq_main(int argc, char **argv)
 {
-	char why[128];
+	char why[UQ_WHY_LEN];
+	unsigned int i;
 	int ret;
 
-	if (uq_prepare(why, sizeof(why))) {
-		ksft_print_header();
-		ksft_exit_skip("%s\n", why);
+	if (argc < 2 || (strcmp(argv[1], "-l") && strcmp(argv[1], "-h"))) {
+		ret = uq_find_devs(why, sizeof(why));
+		if (ret)
+			uq_give_up(ret, why);
+		return uq_guard(uq_run_tests, argc, argv);
 	}
-	ret = test_harness_run(argc, argv);
-	uq_put_back();
-	return ret;
+	/* nothing is to be run */
+	for (i = 0; uq_left_out[i].pattern; i++)
+		fprintf(stderr, "# without %s: %s\n", uq_left_out[i].pattern,
+			uq_left_out[i].why);
+	return test_harness_run(argc, argv);
 }
 
 #endif /* SELFTESTS_UQ_FIXTURE_H */

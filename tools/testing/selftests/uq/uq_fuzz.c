@@ -31,6 +31,7 @@
  *			what UQ_TEST_SCALE says
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <poll.h>

@@ -670,10 +670,10 @@ TEST_F(uq, coop_taskrun)
 	use_ring(_metadata, self, IORING_SETUP_COOP_TASKRUN);
 }
 
+UQ_LEAVE_OUT("uq.irq.hybrid_iopoll", "for rings that poll");
+
 TEST_F(uq, hybrid_iopoll)
 {
-	if (!variant->poll)
-		SKIP(return, "for rings that poll");
 	use_ring(_metadata, self, IORING_SETUP_HYBRID_IOPOLL);
 }
 
@@ -824,11 +824,11 @@ TEST_F(uq, plain_ring_beside_one_that_polls)
 	EXPECT_EQ(0, uq_wait_child(pid, NULL));
 }
 
+UQ_LEAVE_OUT("uq.poll.polling_an_interrupt_queue", "for interrupt queues");
+
 /* A ring that polls may use an interrupt queue; it is served by interrupts. */
 TEST_F(uq, polling_an_interrupt_queue)
 {
-	if (variant->poll)
-		SKIP(return, "for interrupt queues");
 	use_ring(_metadata, self, IORING_SETUP_IOPOLL);
 }
 

@@ -8,7 +8,7 @@
  *	uq_map_example [/dev/ngXnYqZ]
  *
  * Without an argument it takes the first polled queue of UQ_TEST_DEV, and says
- * that it is skipped when there is none.
+ * that it is skipped when no device is named.
  */
 #define _GNU_SOURCE
 #include "uq_cq.h"
@@ -127,13 +127,16 @@ out_close:
 int main(int argc, char **argv)
 {
 	struct uq_node node;
-	char why[128];
+	char why[256];
 	int ret;
 
 	ksft_print_header();
 	if (argc < 2) {
-		if (uq_prepare(why, sizeof(why)))
+		ret = uq_prepare(why, sizeof(why));
+		if (ret == KSFT_SKIP)
 			ksft_exit_skip("%s\n", why);
+		if (ret)
+			ksft_exit_fail_msg("%s\n", why);
 		if (!uq_find(&node, true) || node.ns.lba != 512)
 			ksft_exit_skip("no polled queue with blocks of 512 bytes\n");
 	}

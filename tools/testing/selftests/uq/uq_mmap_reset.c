@@ -5,6 +5,7 @@
  * it never sees a page that has another use, and nothing crashes.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
@@ -286,13 +287,13 @@ static void set_depth(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 }
 
+UQ_LEAVE_OUT("life.*_slow.shorter", "one device is enough");
+
 TEST_F(life, shorter)
 {
 	const struct nvme_uq_info *info = self->cq.info;
 	unsigned int i, was = info->entries;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	if (was < 2 * PAGE / sizeof(*self->cq.cqe))
 		SKIP(return, "%u entries at most", was);
 	ASSERT_EQ(0, read_mapped(self));
@@ -315,14 +316,14 @@ TEST_F(life, shorter)
 		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
 }
 
+UQ_LEAVE_OUT("life.*_slow.longer", "one device is enough");
+
 /* A mapping that has become too short says so, and a new one does. */
 TEST_F(life, longer)
 {
 	const struct nvme_uq_info *info = self->cq.info;
 	unsigned int i, seen = 0, was = info->entries;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	set_depth(_metadata, self, "100");
 	uq_cq_forget(&self->cq);
 	uq_cq_unmap(&self->cq);
@@ -560,14 +561,14 @@ TEST_F(life, removed_under_load)
 	unbind_and_bind(_metadata, self, true, true);
 }
 
+UQ_LEAVE_OUT("life.*_slow.unmapped_after_the_end", "one device is enough");
+
 /* Mapped, closed, and the controller goes: then the mapping is let go of. */
 TEST_F(life, unmapped_after_the_end)
 {
 	struct uq_ns ns = self->node.ns;
 	char pci[PATH_MAX];
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	ASSERT_EQ(0, pci_path(&ns, pci));
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
@@ -582,14 +583,14 @@ TEST_F(life, unmapped_after_the_end)
 	EXPECT_TRUE(give_back_name(pci, &self->node.ns));
 }
 
+UQ_LEAVE_OUT("life.*_slow.namespace_removed", "one device is enough");
+
 /* Its namespace is gone, and with it this way to the queue. */
 TEST_F(life, namespace_removed)
 {
 	const struct nvme_uq_info *info = self->cq.info;
 	int ret;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	ASSERT_EQ(0, read_mapped(self));
 	ret = uq_attach(&self->node.ns, false);
 	if (ret)
@@ -612,6 +613,9 @@ TEST_F(life, namespace_removed)
 	EXPECT_EQ(0, read_mapped(self));
 }
 
+UQ_LEAVE_OUT("life.*_slow.namespace_removed_after_its_node",
+	     "one device is enough");
+
 /* The same of a node that is no longer in /dev, as a reset took its queue away. */
 TEST_F(life, namespace_removed_after_its_node)
 {
@@ -620,8 +624,6 @@ TEST_F(life, namespace_removed_after_its_node)
 	struct uq_ns *ns = &self->node.ns;
 	int second, ret;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	second = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, second);
 	ASSERT_EQ(0, uq_bring_up(ns, irq, poll));
@@ -655,6 +657,8 @@ TEST_F(life, namespace_removed_after_its_node)
 out:
 	close(second);
 }
+
+UQ_LEAVE_OUT("life.*_slow.module_stays", "one device is enough");
 
 /* A module whose queues somebody has mapped stays. */
 TEST_F(life, module_stays)

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <sys/syscall.h>
 
+#define UQ_DISRUPTIVE	true
 #include "uq_tenants.h"
 
 #define PARAMETERS	UQ_TESTMOD

@@ -840,6 +840,8 @@ TEST_F(qos, reset_under_load)
 	struct tenant t[2];
 	unsigned int i;
 
+	if (!uq_may_disrupt(NULL, 0))
+		SKIP(return, UQ_NEEDS_LEAVE);
 	ASSERT_EQ(0, write_limit(self, "20"));
 	start(_metadata, self, &t[0], OUTSTANDING, 4);
 	start(_metadata, self, &t[1], OUTSTANDING, 60);

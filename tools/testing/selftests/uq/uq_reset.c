@@ -6,6 +6,7 @@
  * or its device is gone.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <limits.h>
 
 #include "uq_tenants.h"
@@ -66,6 +67,8 @@ TEST_F(reset, under_load)
 	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
+UQ_LEAVE_OUT("reset.*_slow.parameters", "not about a device");
+
 /* Bad values change nothing, and good ones only something at a reset. */
 TEST_F(reset, parameters)
 {
@@ -76,8 +79,6 @@ TEST_F(reset, parameters)
 		"user_irq_queues";
 	unsigned int i;
 
-	if (variant->slow)
-		SKIP(return, "not about a device");
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
 		EXPECT_EQ(-EINVAL, uq_param_set(name, bad[i]))
 			TH_LOG("value %u", i);
@@ -133,6 +134,8 @@ TEST_F(reset, away_under_load)
 	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
+UQ_LEAVE_OUT("reset.*_slow.changing_numbers", "one device is enough");
+
 /* Values that change again and again while there is load. */
 TEST_F(reset, changing_numbers)
 {
@@ -142,8 +145,6 @@ TEST_F(reset, changing_numbers)
 	};
 	unsigned int i;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	for (i = 0; i < ARRAY_SIZE(steps); i++) {
 		start_load(_metadata, &self->tenants, 0);
 		EXPECT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
@@ -325,6 +326,9 @@ static void expect_no_way(struct __test_metadata *_metadata,
 	EXPECT_EQ(ENXIO, errno);
 }
 
+UQ_LEAVE_OUT("reset.*_slow.namespace_removed_after_its_node",
+	     "one device is enough");
+
 /*
  * A reset takes a queue away, and with it the node in /dev; another one brings
  * both back. What was opened before belongs to the namespace all the same: once
@@ -338,8 +342,6 @@ TEST_F(reset, namespace_removed_after_its_node)
 	struct io_uring ring;
 	int fd, ret;
 
-	if (variant->slow)
-		SKIP(return, "one device is enough");
 	fd = open(node->path, O_RDONLY);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));

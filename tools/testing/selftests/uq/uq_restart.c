@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 
 #include "uq_load.h"
+#include "uq_safe.h"
 
 #define TENANTS	4
 
@@ -109,12 +110,12 @@ static int check(void)
 
 int main(int argc, char **argv)
 {
-	char why[128];
+	char why[UQ_WHY_LEN];
 	int ret;
 
 	if (argc < 2 || (!strcmp(argv[1], "kexec") && argc != 4))
 		return fail("wrong arguments", -EINVAL);
-	if (uq_prepare(why, sizeof(why))) {
+	if (uq_prepare(why, sizeof(why)) || !uq_may_disrupt(why, sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		return 1;
 	}

@@ -5,6 +5,7 @@
  * interrupt, with a memory buffer, with several namespaces or paths.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <sched.h>
 
 #include "uq_fixture.h"

@@ -8,6 +8,7 @@
  * What a device has to be made to do needs CONFIG_NVME_UQ_FAULT.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>

@@ -19,6 +19,7 @@
  * Bounded by rounds; after each, commands have to end before the next begins.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>

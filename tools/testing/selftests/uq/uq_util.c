@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "uq.h"
+#include "uq_safe.h"
 
 #define GENERIC	"/sys/class/nvme-generic"
 #define PARAMS	"/sys/module/nvme/parameters"
@@ -91,6 +91,8 @@ int uq_param_set(const char *name, const char *val)
 {
 	char path[128];
 
+	if (!uq_may_disrupt(NULL, 0))
+		return -EPERM;
 	snprintf(path, sizeof(path), PARAMS "/%s", name);
 	return uq_write_line(path, val);
 }
@@ -406,6 +408,8 @@ int uq_reset(int ctrl)
 	char path[40];
 	int fd, ret;
 
+	if (!uq_may_disrupt(NULL, 0))
+		return -EPERM;
 	/* not before the last reset is over */
 	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
 	do {
@@ -697,57 +701,4 @@ int uq_receive_fd(int sock)
 		return -1;
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
 	return fd;
-}
-
-/* -- the start and the end of a program */
-
-static char old_irq[16], old_poll[16];
-
-void uq_put_back(void)
-{
-	uq_param_set("user_irq_queues", old_irq);
-	uq_param_set("user_poll_queues", old_poll);
-}
-
-/* Queues of both kinds on a controller that has none. */
-static int prepare(const struct uq_ns *ns)
-{
-	int ret, irq, poll;
-
-	if (uq_count_nodes(ns, false) && uq_count_nodes(ns, true))
-		return 0;
-	ret = uq_bring_up(ns, 2, 2);
-	if (!ret && !uq_settle(ns, &irq, &poll))
-		ret = -ETIMEDOUT;
-	return ret;
-}
-
-int uq_prepare(char *why, size_t len)
-{
-	struct uq_ns ns;
-	int ret;
-
-	if (uq_read_line(PARAMS "/user_irq_queues", old_irq,
-			 sizeof(old_irq)) ||
-	    uq_read_line(PARAMS "/user_poll_queues", old_poll,
-			 sizeof(old_poll))) {
-		snprintf(why, len, "nvme has no user queues (CONFIG_NVME_UQ)");
-		return -1;
-	}
-	if (geteuid()) {
-		snprintf(why, len, "not root");
-		return -1;
-	}
-	if (!uq_ns_nth(&ns, 0)) {
-		snprintf(why, len,
-			 "UQ_TEST_DEV names no NVMe namespace that may be overwritten");
-		return -1;
-	}
-	ret = prepare(&ns);
-	if (!ret && uq_ns_slow(&ns))
-		ret = prepare(&ns);
-	if (ret)
-		snprintf(why, len, "nvme%d cannot be reset: %s", ns.ctrl,
-			 strerror(-ret));
-	return ret ? -1 : 0;
 }

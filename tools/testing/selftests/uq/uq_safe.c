@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What keeps the tests from doing harm; see uq_safe.h.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <sys/prctl.h>
+
+#include "uq_safe.h"
+#include "kselftest.h"
+
+#define MIB	1048576UL
+#define LABEL	4096UL
+/* Samples between the first and the last MiB. */
+#define SAMPLES	4096UL
+
+/* -- what is in use */
+
+/* The number of a controller's subsystem; -1 if it cannot be told. */
+static int subsystem_of(int ctrl)
+{
+	struct dirent *e;
+	int found = -1, x;
+	char path[96];
+	DIR *d = opendir("/sys/class/nvme-subsystem");
+
+	while (d && found < 0 && (e = readdir(d))) {
+		if (sscanf(e->d_name, "nvme-subsys%d", &x) != 1)
+			continue;
+		snprintf(path, sizeof(path),
+			 "/sys/class/nvme-subsystem/nvme-subsys%d/nvme%d", x,
+			 ctrl);
+		if (!access(path, F_OK))
+			found = x;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/* A block device's parent is a controller, or with multipath the subsystem. */
+static bool is_of_subsystem(const char *block, int subsys)
+{
+	char link[300], path[PATH_MAX];
+	const char *base;
+	int x;
+
+	snprintf(link, sizeof(link), "/sys/block/%s/device", block);
+	if (!realpath(link, path))
+		return false;
+	base = strrchr(path, '/') + 1;
+	if (sscanf(base, "nvme-subsys%d", &x) == 1)
+		return x == subsys;
+	return sscanf(base, "nvme%d", &x) == 1 && subsystem_of(x) == subsys;
+}
+
+/* A mount, swap, another device or another program's claim is in the way. */
+static int open_exclusive(const char *block, int flags)
+{
+	char path[300];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/%s", block);
+	fd = open(path, flags | O_EXCL | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Every namespace that a reset of a named one's controller would be felt by. */
+static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
+{
+	int subsys = subsystem_of(ns->ctrl), fd = 0, x, y;
+	struct dirent *e;
+	DIR *d;
+
+	d = subsys < 0 ? NULL : opendir("/sys/block");
+	if (!d) {
+		snprintf(why, len, "it cannot be told what shares a controller with %s",
+			 ns->block);
+		return -1;
+	}
+	while (fd >= 0 && (e = readdir(d))) {
+		/* not nvmeXcYnZ, a path, which nothing can open */
+		if (sscanf(e->d_name, "nvme%dn%d", &x, &y) != 2 ||
+		    !is_of_subsystem(e->d_name, subsys))
+			continue;
+		fd = open_exclusive(e->d_name, O_RDONLY);
+		if (fd >= 0)
+			close(fd);
+		else if (!strcmp(e->d_name, ns->block))
+			snprintf(why, len, "%s is in use: %s", ns->block,
+				 strerror(-fd));
+		else
+			snprintf(why, len,
+				 "%.32s, which shares a controller with %s, is in use: %s",
+				 e->d_name, ns->block, strerror(-fd));
+	}
+	closedir(d);
+	return fd < 0 ? -1 : 0;
+}
+
+/* -- what holds data */
+
+static bool has_label(int fd, __u64 size, char *buf)
+{
+	return pread(fd, buf, LABEL, size - LABEL) == (ssize_t)LABEL &&
+		!strncmp(buf, UQ_LABEL, LABEL);
+}
+
+static bool is_zero(int fd, char *buf, __u64 pos, size_t len)
+{
+	return pread(fd, buf, len, pos) == (ssize_t)len && !buf[0] &&
+		!memcmp(buf, buf + 1, len - 1);
+}
+
+/*
+ * Signatures of partition tables, file systems, RAID and swap lie in the first
+ * or the last MiB; samples of what is between catch data without any.
+ */
+static bool is_blank(int fd, __u64 size, char *buf)
+{
+	__u64 step = size / SAMPLES, pos;
+
+	step = step < MIB ? MIB : step & ~(MIB - 1);
+	if (!is_zero(fd, buf, 0, MIB) || !is_zero(fd, buf, size - MIB, MIB))
+		return false;
+	for (pos = MIB; pos < size - MIB; pos += step)
+		if (!is_zero(fd, buf, pos, 4096))
+			return false;
+	return true;
+}
+
+/* 0 if a namespace is ours to overwrite, 1 if it has no label yet, else -1. */
+static int is_ours(int fd)
+{
+	char *buf = malloc(MIB);
+	__u64 size;
+	int ret = -1;
+
+	if (buf && !ioctl(fd, BLKGETSIZE64, &size)) {
+		if (!size)
+			ret = 0;	/* nothing can be read of it or written */
+		else if (size >= 4 * MIB && has_label(fd, size, buf))
+			ret = 0;
+		else if (size >= 4 * MIB && is_blank(fd, size, buf))
+			ret = 1;
+	}
+	free(buf);
+	return ret;
+}
+
+static int write_label(const char *block)
+{
+	char label[LABEL] = UQ_LABEL, old[LABEL];
+	int fd = open_exclusive(block, O_RDWR), ret = 0;
+	__u64 size;
+
+	if (fd < 0)
+		return fd;
+	if (ioctl(fd, BLKGETSIZE64, &size) || (size && size < 4 * MIB))
+		ret = -EINVAL;
+	else if (size && !has_label(fd, size, old) &&
+		 (pwrite(fd, label, LABEL, size - LABEL) != (ssize_t)LABEL ||
+		  fsync(fd)))
+		ret = -EIO;
+	close(fd);
+	return ret;
+}
+
+static int claim(const struct uq_ns *ns, char *why, size_t len)
+{
+	int fd, ret;
+
+	if (none_in_use(ns, why, len))
+		return -1;
+	fd = open_exclusive(ns->block, O_RDONLY);
+	ret = fd < 0 ? -1 : is_ours(fd);
+	if (fd >= 0)
+		close(fd);
+	if (ret < 0)
+		snprintf(why, len,
+			 "%s holds data. To give it to these tests: blkdiscard -f -z /dev/%s",
+			 ns->block, ns->block);
+	else if (ret && write_label(ns->block))
+		snprintf(why, len, "%s cannot be written", ns->block);
+	else
+		return 0;
+	return -1;
+}
+
+/* All that was named is ours: what is done at the end may be done. */
+static bool claimed;
+
+int uq_claim_devs(char *why, size_t len)
+{
+	struct uq_ns ns;
+	unsigned int n;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++)
+		if (claim(&ns, why, len))
+			return -1;
+	if (uq_ns_slow(&ns) && claim(&ns, why, len))
+		return -1;
+	claimed = true;
+	return 0;
+}
+
+void uq_label_devs(void)
+{
+	struct uq_ns ns;
+	unsigned int n;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++)
+		write_label(ns.block);
+	if (uq_ns_slow(&ns))
+		write_label(ns.block);
+}
+
+/* -- what reaches beyond a namespace */
+
+bool uq_may_disrupt(char *why, size_t len)
+{
+	const char *s = getenv("UQ_TEST_DESTRUCTIVE");
+	static bool emulated;
+	char path[300], model[64];
+	struct dirent *e;
+	DIR *d;
+
+	if (emulated || (s && !strcmp(s, "1")))
+		return true;
+	emulated = true;
+	d = opendir("/sys/class/nvme");
+	while (emulated && d && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/nvme/%s/model",
+			 e->d_name);
+		if (!uq_read_line(path, model, sizeof(model)) &&
+		    !strncmp(model, "QEMU NVMe Ctrl", 14))
+			continue;
+		emulated = false;
+		if (why)
+			snprintf(why, len,
+				 "reaches beyond the namespace, and %.32s is not \"QEMU NVMe Ctrl\"; UQ_TEST_DESTRUCTIVE=1 allows it",
+				 e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return emulated;
+}
+
+/* -- settings */
+
+struct setting {
+	char path[160];
+	char val[128];
+};
+
+static struct setting settings[256];
+static unsigned int nr_settings;
+
+/* The value of "a [b] c" is b. */
+static int read_setting(const char *path, char *val, size_t len)
+{
+	char line[256], *from, *to;
+	int ret = uq_read_line(path, line, sizeof(line));
+
+	if (ret)
+		return ret;
+	from = strchr(line, '[');
+	to = from ? strchr(from, ']') : NULL;
+	if (to) {
+		*to = 0;
+		memmove(line, from + 1, to - from);
+	}
+	return (size_t)snprintf(val, len, "%s", line) < len ? 0 : -E2BIG;
+}
+
+static void keep_file(const char *path)
+{
+	struct setting *s = &settings[nr_settings];
+	struct stat st;
+
+	if (nr_settings == ARRAY_SIZE(settings) ||
+	    stat(path, &st) || !S_ISREG(st.st_mode) ||
+	    (st.st_mode & 0600) != 0600 ||
+	    (size_t)snprintf(s->path, sizeof(s->path), "%s", path) >=
+	    sizeof(s->path) ||
+	    read_setting(path, s->val, sizeof(s->val)))
+		return;
+	nr_settings++;
+}
+
+static void keep_files(const char *folder)
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d = opendir(folder);
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+		keep_file(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+static void keep_timeout(const struct uq_ns *ns)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/io_timeout",
+		 ns->block);
+	keep_file(path);
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/io_timeout",
+		 ns->ctrl);
+	keep_file(path);
+}
+
+void uq_keep_settings(void)
+{
+	static const char * const faults[] = {
+		"/sys/kernel/debug/failslab",
+		"/sys/kernel/debug/fail_futex",
+		"/sys/kernel/debug/fail_io_timeout",
+		"/sys/kernel/debug/fail_make_request",
+		"/sys/kernel/debug/fail_page_alloc",
+		"/sys/kernel/debug/fail_usercopy",
+	};
+	struct uq_ns ns;
+	unsigned int n;
+
+	nr_settings = 0;
+	keep_files("/sys/module/nvme/parameters");
+	keep_files("/sys/module/nvme_core/parameters");
+	for (n = 0; n < ARRAY_SIZE(faults); n++)
+		keep_files(faults[n]);
+	keep_file("/sys/module/suspend/parameters/pm_test_delay");
+	keep_file("/sys/power/pm_test");
+	keep_file("/sys/power/pm_freeze_timeout");
+	for (n = 0; uq_ns_nth(&ns, n); n++)
+		keep_timeout(&ns);
+	if (uq_ns_slow(&ns))
+		keep_timeout(&ns);
+}
+
+/* Limits of a queue that were not there to be kept: as many as it has slots. */
+static void reset_limits(const struct uq_node *node)
+{
+	static const char * const limits[] = { "limit", "file_limit" };
+	char path[160], depth[16];
+	unsigned int i;
+
+	snprintf(depth, sizeof(depth), "%u", node->depth);
+	for (i = 0; i < ARRAY_SIZE(limits); i++) {
+		if (uq_attr(node->name, limits[i]) == node->depth)
+			continue;
+		snprintf(path, sizeof(path),
+			 "/sys/class/nvme-generic/%s/user_queue/%s",
+			 node->name, limits[i]);
+		uq_write_line(path, depth);
+	}
+}
+
+static void restore_nodes(const struct uq_ns *ns)
+{
+	struct uq_node node;
+	unsigned int n;
+	int poll;
+
+	for (poll = 0; poll < 2; poll++) {
+		for (n = 0; uq_node_nth(&node, ns, poll, n); n++) {
+			reset_limits(&node);
+			chmod(node.path, 0600);
+		}
+	}
+}
+
+void uq_restore_settings(void)
+{
+	struct uq_ns ns;
+	char now[128];
+	unsigned int i;
+
+	for (i = 0; uq_ns_nth(&ns, i); i++)
+		restore_nodes(&ns);
+	if (uq_ns_slow(&ns))
+		restore_nodes(&ns);
+
+	for (i = 0; i < nr_settings; i++) {
+		struct setting *s = &settings[i];
+
+		/* what a test took away with its device is not there any more */
+		if (!read_setting(s->path, now, sizeof(now)) &&
+		    strcmp(now, s->val))
+			uq_write_line(s->path, s->val[0] ? s->val : "\n");
+	}
+	/* devices that are left out of a suspend, see uq_test_outage.c */
+	uq_write_line("/sys/module/uq_test_outage/parameters/spare", "0");
+}
+
+/* -- the end of a test, in whichever way */
+
+static bool is_child(const char *pid)
+{
+	char path[300], line[512], *at;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	if (uq_read_line(path, line, sizeof(line)))
+		return false;
+	at = strrchr(line, ')');
+	return at && sscanf(at + 1, " %*c %d", &parent) == 1 &&
+		parent == getpid();
+}
+
+/*
+ * All descendants: those of a process that has ended become ours. A task that
+ * does not end in ten seconds hangs in the kernel.
+ */
+static void end_children(void)
+{
+	unsigned int tries;
+	struct dirent *e;
+	DIR *d;
+
+	for (tries = 0; tries < 100; tries++) {
+		d = opendir("/proc");
+		while (d && (e = readdir(d)))
+			if (atoi(e->d_name) > 0 && is_child(e->d_name))
+				kill(atoi(e->d_name), SIGKILL);
+		if (d)
+			closedir(d);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+			return;
+		usleep(100000);
+	}
+}
+
+/* Until the child has ended, or a signal came: its number, else 0. */
+static int wait_for(pid_t child, const sigset_t *signals, int *status)
+{
+	for (;;) {
+		int sig = sigwaitinfo(signals, NULL), one;
+		pid_t pid;
+
+		if (sig > 0 && sig != SIGCHLD)
+			return sig;
+		while ((pid = waitpid(-1, &one, WNOHANG)) > 0) {
+			if (pid != child)
+				continue;
+			*status = one;
+			return 0;
+		}
+	}
+}
+
+int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv)
+{
+	static const int caught[] = { SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+	int status = 0, sig;
+	sigset_t signals, old;
+	unsigned int i;
+	pid_t pid;
+
+	sigemptyset(&signals);
+	for (i = 0; i < ARRAY_SIZE(caught); i++)
+		sigaddset(&signals, caught[i]);
+	sigprocmask(SIG_BLOCK, &signals, &old);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	uq_keep_settings();
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		exit(run(argc, argv));
+	}
+	sig = pid < 0 ? SIGTERM : wait_for(pid, &signals, &status);
+	if (sig || WIFSIGNALED(status))
+		end_children();
+	uq_put_back();
+	if (!sig && WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return 128 + (sig ? sig : WTERMSIG(status));
+}
+
+/* -- the start and the end of a program */
+
+#define PARAMS	"/sys/module/nvme/parameters"
+
+/* Each word of UQ_TEST_DEV has to be a namespace. */
+static bool all_are_namespaces(void)
+{
+	const char *s = getenv("UQ_TEST_DEV"), *slow = getenv("UQ_TEST_SLOW_DEV");
+	unsigned int words = 0, n = 0;
+	struct uq_ns ns;
+
+	for (s += strspn(s, " "); *s; s += strspn(s, " ")) {
+		words++;
+		s += strcspn(s, " ");
+	}
+	while (uq_ns_nth(&ns, n))
+		n++;
+	return n == words && (!slow || !*slow || uq_ns_slow(&ns));
+}
+
+int uq_find_devs(char *why, size_t len)
+{
+	const char *s = getenv("UQ_TEST_DEV");
+
+	if (!s || !s[strspn(s, " ")]) {
+		snprintf(why, len,
+			 "UQ_TEST_DEV names no NVMe namespace that may be overwritten");
+		return KSFT_SKIP;
+	}
+	if (geteuid()) {
+		snprintf(why, len, "not root");
+		return KSFT_SKIP;
+	}
+	/* whoever names a device wants its user queues tested */
+	if (access(PARAMS "/user_irq_queues", F_OK)) {
+		snprintf(why, len,
+			 "UQ_TEST_DEV is set, and nvme has no user queues (CONFIG_NVME_UQ)");
+		return KSFT_FAIL;
+	}
+	if (!all_are_namespaces()) {
+		snprintf(why, len,
+			 "UQ_TEST_DEV or UQ_TEST_SLOW_DEV names what is no NVMe namespace that works");
+		return KSFT_FAIL;
+	}
+	return uq_claim_devs(why, len) ? KSFT_SKIP : 0;
+}
+
+/*
+ * Two queues of each kind, or what there is where no controller may be reset.
+ * Queues that the last program left are taken; a reset must bring them again, so
+ * the parameters are set all the same.
+ */
+static int prepare(const struct uq_ns *ns, char *why, size_t len)
+{
+	unsigned int irqs = uq_count_nodes(ns, false);
+	unsigned int polls = uq_count_nodes(ns, true);
+	bool no_irq = uq_no_queue(ns, false);
+	char reason[UQ_WHY_LEN];
+	int ret, irq, poll;
+
+	if (!uq_may_disrupt(reason, sizeof(reason))) {
+		if ((no_irq || irqs) && polls)
+			return 0;
+		snprintf(why, len, "nvme%d has no user queues; a reset %.240s",
+			 ns->ctrl, reason);
+		return KSFT_SKIP;
+	}
+	if (irqs == (no_irq ? 0 : 2) && polls == 2 &&
+	    !uq_param_set("user_irq_queues", "2") &&
+	    !uq_param_set("user_poll_queues", "2"))
+		return 0;
+	ret = uq_bring_up(ns, 2, 2);
+	if (ret)
+		snprintf(why, len, "nvme%d cannot be reset: %s", ns->ctrl,
+			 strerror(-ret));
+	else if (!uq_settle(ns, &irq, &poll))
+		snprintf(why, len, "nvme%d does not get the nodes of its user queues",
+			 ns->ctrl);
+	else if (!poll || (!irq && !no_irq))
+		snprintf(why, len, "nvme%d has %d/%d user irq/poll queues, asked for 2/2",
+			 ns->ctrl, irq, poll);
+	else
+		return 0;
+	return KSFT_FAIL;
+}
+
+int uq_prepare(char *why, size_t len)
+{
+	int ret = uq_find_devs(why, len);
+	struct uq_ns ns;
+
+	if (ret)
+		return ret;
+	uq_keep_settings();
+	uq_ns_nth(&ns, 0);
+	ret = prepare(&ns, why, len);
+	if (!ret && uq_ns_slow(&ns))
+		ret = prepare(&ns, why, len);
+	if (ret)
+		uq_put_back();
+	return ret;
+}
+
+void uq_put_back(void)
+{
+	if (!claimed)
+		return;
+	uq_restore_settings();
+	uq_label_devs();
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The tests overwrite namespaces, reset controllers and change parameters of the
+ * driver, and "make kselftest" is run on machines whose disks matter. So:
+ *
+ * - Nothing is touched but what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name.
+ * - No namespace of the subsystem that a named one belongs to may be in use: each
+ *   must open exclusively, as only one that is not mounted, swapped on or part of
+ *   another device does.
+ * - What is named must be blank or have the label of these tests in its last 4
+ *   KiB. A blank one is given the label.
+ * - What reaches beyond a namespace (a reset, a format, a suspend, a parameter)
+ *   is done only where every NVMe controller of the machine is emulated by QEMU,
+ *   or with UQ_TEST_DESTRUCTIVE=1.
+ * - Parameters and limits that were changed are put back, however a test ends.
+ */
+#ifndef SELFTESTS_UQ_SAFE_H
+#define SELFTESTS_UQ_SAFE_H
+
+#include "uq.h"
+
+#define UQ_LABEL	"uq-selftest"
+#define UQ_WHY_LEN	320
+
+/*
+ * May the named namespaces be overwritten? Otherwise returns -1 with a sentence
+ * in @why.
+ */
+int uq_claim_devs(char *why, size_t len);
+/* Gives those their label again that have lost it. */
+void uq_label_devs(void);
+
+/*
+ * May a test do what reaches beyond a namespace? Otherwise false, with a sentence
+ * in @why if that is not NULL.
+ */
+bool uq_may_disrupt(char *why, size_t len);
+
+/* Remembers what tests change of the system, and puts it back. */
+void uq_keep_settings(void);
+void uq_restore_settings(void);
+
+/*
+ * Runs @run() in a child and returns its exit code. Settings are put back when it
+ * has ended: by itself, by a signal, or because this process got one, which ends
+ * its children first.
+ */
+int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv);
+
+#endif /* SELFTESTS_UQ_SAFE_H */

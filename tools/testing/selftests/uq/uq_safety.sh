@@ -1,0 +1,178 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# That the other tests keep their hands off: devices that are in use, that hold
+# data, or that are not emulated; and that they leave parameters as they were.
+
+# The commands of "check" are called by name.
+# shellcheck disable=SC2317
+
+# shellcheck source=lib.sh
+. ./lib.sh
+
+need_dev
+need_tool mkfs.ext4 mount umount blkdiscard pgrep
+./uq_claim disrupt > /dev/null || skip_all "$(./uq_claim disrupt)"
+need_queues
+
+# A namespace that shares its controller with the one before it.
+alone=
+shared=
+for dev in $UQ_TEST_DEV; do
+	dev=${dev#/dev/}
+	[ -n "$alone" ] || alone=$dev
+	for other in $UQ_TEST_DEV; do
+		other=${other#/dev/}
+		if [ -z "$shared" ] && [ "$dev" != "$other" ] &&
+		   [ "${dev%n*}" = "${other%n*}" ]; then
+			shared="$dev $other"
+		fi
+	done
+done
+
+resets() {
+	dmesg | grep -c 'user irq/poll queues, asked for'
+}
+
+# The end is where a label would be.
+ends_of() { # BLOCK
+	{
+		head -c 16M "/dev/$1"
+		tail -c 1M "/dev/$1"
+	} | cksum
+}
+
+# What the exit code of a program that is given these devices is, and what it
+# says; it must not have reset a controller or written a block.
+asked() { # CODE REASON DEVICES COMMAND...
+	code=$1
+	reason=$2
+	devices=$3
+	shift 3
+	before=$(resets)
+	sum=$(ends_of "$alone")
+	env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="$devices" "$@" > "$tmp/said" 2>&1
+	got=$?
+	cat "$tmp/said"
+	[ "$got" -eq "$code" ] || return
+	[ -z "$reason" ] || grep -q -e "$reason" "$tmp/said" || return
+	[ "$code" -eq 0 ] || [ "$(resets)" -eq "$before" ] || return
+	[ "$code" -eq 0 ] || [ "$(ends_of "$alone")" = "$sum" ]
+}
+
+in_use() {
+	mkfs.ext4 -q -F "/dev/$alone" && mount -o ro "/dev/$alone" "$tmp/mnt" || return
+	asked 4 "$alone is in use" "/dev/$alone" ./uq_refuse
+	got=$?
+	umount "$tmp/mnt"
+	return "$got"
+}
+
+neighbour_in_use() {
+	# shellcheck disable=SC2086
+	set -- $shared
+	mkfs.ext4 -q -F "/dev/$2" && mount -o ro "/dev/$2" "$tmp/mnt" || return
+	asked 4 "$2, which shares a controller with $1, is in use" "/dev/$1" \
+		./uq_refuse
+	got=$?
+	umount "$tmp/mnt"
+	blkdiscard -f -z "/dev/$2"
+	return "$got"
+}
+
+# One byte in the middle of a device that has no label.
+holds_data() {
+	blkdiscard -f -z "/dev/$alone" || return
+	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
+		2> /dev/null
+	asked 4 "$alone holds data" "/dev/$alone" ./uq_refuse
+}
+
+blank() {
+	blkdiscard -f -z "/dev/$alone" || return
+	asked 0 "" "/dev/$alone" ./uq_claim || return
+	tail -c 4096 "/dev/$alone" | grep -q -a uq-selftest
+}
+
+# With its label it is ours, whatever is on it.
+labelled() {
+	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
+		2> /dev/null
+	asked 0 "" "/dev/$alone" ./uq_claim
+}
+
+# A controller of another model, as far as programs can see.
+other_model() { # CODE REASON COMMAND...
+	code=$1
+	reason=$2
+	shift 2
+	model=/sys/class/nvme/nvme$ctrl/model
+	echo "A drive that matters" > "$tmp/model"
+	mount --bind "$tmp/model" "$model" || return
+	asked "$code" "$reason" "/dev/$alone" "$@"
+	got=$?
+	umount "$model"
+	return "$got"
+}
+
+no_such_device() {
+	asked 1 "no NVMe namespace" "/dev/$alone /dev/null" ./uq_refuse
+}
+
+no_device() {
+	asked 4 "UQ_TEST_DEV names no" "" ./uq_refuse
+}
+
+fuzz() { # OPERATIONS
+	env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="/dev/$alone" \
+		UQ_TEST_FUZZ_OPS="$1" ./uq_fuzz -v sgl
+}
+
+# uq_fuzz makes queues short for as long as it runs.
+killed() { # SIGNAL
+	depth=$(cat "$PARAMS/io_queue_depth")
+	fuzz 2000000000 > "$tmp/fuzz" 2>&1 &
+	pid=$!
+	while [ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ]; do
+		kill -0 "$pid" || return
+	done
+	guard=$(pgrep -o -x uq_fuzz)
+	if [ "$1" = KILL ]; then
+		# what runs the tests, not what looks after it
+		kill -KILL "$(pgrep -P "$guard")"
+	else
+		kill "-$1" "$guard"
+	fi
+	wait "$pid" && return 1
+	[ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ] || return
+	! pgrep -x uq_fuzz
+}
+
+mkdir "$tmp/mnt"
+plan 15
+check "no device was named" no_device
+check "what was named is no namespace" no_such_device
+check "a device in use is refused" in_use
+if [ -n "$shared" ]; then
+	check "so is one that shares its controller with one" neighbour_in_use
+else
+	skip "so is one that shares its controller with one" \
+		"no two namespaces of one controller were named"
+fi
+check "a device that holds data is refused" holds_data
+check "a blank device is taken, and labelled" blank
+check "a labelled device is taken" labelled
+check "no reset of a controller of another model" \
+	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_reset
+check "nor anything else that reaches beyond a namespace" \
+	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_claim disrupt
+check "its namespace is tested all the same" \
+	other_model 0 "" ./uq_refuse -t command_flags
+check "with UQ_TEST_DESTRUCTIVE=1 all is" \
+	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_claim disrupt
+for signal in TERM INT KILL; do
+	check "parameters are put back after SIG$signal" killed $signal
+done
+check "what was killed works when it is run again" \
+	fuzz 1000
+finish
