@@ -320,10 +320,13 @@ static bool drt_recall(struct inode *inode, struct ext4_map_blocks *map)
 }
 #endif
 
-/* Ask as dax-read.c does. Without an answer @map must not be written to. */
-static bool drt_ask(struct kunit *test, drt_mapper mapper, struct inode *inode,
-		    ext4_lblk_t lblk, unsigned int len,
-		    struct ext4_map_blocks *map)
+/*
+ * Ask as dax-read.c does, with i_rwsem held. Without an answer @map must not be
+ * written to.
+ */
+static bool drt_ask_locked(struct kunit *test, drt_mapper mapper,
+			   struct inode *inode, ext4_lblk_t lblk,
+			   unsigned int len, struct ext4_map_blocks *map)
 {
 	struct ext4_map_blocks before;
 	bool found;
@@ -333,12 +336,21 @@ static bool drt_ask(struct kunit *test, drt_mapper mapper, struct inode *inode,
 	map->m_len = len;
 	memcpy(&before, map, sizeof(before));
 
-	inode_lock_shared(inode);
 	found = mapper(inode, map);
-	inode_unlock_shared(inode);
-
 	if (!found)
 		KUNIT_EXPECT_MEMEQ(test, map, &before, sizeof(before));
+	return found;
+}
+
+static bool drt_ask(struct kunit *test, drt_mapper mapper, struct inode *inode,
+		    ext4_lblk_t lblk, unsigned int len,
+		    struct ext4_map_blocks *map)
+{
+	bool found;
+
+	inode_lock_shared(inode);
+	found = drt_ask_locked(test, mapper, inode, lblk, len, map);
+	inode_unlock_shared(inode);
 	return found;
 }
 
@@ -780,7 +792,10 @@ static const struct drt_zeroing drt_zeroings[] = {
 
 KUNIT_ARRAY_PARAM_DESC(drt_zeroing, drt_zeroings, desc);
 
-/* Not zeroed yet: a reader would find what the medium held before. */
+/*
+ * Not zeroed yet: a reader would find what the medium held before. With i_rwsem
+ * held, as it ranks above i_data_sem, which is held while blocks are zeroed.
+ */
 static void drt_expect_unwritten(struct kunit *test, struct drt_fs *fs,
 				 drt_mapper mapper, const char *when)
 {
@@ -790,8 +805,8 @@ static void drt_expect_unwritten(struct kunit *test, struct drt_fs *fs,
 	for (i = 0; i < drt_to_zero.len; i++) {
 		if (fs->zeroed & BIT(i))
 			continue;
-		if (drt_ask(test, mapper, &fs->ei.vfs_inode,
-			    drt_to_zero.lblk + i, 1, &map))
+		if (drt_ask_locked(test, mapper, &fs->ei.vfs_inode,
+				   drt_to_zero.lblk + i, 1, &map))
 			KUNIT_EXPECT_EQ_MSG(test, map.m_flags, EXT4_MAP_UNWRITTEN,
 					    "block %u is not zeroed, %s",
 					    drt_to_zero.lblk + i, when);
@@ -853,6 +868,7 @@ static void drt_test_zeroed(struct kunit *test)
 	struct drt_fs *fs = test->priv;
 	struct inode *inode = &fs->ei.vfs_inode;
 	struct ext4_map_blocks map;
+	int created;
 
 	kunit_activate_static_stub(test, ext4_issue_zeroout,
 				   drt_issue_zeroout);
@@ -865,9 +881,11 @@ static void drt_test_zeroed(struct kunit *test)
 	drt_to_disk(inode, &drt_to_zero);
 	drt_to_cache(inode, &drt_to_zero);
 
-	KUNIT_ASSERT_EQ(test, (int)len,
-			drt_create_zeroed(inode, p->lblk, p->len));
+	inode_lock_shared(inode);
+	created = drt_create_zeroed(inode, p->lblk, p->len);
 	drt_expect_unwritten(test, fs, drt_cached, "at the end");
+	inode_unlock_shared(inode);
+	KUNIT_ASSERT_EQ(test, (int)len, created);
 
 	for (i = 0; i < drt_to_zero.len; i++) {
 		KUNIT_ASSERT_EQ(test, 1, drt_map_blocks(inode, drt_to_zero.lblk + i,
