@@ -490,6 +490,76 @@ TEST_F(outage, silent_at_format)
 	expect_idle(_metadata, &self->tenants);
 }
 
+/* -- removal while a format waits */
+
+#define READERS	32
+
+/* Read blocks, past the page cache, until the device is gone. */
+static pid_t start_reader(const char *path)
+{
+	pid_t pid = fork();
+	void *buf;
+	int fd;
+
+	if (pid)
+		return pid;
+	fd = open(path, O_RDONLY | O_DIRECT);
+	if (fd < 0 || posix_memalign(&buf, 4096, 4096))
+		_exit(1);
+	while (pread(fd, buf, 4096, 0) > 0)
+		;
+	_exit(0);
+}
+
+/* How many reads of a block device are in flight. */
+static int reads_in_flight(const struct uq_ns *ns)
+{
+	char path[96], val[32];
+
+	snprintf(path, sizeof(path), "/sys/block/%s/inflight", ns->block);
+	return uq_read_line(path, val, sizeof(val)) ? -1 : atoi(val);
+}
+
+static void *run_format(void *arg)
+{
+	format(arg, 512);
+	return NULL;
+}
+
+/*
+ * A format waits for the reads of each namespace when the device is removed. The
+ * list of namespaces that it follows must not lead it elsewhere.
+ */
+TEST_F(outage, removed_while_frozen)
+{
+	struct uq_ns *ns = &self->node.ns;
+	char state[16] = "";
+	pthread_t formatter;
+	pid_t pids[READERS];
+	unsigned int i;
+
+	for (i = 0; i < READERS; i++) {
+		pids[i] = start_reader(self->node.block);
+		ASSERT_LT(0, pids[i]);
+	}
+	while (reads_in_flight(ns) < READERS / 2)
+		sched_yield();
+	ASSERT_EQ(0, pthread_create(&formatter, NULL, run_format, ns));
+	while (strcmp(state, "frozen")) {
+		sched_yield();
+		uq_attr_str(self->node.name, "state", state, sizeof(state));
+	}
+	remove_device(_metadata, self);
+	for (i = 0; i < READERS; i++)
+		EXPECT_EQ(pids[i], waitpid(pids[i], NULL, 0));
+	EXPECT_EQ(0, pthread_join(formatter, NULL));
+	find_again(_metadata, self);
+}
+
+UQ_LEAVE_OUT("outage.irq.removed_while_frozen", "its reads end at once");
+UQ_LEAVE_OUT("outage.poll.removed_while_frozen", "its reads end at once");
+UQ_LEAVE_OUT("outage.poll_slow.removed_while_frozen", "not about queues");
+
 int main(int argc, char **argv)
 {
 	return outage_main(argc, argv);
