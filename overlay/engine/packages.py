@@ -63,7 +63,7 @@ PROOFS = {
     "nvme-cli": "nvme",
     "patch": "patch",
     "perl": "perl perl:Encode perl:Term::ANSIColor",
-    "procps": "ps sysctl",
+    "procps": "pgrep ps sysctl",
     "python3-git": "python3:git",
     "python3-ply": "python3:ply",
     "python3-sphinx": "/usr/bin/sphinx-build",
@@ -76,7 +76,7 @@ PROOFS = {
     # Alone, without an init system that a container has no use for.
     "systemd-standalone-tmpfiles": "systemd-tmpfiles",
     "tar": "tar",
-    "util-linux": "blockdev mountpoint setsid",
+    "util-linux": "blkdiscard blockdev dmesg mountpoint setsid",
     "xfsprogs": "mkfs.xfs",
     "xz-utils": "xz",
 }
