@@ -5,9 +5,17 @@ Their serial numbers tell the guest what they are (guest/kselftest.sh). Data is
 in sparse files, made anew for each guest.
 """
 
+import re
+
 from engine import host
 
 MEGABYTES = 64
+# The label by which the tests know a device as theirs (uq_safe.c), and how long
+# it is. A disk without one is read first, to see whether it is blank; that many
+# reads at once can leave QEMU's interrupt line raised, as its shadow doorbells
+# do not tell it of the last completion taken.
+SAFE = host.ROOT / "tools" / "testing" / "selftests" / "uq" / "uq_safe.h"
+LABEL_BYTES = 4096
 # name: options of the controller. "slow" is throttled, so that commands stay
 # in flight; "vector" has one interrupt, "few" three queues; of "main", so many
 # commands may stay without an answer (tests of uq_silent), and a transfer can be
@@ -30,12 +38,21 @@ MANY = {
 SLOW = ",throttling.iops-total=100"
 
 
+def label():
+    """What stands in the last bytes of a device that is the tests' own."""
+    found = re.search(r'#define UQ_LABEL\s+"([^"]+)"',
+                      SAFE.read_text(encoding="utf-8"))
+    return found.group(1).encode().ljust(LABEL_BYTES, b"\0")
+
+
 def _drive(folder, name, options=""):
     """A new disk, as a drive of QEMU's."""
     path = folder / name
     host.remove(path)
     with path.open("wb") as file:
         file.truncate(MEGABYTES << 20)
+        file.seek(-LABEL_BYTES, 2)
+        file.write(label())
     return (f"-drive file={path},format=raw,if=none,id={name},cache=unsafe,"
             f"discard=unmap{options}")
 
