@@ -389,8 +389,8 @@ def at_once(work, jobs, workers):
 
 def _at_once(work, jobs, workers):
     with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
-        futures = [pool.submit(work, *job) for job in jobs]
         try:
+            futures = [pool.submit(work, *job) for job in jobs]
             return [future.result() for future in futures]
         except BaseException:
             STOPPING.set()
