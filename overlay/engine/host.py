@@ -53,6 +53,7 @@ JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpat
 RUNNING = set()
 STOPPING = threading.Event()
 COMPILER_TAKES = 1 << 30
+TICK = 1.0
 
 
 # -- what is said ------------------------------------------------------------
@@ -391,6 +392,12 @@ def _at_once(work, jobs, workers):
     with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             futures = [pool.submit(work, *job) for job in jobs]
+            # A signal that comes just before a wait is only seen after it, so
+            # no wait is for long.
+            while concurrent.futures.wait(futures, TICK).not_done:
+                for future in futures:
+                    if future.done():
+                        future.result()
             return [future.result() for future in futures]
         except BaseException:
             STOPPING.set()
