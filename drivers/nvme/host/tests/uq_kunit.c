@@ -286,7 +286,13 @@ static int pair_lander(void *data)
 	return 0;
 }
 
-/* Two that take and two that give back, each side under its own lock. */
+/*
+ * Two that take and two that give back, each side under its own lock. Where
+ * tasks take turns or run at once, this finds a slot that gets lost or is given
+ * out twice, and an id that is accepted twice or not at all. It does not find a
+ * barrier that is missing: UML has one processor, and processors of x86 see the
+ * stores of others in the order in which they were made.
+ */
 static void slots_concurrent(struct kunit *test)
 {
 	struct pair *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);

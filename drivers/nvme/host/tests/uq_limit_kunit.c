@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of NVMe user queues: limits of commands in flight, and the order
+ * of the commands that wait for them.
+ *
+ * There is a queue without a device: a command that is admitted takes a slot, and
+ * is in flight until the test ends it.
+ */
+#include <kunit/test.h>
+#include <linux/io_uring_types.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+
+#include "../uq.h"
+
+#define DEPTH	9	/* eight slots */
+#define WAITERS	5
+
+struct rig {
+	struct nvme_uq		uq;
+	struct nvme_ctrl	ctrl;
+	struct nvme_ns		ns;
+	struct nvme_uq_node	node;
+	struct nvme_uq_file	file[2];
+	struct nvme_uq_slot	slot[DEPTH];
+	struct waiter {
+		struct rig		*rig;
+		struct task_struct	*task;
+		struct nvme_ns		ns;
+		struct nvme_uq_node	node;
+		struct io_kiocb		req;
+		struct nvme_uq_io	io;
+		struct nvme_uq_place	place;
+		int			ret;
+	} waiter[WAITERS];
+	unsigned int		went[WAITERS];	/* in this order */
+	unsigned int		nr_went;
+};
+
+static void init_file(struct rig *rig, struct nvme_uq_file *uf)
+{
+	uf->node = &rig->node;
+	uf->heeds = ~0;
+	init_waitqueue_head(&uf->line);
+	list_add_tail(&uf->list, &rig->uq.files);
+}
+
+static struct rig *new_rig(struct kunit *test)
+{
+	struct rig *rig = kunit_kzalloc(test, sizeof(*rig), GFP_KERNEL);
+	struct nvme_uq *uq;
+
+	KUNIT_ASSERT_NOT_NULL(test, rig);
+	uq = &rig->uq;
+	uq->ctrl = &rig->ctrl;
+	uq->slot = rig->slot;
+	rig->ctrl.state = NVME_CTRL_LIVE;
+	rig->node.ns = &rig->ns;
+	rig->node.uq = uq;
+	spin_lock_init(&uq->sq_lock);
+	spin_lock_init(&uq->cq_lock);
+	init_waitqueue_head(&uq->line);
+	init_waitqueue_head(&uq->wait);
+	INIT_LIST_HEAD(&uq->files);
+	init_file(rig, &rig->file[0]);
+	init_file(rig, &rig->file[1]);
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(&uq->slots, DEPTH, true,
+						     GFP_KERNEL));
+	return rig;
+}
+
+static void free_rig(struct kunit *test, struct rig *rig)
+{
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(&rig->uq.slots));
+	KUNIT_EXPECT_EQ(test, 0, rig->uq.waiting);
+	KUNIT_EXPECT_EQ(test, 0, rig->uq.queued);
+	KUNIT_EXPECT_EQ(test, 0, rig->file[0].leaves + rig->file[1].leaves);
+	nvme_uq_slots_free(&rig->uq.slots);
+}
+
+/* What submission does under the lock. */
+static bool try_io(struct nvme_uq *uq, struct nvme_uq_io *io,
+		   struct nvme_uq_place *place)
+{
+	bool ok;
+
+	spin_lock(&uq->sq_lock);
+	ok = nvme_uq_admit(uq, io, place);
+	if (ok) {
+		unsigned int idx = nvme_uq_slot_take(&uq->slots);
+
+		uq->slot[idx].file = io->file;
+		io->file->taken++;
+		nvme_uq_slot_arm(&uq->slots, idx);
+	}
+	spin_unlock(&uq->sq_lock);
+	return ok;
+}
+
+/* A command that may not wait. */
+static bool submit(struct rig *rig, unsigned int file)
+{
+	struct nvme_uq_io io = {
+		.file	= &rig->file[file],
+		.node	= &rig->node,
+	};
+
+	return try_io(&rig->uq, &io, NULL);
+}
+
+static unsigned int submit_many(struct rig *rig, unsigned int file)
+{
+	unsigned int n = 0;
+
+	while (n < DEPTH && submit(rig, file))
+		n++;
+	return n;
+}
+
+/* What a completion does: a command of the file ends, the first there is. */
+static void end_one(struct kunit *test, struct rig *rig, unsigned int file)
+{
+	struct nvme_uq_file *uf = &rig->file[file];
+	struct nvme_uq *uq = &rig->uq;
+	unsigned int i;
+
+	spin_lock_irq(&uq->cq_lock);
+	for (i = 0; i < uq->slots.nr; i++)
+		if (uq->slots.cid[i] & NVME_UQ_ARMED && uq->slot[i].file == uf)
+			break;
+	if (i < uq->slots.nr) {
+		nvme_uq_slot_match(&uq->slots, uq->slots.cid[i]);
+		WRITE_ONCE(uf->given, uf->given + 1);
+		if (uf->limited && wq_has_sleeper(&uf->line))
+			wake_up(&uf->line);
+		nvme_uq_slot_put(&uq->slots, i);
+	}
+	spin_unlock_irq(&uq->cq_lock);
+	KUNIT_EXPECT_LT(test, i, uq->slots.nr);
+	if (wq_has_sleeper(&uq->line))
+		wake_up(&uq->line);
+}
+
+static void end_many(struct kunit *test, struct rig *rig, unsigned int file,
+		     unsigned int n)
+{
+	while (n--)
+		end_one(test, rig, file);
+}
+
+static unsigned int flying(struct rig *rig, unsigned int file)
+{
+	unsigned int n;
+
+	spin_lock(&rig->uq.sq_lock);
+	n = nvme_uq_file_flying(&rig->file[file]);
+	spin_unlock(&rig->uq.sq_lock);
+	return n;
+}
+
+static void limit_of_a_file(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
+	/* the other has the rest */
+	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
+	end_one(test, rig, 1);
+	KUNIT_EXPECT_FALSE(test, submit(rig, 0));
+	end_one(test, rig, 0);
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
+	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 4, flying(rig, 1));
+	end_many(test, rig, 0, 3);
+	end_many(test, rig, 1, DEPTH - 1 - 4);
+	free_rig(test, rig);
+}
+
+static void limit_of_a_queue(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+
+	spin_lock(&rig->uq.sq_lock);
+	rig->uq.limit = 5;
+	nvme_uq_limits_changed(&rig->uq);
+	spin_unlock(&rig->uq.sq_lock);
+	KUNIT_EXPECT_TRUE(test, submit(rig, 1));
+	KUNIT_EXPECT_EQ(test, 4, submit_many(rig, 0));
+	KUNIT_EXPECT_FALSE(test, submit(rig, 1));
+	end_many(test, rig, 0, 4);
+	end_one(test, rig, 1);
+	free_rig(test, rig);
+}
+
+static void limit_refused(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq_file *uf = &rig->file[0];
+
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_ask_limit(uf, 0));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_ask_limit(uf, DEPTH));
+	KUNIT_EXPECT_EQ(test, 0, uf->limit);
+	/* as many as there are slots is none */
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(uf, DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, uf->limit);
+	nvme_uq_slots_free(&rig->uq.slots);
+	KUNIT_EXPECT_EQ(test, -ENXIO, nvme_uq_ask_limit(uf, 1));
+}
+
+/*
+ * Commands that were submitted before there was a limit count, though no slot
+ * is looked at for that: none says what it is for.
+ */
+static void limit_while_in_flight(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int n;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 2));
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
+	for (n = DEPTH - 2; n >= 2; n--) {
+		end_one(test, rig, 0);
+		KUNIT_ASSERT_EQ(test, n, flying(rig, 0));
+		KUNIT_ASSERT_FALSE(test, submit(rig, 0));
+	}
+	end_one(test, rig, 0);
+	KUNIT_EXPECT_EQ(test, 1, submit_many(rig, 0));
+	end_many(test, rig, 0, 2);
+	free_rig(test, rig);
+}
+
+/*
+ * A file that asks for a limit, and for what it has in flight, is the only one
+ * that is looked at. The list is broken behind it.
+ */
+static void limit_of_one_among_many(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct list_head *next = rig->file[1].list.next;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	rig->file[1].asked = 7;
+	rig->file[1].list.next = LIST_POISON1;
+	rig->uq.slot = NULL;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 4));
+	KUNIT_EXPECT_EQ(test, 4, rig->file[0].limit);
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, rig->file[1].limit);
+	rig->uq.slot = rig->slot;
+	rig->file[1].list.next = next;
+	end_many(test, rig, 0, DEPTH - 1);
+	free_rig(test, rig);
+}
+
+/* What the count of a file does when its 32 bits are over. */
+static void count_wraps(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int i;
+
+	rig->file[0].taken = U32_MAX - 1;
+	rig->file[0].given = U32_MAX - 1;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 3));
+	for (i = 0; i < 4; i++) {
+		KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
+		KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
+		end_many(test, rig, 0, 3);
+	}
+	free_rig(test, rig);
+}
+
+/* Commands that wait, each in a task of its own, as in io_uring's workers. */
+static int wait_and_go(void *data)
+{
+	struct waiter *w = data;
+	struct rig *rig = w->rig;
+
+	do {
+		if (try_io(&rig->uq, &w->io, &w->place)) {
+			w->ret = -EIOCBQUEUED;
+			break;
+		}
+		w->ret = nvme_uq_wait_turn(&rig->uq, &w->io, &w->place);
+	} while (!w->ret);
+
+	if (w->ret != -EIOCBQUEUED)
+		nvme_uq_leave(&rig->uq, &w->io, &w->place);
+	spin_lock(&rig->uq.sq_lock);
+	rig->went[rig->nr_went] = w - rig->waiter;
+	/* pairs with the acquire in wait_went() */
+	smp_store_release(&rig->nr_went, rig->nr_went + 1);
+	spin_unlock(&rig->uq.sq_lock);
+	return 0;
+}
+
+static void start_waiter(struct kunit *test, struct rig *rig, unsigned int i,
+			 unsigned int file)
+{
+	struct waiter *w = &rig->waiter[i];
+	unsigned int waiting = READ_ONCE(rig->uq.waiting);
+	unsigned int went = READ_ONCE(rig->nr_went);
+
+	w->rig = rig;
+	w->io.ioucmd = io_kiocb_to_cmd(&w->req, struct io_uring_cmd);
+	w->io.file = &rig->file[file];
+	w->io.node = &w->node;
+	w->node.ns = &w->ns;
+	w->node.uq = &rig->uq;
+	w->task = kthread_create(wait_and_go, w, "uq_kunit%u", i);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(w->task));
+	init_waitqueue_entry(&w->place.wait, w->task);
+	get_task_struct(w->task);
+	wake_up_process(w->task);
+	/* KUnit stops the task of a test that takes too long */
+	while (READ_ONCE(rig->uq.waiting) == waiting &&
+	       READ_ONCE(rig->nr_went) == went && !kthread_should_stop())
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_EQ(test, waiting + 1, READ_ONCE(rig->uq.waiting));
+}
+
+static void wait_went(struct rig *rig, unsigned int n)
+{
+	/* pairs with the release in wait_and_go() */
+	while (smp_load_acquire(&rig->nr_went) < n && !kthread_should_stop())
+		schedule_timeout_uninterruptible(1);
+}
+
+/* Each waits for a namespace of its own, which is removed. */
+static void remove_ns(struct rig *rig, unsigned int i)
+{
+	set_bit(NVME_NS_REMOVING, &rig->waiter[i].ns.flags);
+	nvme_uq_wake_all(&rig->uq);
+}
+
+static void end_waiters(struct rig *rig, unsigned int n)
+{
+	while (n--) {
+		/* for one that still waits, after a failure */
+		remove_ns(rig, n);
+		kthread_stop(rig->waiter[n].task);
+		put_task_struct(rig->waiter[n].task);
+	}
+}
+
+/* A place that becomes free is that of the command which came first. */
+static void order_for_a_slot(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	for (i = 0; i < WAITERS; i++)
+		start_waiter(test, rig, i, i & 1);
+	for (i = 0; i < WAITERS; i++) {
+		end_one(test, rig, 0);
+		/* nor does one that comes now get it */
+		KUNIT_EXPECT_FALSE(test, submit(rig, 1));
+		wait_went(rig, i + 1);
+		KUNIT_EXPECT_EQ(test, i, rig->went[i]);
+		KUNIT_EXPECT_EQ(test, WAITERS - 1 - i, rig->uq.waiting);
+	}
+	end_waiters(rig, WAITERS);
+	end_many(test, rig, 0, flying(rig, 0));
+	end_many(test, rig, 1, flying(rig, 1));
+	free_rig(test, rig);
+}
+
+/* The same for the limit of a file; and others are not held up by that. */
+static void order_for_a_limit(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	for (i = 0; i < WAITERS; i++)
+		start_waiter(test, rig, i, 0);
+	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 1));
+	end_many(test, rig, 1, DEPTH - 2);
+	for (i = 0; i < WAITERS; i++) {
+		end_one(test, rig, 0);
+		wait_went(rig, i + 1);
+		KUNIT_EXPECT_EQ(test, i, rig->went[i]);
+		KUNIT_EXPECT_EQ(test, 1, flying(rig, 0));
+	}
+	end_waiters(rig, WAITERS);
+	end_one(test, rig, 0);
+	free_rig(test, rig);
+}
+
+/* A limit that is raised lets as many go as it has room for. */
+static void limit_raised(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	for (i = 0; i < WAITERS; i++)
+		start_waiter(test, rig, i, 0);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 4));
+	wait_went(rig, 3);
+	KUNIT_EXPECT_EQ(test, 4, flying(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], DEPTH - 1));
+	wait_went(rig, WAITERS);
+	end_waiters(rig, WAITERS);
+	end_many(test, rig, 0, WAITERS + 1);
+	free_rig(test, rig);
+}
+
+/*
+ * A command that has leave of its file waits for a slot, and counts. When it
+ * goes away, its leave is for the next command of the file.
+ */
+static void leave_is_given_back(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
+	start_waiter(test, rig, 0, 0);
+	KUNIT_EXPECT_EQ(test, 1, rig->file[0].leaves);
+	KUNIT_EXPECT_EQ(test, 0, flying(rig, 0));
+	start_waiter(test, rig, 1, 0);
+	KUNIT_EXPECT_EQ(test, 1, rig->file[0].queued);
+
+	remove_ns(rig, 0);
+	wait_went(rig, 1);
+	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);
+	end_one(test, rig, 1);
+	wait_went(rig, 2);
+	KUNIT_EXPECT_EQ(test, -EIOCBQUEUED, rig->waiter[1].ret);
+	KUNIT_EXPECT_EQ(test, 1, flying(rig, 0));
+	end_waiters(rig, 2);
+	end_one(test, rig, 0);
+	end_many(test, rig, 1, DEPTH - 2);
+	free_rig(test, rig);
+}
+
+/* Commands of a namespace that is removed stop waiting, for a limit or a slot. */
+static void waiters_of_a_namespace(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
+	start_waiter(test, rig, 0, 0);
+	start_waiter(test, rig, 1, 0);
+	/* the one that waits for the limit of its file */
+	remove_ns(rig, 1);
+	wait_went(rig, 1);
+	KUNIT_EXPECT_EQ(test, 1, rig->went[0]);
+	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[1].ret);
+	KUNIT_EXPECT_EQ(test, 1, rig->uq.waiting);
+	/* the one that waits for a slot */
+	remove_ns(rig, 0);
+	wait_went(rig, 2);
+	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);
+	end_waiters(rig, 2);
+	end_many(test, rig, 1, DEPTH - 1);
+	free_rig(test, rig);
+}
+
+static struct kunit_case nvme_uq_limit_cases[] = {
+	KUNIT_CASE(limit_of_a_file),
+	KUNIT_CASE(limit_of_a_queue),
+	KUNIT_CASE(limit_refused),
+	KUNIT_CASE(limit_while_in_flight),
+	KUNIT_CASE(limit_of_one_among_many),
+	KUNIT_CASE(count_wraps),
+	KUNIT_CASE(order_for_a_slot),
+	KUNIT_CASE(order_for_a_limit),
+	KUNIT_CASE(limit_raised),
+	KUNIT_CASE(leave_is_given_back),
+	KUNIT_CASE(waiters_of_a_namespace),
+	{ }
+};
+
+static struct kunit_suite nvme_uq_limit_suite = {
+	.name		= "nvme_uq_limit",
+	.test_cases	= nvme_uq_limit_cases,
+};
+
+kunit_test_suites(&nvme_uq_limit_suite);
+
+MODULE_DESCRIPTION("KUnit tests of limits of NVMe user queues");
+MODULE_LICENSE("GPL");
