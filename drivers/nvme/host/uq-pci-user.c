@@ -83,21 +83,6 @@ struct nvme_uq_map *nvme_uq_alloc_map(unsigned int nseg, gfp_t gfp)
 	return map;
 }
 
-/* Add a piece, as part of the last one if they are neighbours. */
-static void nvme_uq_map_add(struct nvme_uq_map *map, phys_addr_t phys,
-			    unsigned int len)
-{
-	unsigned int last = map->nseg - 1;
-
-	if (map->nseg && map->phys[last] + map->seg[last].len == phys) {
-		map->seg[last].len += len;
-		return;
-	}
-	map->phys[map->nseg] = phys;
-	map->seg[map->nseg].len = len;
-	map->nseg++;
-}
-
 /* Settle on one piece or several; refuse what no NVMe transfer can start at. */
 static int nvme_uq_prep_map(struct nvme_uq_io *io, struct nvme_uq_map *map)
 {

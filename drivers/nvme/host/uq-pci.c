@@ -5,6 +5,7 @@
  * This half is part of the PCI driver. Documentation/nvme/user-queues.rst tells
  * what becomes of a command in each case.
  */
+#include <kunit/visibility.h>
 #include <linux/blkdev.h>
 #include <linux/bvec.h>
 #include <linux/cc_platform.h>
@@ -135,24 +136,6 @@ static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
 {
 	nvme_uq_finish(io_uring_cmd_from_tw(tw_req),
 		       IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
-}
-
-/* A list of commands that have completed, in order. */
-struct nvme_uq_done {
-	struct io_uring_cmd	*first;
-	struct io_uring_cmd	**last;
-};
-
-static inline void nvme_uq_done_init(struct nvme_uq_done *done)
-{
-	done->last = &done->first;
-}
-
-static inline void nvme_uq_done_add(struct nvme_uq_done *done,
-				    struct io_uring_cmd *ioucmd)
-{
-	*done->last = ioucmd;
-	done->last = &nvme_uq_pdu(ioucmd)->next;
 }
 
 /*
@@ -316,8 +299,8 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
  * interrupts off, for as long as it likes. What it sends of use after that is
  * found by its next interrupt, by who polls, or when its command is overdue.
  */
-static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
-					struct nvme_uq_done *done)
+VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
+						  struct nvme_uq_done *done)
 {
 	const struct nvme_completion *cqe = uq->cq_next;
 	struct nvme_uq_done list = { .last = done->last };
@@ -349,6 +332,7 @@ static unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 	nvme_uq_info_reaped(uq, head);
 	return found;
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_reap_locked);
 
 static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 {

@@ -42,6 +42,21 @@ struct nvme_uq_map {
 	struct nvme_uq_seg	seg[];
 };
 
+/* Add a piece, as part of the last one if they are neighbours. */
+static inline void nvme_uq_map_add(struct nvme_uq_map *map, phys_addr_t phys,
+				   unsigned int len)
+{
+	unsigned int last = map->nseg - 1;
+
+	if (map->nseg && map->phys[last] + map->seg[last].len == phys) {
+		map->seg[last].len += len;
+		return;
+	}
+	map->phys[map->nseg] = phys;
+	map->seg[map->nseg].len = len;
+	map->nseg++;
+}
+
 /**
  * struct nvme_uq_user - what a command holds of user space, until it ends
  * @nr_pages:	number of pinned pages that hold data
@@ -82,6 +97,24 @@ static inline struct nvme_uq_pdu *nvme_uq_pdu(struct io_uring_cmd *ioucmd)
 	return io_uring_cmd_to_pdu(ioucmd, struct nvme_uq_pdu);
 }
 
+/* A list of commands that have completed, in order. */
+struct nvme_uq_done {
+	struct io_uring_cmd	*first;
+	struct io_uring_cmd	**last;
+};
+
+static inline void nvme_uq_done_init(struct nvme_uq_done *done)
+{
+	done->last = &done->first;
+}
+
+static inline void nvme_uq_done_add(struct nvme_uq_done *done,
+				    struct io_uring_cmd *ioucmd)
+{
+	*done->last = ioucmd;
+	done->last = &nvme_uq_pdu(ioucmd)->next;
+}
+
 static inline enum dma_data_direction nvme_uq_dir(u8 flags)
 {
 	return flags & NVME_UQ_WRITE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
@@ -93,6 +126,9 @@ extern const struct nvme_uq_ops nvme_uq_pci_ops;
 irqreturn_t nvme_uq_irq(int irq, void *data);
 void nvme_uq_pci_reap(struct nvme_uq *uq);
 void nvme_uq_look_work(struct work_struct *work);
+#if IS_ENABLED(CONFIG_KUNIT)
+unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
+#endif
 
 /* uq-pci-user.c */
 void nvme_uq_put_user_slow(unsigned long val, bool completed);

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of NVMe user queues, the half in the PCI driver: completions that
+ * are taken, doorbells in memory, the pieces of a buffer.
+ *
+ * The device is a function that writes entries of the completion queue.
+ */
+#include <kunit/test.h>
+#include <linux/io_uring_types.h>
+#include <linux/slab.h>
+
+#include "../uq-pci.h"
+
+/*
+ * Completions
+ */
+
+#define RING	4	/* entries; three slots */
+#define STRAY	0xfffe	/* an id that is not in flight */
+
+struct rig {
+	struct nvme_uq		uq;
+	struct nvme_ctrl	ctrl;
+	struct nvme_uq_file	file;
+	struct nvme_uq_slot	slot[RING];
+	struct nvme_completion	cqes[RING];
+	struct io_kiocb		req[RING];
+	u32			doorbell;
+	/* the device's side */
+	unsigned int		at;
+	u16			phase;
+	/* a device that writes over entries: with what ids at their end */
+	wait_queue_entry_t	wait;
+	u16			more[2];
+	unsigned int		turn;
+};
+
+static struct rig *new_rig(struct kunit *test)
+{
+	struct rig *rig = kunit_kzalloc(test, sizeof(*rig), GFP_KERNEL);
+	struct nvme_uq *uq;
+
+	KUNIT_ASSERT_NOT_NULL(test, rig);
+	uq = &rig->uq;
+	uq->ctrl = &rig->ctrl;
+	uq->slot = rig->slot;
+	uq->cqes = rig->cqes;
+	uq->cq_next = rig->cqes;
+	uq->cq_end = rig->cqes + RING;
+	uq->cq_phase = 1;
+	uq->cq_live = true;
+	uq->cq_db = (u32 __force __iomem *)&rig->doorbell;
+	rig->phase = 1;
+	spin_lock_init(&uq->cq_lock);
+	init_waitqueue_head(&rig->file.line);
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(&uq->slots, RING, true,
+						     GFP_KERNEL));
+	return rig;
+}
+
+static u16 launch(struct rig *rig)
+{
+	unsigned int idx = nvme_uq_slot_take(&rig->uq.slots);
+
+	rig->slot[idx].ioucmd = io_kiocb_to_cmd(&rig->req[idx],
+						struct io_uring_cmd);
+	rig->slot[idx].file = &rig->file;
+	rig->file.taken++;
+	return nvme_uq_slot_arm(&rig->uq.slots, idx);
+}
+
+/* The device writes one entry. */
+static void device_ends(struct rig *rig, u16 cid, u16 status)
+{
+	struct nvme_completion *cqe = &rig->cqes[rig->at];
+
+	cqe->command_id = cid;
+	cqe->result.u64 = cpu_to_le64(0x100000000ULL + cid);
+	WRITE_ONCE(cqe->status, cpu_to_le16(status << 1 | rig->phase));
+	if (++rig->at == RING) {
+		rig->at = 0;
+		rig->phase ^= 1;
+	}
+}
+
+static unsigned int reap(struct rig *rig, struct nvme_uq_done *done)
+{
+	unsigned int found;
+
+	nvme_uq_done_init(done);
+	spin_lock_irq(&rig->uq.cq_lock);
+	found = nvme_uq_reap_locked(&rig->uq, done);
+	spin_unlock_irq(&rig->uq.cq_lock);
+	*done->last = NULL;
+	return found;
+}
+
+/* Batches of each size end at each entry of the ring, in order. */
+static void reap_over_the_wrap(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int round, i, at = 0, phase = 1;
+	struct nvme_uq_done done;
+	u16 cid[RING];
+
+	KUNIT_EXPECT_EQ(test, 0, reap(rig, &done));
+	for (round = 0; round < 10 * RING; round++) {
+		unsigned int n = 1 + round % (RING - 1);
+		struct io_uring_cmd *ioucmd;
+
+		for (i = 0; i < n; i++)
+			cid[i] = launch(rig);
+		/* not in the order in which they were submitted */
+		for (i = n; i--;)
+			device_ends(rig, cid[i], i);
+		rig->doorbell = ~0;
+		KUNIT_ASSERT_EQ(test, n, reap(rig, &done));
+		at += n;
+		if (at >= RING) {
+			at -= RING;
+			phase ^= 1;
+		}
+		KUNIT_EXPECT_EQ(test, at, rig->doorbell);
+		KUNIT_EXPECT_EQ(test, at | phase << 16,
+				nvme_uq_cq_head(&rig->uq));
+		for (i = n, ioucmd = done.first; i--;) {
+			struct nvme_uq_pdu *pdu;
+
+			KUNIT_ASSERT_NOT_NULL(test, ioucmd);
+			pdu = nvme_uq_pdu(ioucmd);
+			KUNIT_EXPECT_EQ(test, i, pdu->status);
+			KUNIT_EXPECT_EQ(test, 0x100000000ULL + cid[i],
+					pdu->result);
+			ioucmd = pdu->next;
+		}
+		KUNIT_EXPECT_NULL(test, ioucmd);
+		/* what is there is not found again */
+		rig->doorbell = ~0;
+		KUNIT_EXPECT_EQ(test, 0, reap(rig, &done));
+		KUNIT_EXPECT_EQ(test, ~0, rig->doorbell);
+	}
+	KUNIT_EXPECT_EQ(test, 0, rig->uq.spurious);
+	KUNIT_EXPECT_EQ(test, rig->file.taken, rig->file.given);
+	nvme_uq_slots_free(&rig->uq.slots);
+}
+
+/* The device does not wait until entries are given back. */
+static int write_over(wait_queue_entry_t *wait, unsigned int mode, int flags,
+		      void *key)
+{
+	struct rig *rig = container_of(wait, struct rig, wait);
+	unsigned int i;
+
+	if (rig->turn == ARRAY_SIZE(rig->more))
+		return 0;
+	for (i = 0; i < RING - 1; i++)
+		device_ends(rig, STRAY, 0);
+	device_ends(rig, rig->more[rig->turn++], 0);
+	return 0;
+}
+
+/*
+ * One look ends after the second turn of the ring, whatever the device writes:
+ * each time that its last entry is taken, all are new again.
+ */
+static void reap_second_turn(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq_done done;
+	unsigned int i;
+	u16 first;
+
+	init_waitqueue_func_entry(&rig->wait, write_over);
+	add_wait_queue(&rig->file.line, &rig->wait);
+	rig->file.limited = true;
+	first = launch(rig);
+	rig->more[0] = launch(rig);
+	rig->more[1] = launch(rig);
+	for (i = 0; i < RING - 1; i++)
+		device_ends(rig, STRAY, 0);
+	device_ends(rig, first, 0);
+
+	KUNIT_EXPECT_EQ(test, 2 * RING, reap(rig, &done));
+	KUNIT_EXPECT_EQ(test, 2, rig->turn);
+	KUNIT_EXPECT_EQ(test, 2 * (RING - 1), rig->uq.spurious);
+	KUNIT_EXPECT_EQ(test, 2, rig->uq.completed);
+	KUNIT_EXPECT_EQ(test, 0, rig->doorbell);
+	/* the next look finds the third turn */
+	remove_wait_queue(&rig->file.line, &rig->wait);
+	KUNIT_EXPECT_EQ(test, RING, reap(rig, &done));
+	KUNIT_EXPECT_EQ(test, 3, rig->uq.completed);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(&rig->uq.slots));
+	nvme_uq_slots_free(&rig->uq.slots);
+}
+
+/*
+ * Doorbells in memory
+ */
+
+/* The device stopped at @event. Is that one of the @n from @old on? */
+static bool is_news(u16 old, unsigned int n, u16 event, unsigned int size)
+{
+	while (n--) {
+		if (old == event)
+			return true;
+		old = (old + 1) % size;
+	}
+	return false;
+}
+
+static void kick(struct kunit *test, u16 old, unsigned int n, u16 event,
+		 unsigned int size)
+{
+	u16 value = (old + n) % size;
+	__le32 db = cpu_to_le32(old), ei = cpu_to_le32(event);
+
+	KUNIT_ASSERT_EQ_MSG(test, is_news(old, n, event, size),
+			    nvme_uq_shadow_kick(value, &db, &ei),
+			    "%u more from %u on, and the device is at %u of %u",
+			    n, old, event, size);
+	KUNIT_ASSERT_EQ(test, value, le32_to_cpu(db));
+}
+
+/* Where the numbers of a doorbell start again, which is at the ring's end. */
+static void shadow_at_the_rings_end(struct kunit *test)
+{
+	static const unsigned int sizes[] = { 2, 3, 8, 33 };
+	unsigned int i, old, n, event;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		for (old = 0; old < sizes[i]; old++)
+			for (n = 0; n < sizes[i]; n++)
+				for (event = 0; event < sizes[i]; event++)
+					kick(test, old, n, event, sizes[i]);
+}
+
+/* The largest ring: they start again where their sixteen bits end. */
+static void shadow_at_the_end_of_its_bits(struct kunit *test)
+{
+	unsigned int old, n, event;
+
+	for (old = 65536 - 9; old < 65536 + 9; old++)
+		for (n = 0; n < 9; n++)
+			for (event = old - 18; event < old + 18; event++)
+				kick(test, old, n, event, 65536);
+}
+
+/*
+ * Pieces of a buffer
+ */
+
+#define PIECES	6
+
+static void pieces(struct kunit *test)
+{
+	static const struct {
+		phys_addr_t	phys;
+		unsigned int	len;
+		unsigned int	nseg;	/* after it */
+	} add[] = {
+		{ 0x1000, 0x1000, 1 },
+		{ 0x2000, 0x200, 1 },	/* a neighbour */
+		{ 0x2200, 0xe00, 1 },	/* of what has grown */
+		{ 0x4000, 0x1000, 2 },	/* a gap */
+		{ 0x3000, 0x1000, 3 },	/* before its neighbour */
+		{ 0x4000, 0x1000, 3 },	/* and there again */
+		{ 0x4000, 0x1000, 4 },	/* the same once more */
+		{ 0x1000, 0x1000, 5 },	/* a neighbour of an earlier one only */
+	};
+	static const struct nvme_uq_seg want[] = {
+		{ 0x1000, 0x2000 }, { 0x4000, 0x1000 }, { 0x3000, 0x2000 },
+		{ 0x4000, 0x1000 }, { 0x1000, 0x1000 },
+	};
+	phys_addr_t phys[PIECES];
+	struct nvme_uq_map *map;
+	unsigned int i;
+
+	map = kunit_kzalloc(test, struct_size(map, seg, PIECES), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, map);
+	map->phys = phys;
+	for (i = 0; i < ARRAY_SIZE(add); i++) {
+		nvme_uq_map_add(map, add[i].phys, add[i].len);
+		KUNIT_ASSERT_EQ(test, add[i].nseg, map->nseg);
+	}
+	for (i = 0; i < ARRAY_SIZE(want); i++) {
+		KUNIT_EXPECT_EQ(test, want[i].addr, phys[i]);
+		KUNIT_EXPECT_EQ(test, want[i].len, map->seg[i].len);
+	}
+}
+
+static struct kunit_case nvme_uq_pci_cases[] = {
+	KUNIT_CASE(reap_over_the_wrap),
+	KUNIT_CASE(reap_second_turn),
+	KUNIT_CASE(shadow_at_the_rings_end),
+	KUNIT_CASE(shadow_at_the_end_of_its_bits),
+	KUNIT_CASE(pieces),
+	{ }
+};
+
+static struct kunit_suite nvme_uq_pci_suite = {
+	.name		= "nvme_uq_pci",
+	.test_cases	= nvme_uq_pci_cases,
+};
+
+kunit_test_suites(&nvme_uq_pci_suite);
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+MODULE_DESCRIPTION("KUnit tests of NVMe user queues, the half in the PCI driver");
+MODULE_LICENSE("GPL");
