@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Our code as modules: what it calls must be exported.
+"""Our code as modules: what it calls must be exported, and not in a module.
 
 The kernels that boot have it built in, where a function that is not exported
-is found all the same. To link modules needs a whole kernel, so this only
-compiles them, and looks for what they leave undefined among the EXPORT_SYMBOLs
-of the laid tree.
+is found all the same. To link modules and a kernel beside them takes a whole
+kernel, so this only compiles them, and looks for what modules leave undefined
+among the EXPORT_SYMBOLs of the laid tree. What is built in beside them must
+leave nothing undefined that only a module defines.
 """
 
 import re
@@ -43,6 +44,11 @@ def undefined(text):
     return set(re.findall(r"^\s+U (\S+)$", text, re.MULTILINE))
 
 
+def defined(text):
+    """The symbols that nm says a module has for others, and their addresses."""
+    return set(re.findall(r"^[0-9a-f]+ [A-TV-Z] (\S+)$", text, re.MULTILINE))
+
+
 def _exported(shop):
     done = host.run(["grep", "-rhoE", "--include=*.[chS]",
                      *[f"--exclude-dir={name}" for name in APART],
@@ -51,28 +57,51 @@ def _exported(shop):
     return exports(done.stdout)
 
 
-def _needs(shop, path):
-    done = host.run(["nm", "-u", path], log=shop.log, what="nm")
-    return undefined(done.stdout)
+def _nm(shop, path, *options):
+    return host.run(["nm", *options, path], log=shop.log, what="nm").stdout
 
 
-def missing(shop):
-    """Each module, and a line for each symbol that it will not find."""
+def _built_in(shop):
+    """The objects of our folders that would be linked into the kernel."""
+    for folder in FOLDERS:
+        archive = shop.build / folder / "built-in.a"
+        if archive.exists():
+            done = host.run(["ar", "t", archive], cwd=shop.build,
+                            log=shop.log, what="ar")
+            yield from (shop.build / name for name in done.stdout.split())
+
+
+def _compile(shop):
+    """Compile our folders; the modules of each."""
     shop.configure()
     # What was laid before, or for another configuration, says nothing.
-    for path in shop.build.glob("drivers/**/*.mod"):
-        path.unlink()
+    for name in ("*.mod", "built-in.a"):
+        for path in shop.build.glob(f"drivers/**/{name}"):
+            path.unlink()
     done = shop.make("-k", *FOLDERS, check=False, progress=True)
     if done.returncode:
         raise Plain("the modules do not compile; see the log")
-    exported = _exported(shop)
     for folder in FOLDERS:
         found = sorted(shop.build.joinpath(folder).rglob("*.mod"))
         if not found:
             raise Plain(f"{folder} has no module with {CONFIGS[0]}")
-        for path in found:
-            needs = _needs(shop, path.with_suffix(".o"))
-            yield (str(path.relative_to(shop.build).with_suffix(".ko")),
-                   [f"{name} is not exported"
-                    for name in sorted(needs - exported)
-                    if not GENERATED.fullmatch(name)])
+        yield from found
+
+
+def missing(shop):
+    """Each module, and a line for each symbol that it will not find."""
+    modules = list(_compile(shop))
+    exported = _exported(shop)
+    where = {}
+    for path in modules:
+        name = str(path.relative_to(shop.build).with_suffix(".ko"))
+        theirs = _nm(shop, path.with_suffix(".o"))
+        where.update(dict.fromkeys(defined(theirs), name))
+        yield name, [f"{symbol} is not exported"
+                     for symbol in sorted(undefined(theirs) - exported)
+                     if not GENERATED.fullmatch(symbol)]
+    for path in _built_in(shop):
+        needs = undefined(_nm(shop, path, "-u"))
+        yield (str(path.relative_to(shop.build)),
+               [f"{symbol} is in {where[symbol]}, and this is built in"
+                for symbol in sorted(needs & where.keys())])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Modules: what is exported, what is needed, and what is then missing."""
 
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -12,9 +13,14 @@ from engine.host import Plain
 
 NM = """
                  U copy_mc_to_user
+0000000000000010 T dax_found
+0000000000000020 t dax_own
                  U memcpy
                  w optional
 """
+NM_OF = """0000000000000010 T dax_found
+0000000000000020 t dax_own
+{}"""
 C = """EXPORT_SYMBOL(memcpy);
 EXPORT_SYMBOL_NS_GPL( in_a_space, "SPACE");
 EXPORT_PER_CPU_SYMBOL(a_cpus);
@@ -25,9 +31,11 @@ EXPORT_SYMBOL_FOR_MODULES(for_some, "some");
 class Shop:
     """A build folder that holds one module, and the tree beside it."""
 
-    def __init__(self, top, code=0, module="drivers/dax/dax.mod"):
+    def __init__(self, top, code=0, module="drivers/dax/dax.mod",
+                 built_in=None):
         self.tree, self.build = top / "tree", top / "build"
         self.log, self.code, self.module = top / "log", code, module
+        self.built_in = built_in
         host.write(self.tree / "lib/string.c", C)
         host.write(self.tree / "sound/x.c", "EXPORT_SYMBOL(a_sound);\n")
         host.write(self.build / "drivers/dax/old.mod", "")
@@ -35,8 +43,18 @@ class Shop:
     def configure(self):
         pass
 
+    def assemble(self, source):
+        """Make a built-in object, and the archive as kbuild does."""
+        for cmd in (["gcc", "-c", "-xc", "-o", "drivers/dax/test.o", "-"],
+                    ["ar", "cDPrST", "drivers/dax/built-in.a",
+                     "drivers/dax/test.o"]):
+            subprocess.run(cmd, cwd=self.build, input=source, text=True,
+                           check=True)
+
     def make(self, *args, **kwargs):
         host.write(self.build / self.module, "")
+        if self.built_in:
+            self.assemble(self.built_in)
         return SimpleNamespace(returncode=self.code)
 
 
@@ -48,12 +66,35 @@ class Modular(unittest.TestCase):
         self.top = Path(folder.name)
 
     def missing(self, needs, **kwargs):
+        real = modular._nm
+        text = NM_OF.format("".join(f"  U {name}\n" for name in needs))
         with mock.patch.object(modular, "FOLDERS", ("drivers/dax/",)), \
-                mock.patch.object(modular, "_needs", return_value=needs):
+                mock.patch.object(modular, "_nm", side_effect=(
+                    lambda shop, path, *options:
+                    text if path.name == "dax.o"
+                    else real(shop, path, *options))):
             return list(modular.missing(Shop(self.top, **kwargs)))
 
     def test_what_a_module_needs(self):
         self.assertEqual(modular.undefined(NM), {"copy_mc_to_user", "memcpy"})
+
+    def test_what_a_module_has(self):
+        self.assertEqual(modular.defined(NM), {"dax_found"})
+
+    def test_built_in_beside_a_module(self):
+        found = self.missing({"memcpy"}, built_in="""
+            int dax_found(void), dax_own(void), memcpy_too(void);
+            int test(void) { return dax_found() + dax_own() + memcpy_too(); }
+            """)
+        self.assertEqual(found, [
+            ("drivers/dax/dax.ko", []),
+            ("drivers/dax/test.o", ["dax_found is in drivers/dax/dax.ko, and "
+                                    "this is built in"])])
+
+    def test_built_in_by_itself(self):
+        found = self.missing({"memcpy"}, built_in="int test(void);")
+        self.assertEqual(found, [("drivers/dax/dax.ko", []),
+                                 ("drivers/dax/test.o", [])])
 
     def test_exports_of_each_kind(self):
         shop = Shop(self.top)
