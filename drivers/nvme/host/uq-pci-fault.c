@@ -3,157 +3,203 @@
  * NVMe user queues: faults for tests.
  *
  * No emulated device loses completions, repeats them, changes their order, makes
- * them up or sends them when nobody waits for them any more; none is silent when
- * it is asked to be; and none has no SGLs. Parameters of the module say how many
- * of the next completions, interrupts, doorbells or admin commands, of any user
- * queue, are to be treated so. Each counts down as it is done.
+ * them up or sends them when no command waits for them; none is silent when
+ * it is asked to be; and none has no SGLs. Beside the controller's own directory
+ * fault_inject in debugfs, user_queue_fault has one for each of these faults,
+ * which says how likely and how often it happens to the controller's user queues,
+ * see Documentation/fault-injection/fault-injection.rst.
+ *
+ * The directories come with the controller's first user queues and go with the
+ * controller (nvme_uninit_ctrl()), after which nothing reads or writes them. What
+ * they are about stays until the queues are freed (nvme_uq_free()).
  */
-#include <linux/atomic.h>
-#include <linux/kstrtox.h>
-#include <linux/moduleparam.h>
+#include <linux/debugfs.h>
+#include <linux/fault-inject.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "uq-pci.h"
 
-/* How many a test wants, less those it has got. */
-static atomic_t lose, repeat, stale, wrong, hold, storm;
-static atomic_t irqs, doorbells, silent, refuse;
-
-static int nvme_uq_fault_set(const char *val, const struct kernel_param *kp)
-{
-	unsigned int n;
-
-	if (kstrtouint(val, 10, &n) || n > INT_MAX)
-		return -EINVAL;
-	atomic_set(kp->arg, n);
-	return 0;
-}
-
-static int nvme_uq_fault_get(char *buf, const struct kernel_param *kp)
-{
-	return sysfs_emit(buf, "%d\n", atomic_read(kp->arg));
-}
-
-static const struct kernel_param_ops nvme_uq_fault_ops = {
-	.set = nvme_uq_fault_set,
-	.get = nvme_uq_fault_get,
+/* What can be had by chance, or so many times. */
+enum nvme_uq_fault_what {
+	NVME_UQ_FAULT_LOSE,
+	NVME_UQ_FAULT_REPEAT,
+	NVME_UQ_FAULT_STALE,
+	NVME_UQ_FAULT_WRONG,
+	NVME_UQ_FAULT_HOLD,
+	NVME_UQ_FAULT_STORM,
+	NVME_UQ_FAULT_IRQ,
+	NVME_UQ_FAULT_DOORBELL,
+	NVME_UQ_FAULT_SILENT,
+	NVME_UQ_FAULT_REFUSE,
+	NVME_UQ_NR_FAULTS
 };
 
-module_param_cb(user_fault_lose, &nvme_uq_fault_ops, &lose, 0600);
-MODULE_PARM_DESC(user_fault_lose,
-		 "Lose that many completions of user queues. For tests.");
+static const char * const nvme_uq_fault_names[NVME_UQ_NR_FAULTS] = {
+	[NVME_UQ_FAULT_LOSE]	= "lose",
+	[NVME_UQ_FAULT_REPEAT]	= "repeat",
+	[NVME_UQ_FAULT_STALE]	= "stale",
+	[NVME_UQ_FAULT_WRONG]	= "wrong",
+	[NVME_UQ_FAULT_HOLD]	= "hold",
+	[NVME_UQ_FAULT_STORM]	= "storm",
+	[NVME_UQ_FAULT_IRQ]	= "irq",
+	[NVME_UQ_FAULT_DOORBELL] = "doorbell",
+	[NVME_UQ_FAULT_SILENT]	= "silent",
+	[NVME_UQ_FAULT_REFUSE]	= "refuse",
+};
 
-module_param_cb(user_fault_repeat, &nvme_uq_fault_ops, &repeat, 0600);
-MODULE_PARM_DESC(user_fault_repeat,
-		 "See that many completions of user queues twice. For tests.");
-
-module_param_cb(user_fault_stale, &nvme_uq_fault_ops, &stale, 0600);
-MODULE_PARM_DESC(user_fault_stale,
-		 "See that many completions of user queues after one of an older generation. For tests.");
-
-module_param_cb(user_fault_wrong, &nvme_uq_fault_ops, &wrong, 0600);
-MODULE_PARM_DESC(user_fault_wrong,
-		 "See that many completions of user queues after three of commands that there never were. For tests.");
-
-module_param_cb(user_fault_hold, &nvme_uq_fault_ops, &hold, 0600);
-MODULE_PARM_DESC(user_fault_hold,
-		 "Hold that many completions of user queues back, at most 12 at a time. For tests.");
-
-static unsigned int user_fault_hold_for = 1;
-module_param(user_fault_hold_for, uint, 0600);
-MODULE_PARM_DESC(user_fault_hold_for,
-		 "Hold them until so many others of the same queue have come. For tests.");
-
-module_param_cb(user_fault_storm, &nvme_uq_fault_ops, &storm, 0600);
-MODULE_PARM_DESC(user_fault_storm,
-		 "Take that many entries of completion queues for new that are not. For tests.");
-
-module_param_cb(user_fault_irq, &nvme_uq_fault_ops, &irqs, 0600);
-MODULE_PARM_DESC(user_fault_irq,
-		 "Lose that many interrupts of user queues. For tests.");
-
-module_param_cb(user_fault_doorbell, &nvme_uq_fault_ops, &doorbells, 0600);
-MODULE_PARM_DESC(user_fault_doorbell,
-		 "Lose that many doorbells of user queues. For tests.");
-
-static unsigned int user_fault_opcode;
-module_param(user_fault_opcode, uint, 0600);
-MODULE_PARM_DESC(user_fault_opcode,
-		 "Opcode of the admin commands that the next two are about. For tests.");
-
-module_param_cb(user_fault_silent, &nvme_uq_fault_ops, &silent, 0600);
-MODULE_PARM_DESC(user_fault_silent,
-		 "Let the device not answer so many admin commands for user queues. For tests.");
-
-module_param_cb(user_fault_refuse, &nvme_uq_fault_ops, &refuse, 0600);
-MODULE_PARM_DESC(user_fault_refuse,
-		 "Let the device refuse so many admin commands for user queues. For tests.");
-
-static bool user_fault_no_sgl;
-module_param(user_fault_no_sgl, bool, 0600);
-MODULE_PARM_DESC(user_fault_no_sgl,
-		 "Use no SGLs on user queues, as if the device had none. Read at controller reset. For tests.");
-
-static bool user_fault_no_nudge;
-module_param(user_fault_no_nudge, bool, 0600);
-MODULE_PARM_DESC(user_fault_no_nudge,
-		 "Do not look after shadow doorbells between timeouts. For tests.");
-
-static bool nvme_uq_fault_take(atomic_t *left)
-{
-	return atomic_read(left) && atomic_dec_if_positive(left) >= 0;
-}
-
-/*
- * Completions that are held back. Those of a queue that is gone are of no use to
- * the next one at its address; that is what they are for.
+/**
+ * struct nvme_uq_held - a completion that is held back
+ * @uq:		its queue, NULL if there is no completion here
+ * @seen:	the completion
+ * @left:	how many others of its queue are to come first
+ *
+ * One of commands that have been cancelled is of no use to the commands that
+ * come after them; that is what it is for.
  */
-static struct {
+struct nvme_uq_held {
 	const struct nvme_uq	*uq;
 	struct nvme_uq_seen	seen;
 	unsigned int		left;
-} held[NVME_UQ_FAULT_SEEN - 4];
+};
 
-static DEFINE_SPINLOCK(held_lock);
+/**
+ * struct nvme_uq_fault - faults of a controller's user queues
+ * @lock:	of @held, and so that a fault happens no more often than it was
+ *		asked for, however many queues ask for it at once
+ * @attr:	when they happen
+ * @hold_for:	how many completions of its queue come before one that is held
+ * @opcode:	of the admin commands that get no answer or are refused
+ * @no_sgl:	use no SGLs, as if the device had none; read at controller reset
+ * @no_nudge:	do not look after shadow doorbells between timeouts
+ * @held:	completions that are held back
+ */
+struct nvme_uq_fault {
+	spinlock_t		lock;	/* held; and times, so that they are exact */
+	struct fault_attr	attr[NVME_UQ_NR_FAULTS];
+	u32			hold_for;
+	u8			opcode;
+	bool			no_sgl;
+	bool			no_nudge;
+	struct nvme_uq_held	held[NVME_UQ_FAULT_SEEN - 4];
+};
+
+static struct nvme_uq_fault *nvme_uq_fault_of(struct nvme_ctrl *ctrl)
+{
+	return ctrl->uq->fault;
+}
+
+/**
+ * nvme_uq_fault_init - make the directories of a controller's faults
+ * @ctrl:	the controller
+ * @uqc:	its user queues, of which there is none yet
+ *
+ * As with other files in debugfs, that they could not be made is no error.
+ */
+void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc)
+{
+	static const struct fault_attr usual = FAULT_ATTR_INITIALIZER;
+	struct dentry *parent = ctrl->fault_inject.parent, *dir;
+	struct nvme_uq_fault *f;
+	unsigned int i, noio;
+
+	if (!parent)
+		return;
+	/* as in nvme_uq_create() */
+	noio = memalloc_noio_save();
+	f = kzalloc_obj(*f);
+	if (!f)
+		goto out;
+	spin_lock_init(&f->lock);
+	f->hold_for = 1;
+	dir = debugfs_create_dir("user_queue_fault", parent);
+	for (i = 0; i < NVME_UQ_NR_FAULTS; i++) {
+		f->attr[i] = usual;
+		ratelimit_state_init(&f->attr[i].ratelimit_state, 0, 0);
+		fault_create_debugfs_attr(nvme_uq_fault_names[i], dir,
+					  &f->attr[i]);
+	}
+	debugfs_create_u32("hold_for", 0600, dir, &f->hold_for);
+	debugfs_create_x8("opcode", 0600, dir, &f->opcode);
+	debugfs_create_bool("no_sgl", 0600, dir, &f->no_sgl);
+	debugfs_create_bool("no_nudge", 0600, dir, &f->no_nudge);
+	uqc->fault = f;
+out:
+	memalloc_noio_restore(noio);
+}
+
+/**
+ * nvme_uq_fault_free - free what the directories were about
+ * @uqc:	the controller's user queues, of which none is left; the
+ *		directories have gone
+ */
+void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc)
+{
+	kfree(uqc->fault);
+}
+
+/*
+ * A fault that is off is not asked for: each question is a point that a task's
+ * fail-nth counts, and that is for what the task asks the kernel for.
+ */
+static bool nvme_uq_fault_take(struct nvme_uq_fault *f,
+			       enum nvme_uq_fault_what what)
+{
+	unsigned long flags;
+	bool ret;
+
+	if (!f || !READ_ONCE(f->attr[what].probability))
+		return false;
+	spin_lock_irqsave(&f->lock, flags);
+	/* debugfs writes what it reads, without a lock: old or new will do */
+	ret = data_race(should_fail(&f->attr[what], 1));
+	spin_unlock_irqrestore(&f->lock, flags);
+	return ret;
+}
 
 /* Is there room for one more? */
-static bool nvme_uq_fault_keep(const struct nvme_uq *uq,
+static bool nvme_uq_fault_keep(struct nvme_uq_fault *f,
+			       const struct nvme_uq *uq,
 			       const struct nvme_uq_seen *seen)
 {
-	unsigned int i, left = READ_ONCE(user_fault_hold_for);
+	unsigned int i, left = READ_ONCE(f->hold_for);
 	unsigned long flags;
 	bool kept = false;
 
-	spin_lock_irqsave(&held_lock, flags);
-	for (i = 0; i < ARRAY_SIZE(held) && !kept; i++) {
-		if (held[i].uq)
+	spin_lock_irqsave(&f->lock, flags);
+	for (i = 0; i < ARRAY_SIZE(f->held) && !kept; i++) {
+		if (f->held[i].uq)
 			continue;
-		held[i].uq = uq;
-		held[i].seen = *seen;
-		held[i].left = left;
+		f->held[i].uq = uq;
+		f->held[i].seen = *seen;
+		f->held[i].left = left;
 		kept = true;
 	}
-	spin_unlock_irqrestore(&held_lock, flags);
+	spin_unlock_irqrestore(&f->lock, flags);
 	return kept;
 }
 
 /* Another completion has come: how many are held no longer? */
-static unsigned int nvme_uq_fault_let_go(struct nvme_uq *uq,
+static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
+					 struct nvme_uq *uq,
 					 struct nvme_uq_seen *seen)
 {
 	unsigned int i, n = 0;
 	unsigned long flags;
 
-	spin_lock_irqsave(&held_lock, flags);
-	for (i = 0; i < ARRAY_SIZE(held); i++) {
-		if (held[i].uq != uq || (held[i].left && --held[i].left))
-			continue;
-		held[i].uq = NULL;
-		seen[n++] = held[i].seen;
-	}
-	spin_unlock_irqrestore(&held_lock, flags);
+	spin_lock_irqsave(&f->lock, flags);
+	for (i = 0; i < ARRAY_SIZE(f->held); i++) {
+		struct nvme_uq_held *held = &f->held[i];
 
-	/* nobody's any more: if it is taken for somebody's, it shows */
+		if (held->uq != uq || (held->left && --held->left))
+			continue;
+		held->uq = NULL;
+		seen[n++] = held->seen;
+	}
+	spin_unlock_irqrestore(&f->lock, flags);
+
+	/* of no command any more: taken for one of another, it shows */
 	for (i = 0; i < n; i++) {
 		u16 cid = seen[i].cid;
 
@@ -175,16 +221,21 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 {
 	const struct nvme_uq_seen real = *seen;
 	struct nvme_uq_seen bad = { .status = NVME_SC_INTERNAL };
+	struct nvme_uq_fault *f = nvme_uq_fault_of(uq->ctrl);
 	unsigned int n = 0;
 
-	if (nvme_uq_fault_take(&lose))
+	/* there is nothing to be seen but what is there */
+	if (!f)
+		return 1;
+	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_LOSE))
 		return 0;
-	if (nvme_uq_fault_take(&hold) && nvme_uq_fault_keep(uq, &real))
+	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_HOLD) &&
+	    nvme_uq_fault_keep(f, uq, &real))
 		return 0;
-	if (nvme_uq_fault_take(&stale)) {
+	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_STALE)) {
 		bad.cid = real.cid - uq->slots.gen_step;
 		seen[n++] = bad;
-	} else if (nvme_uq_fault_take(&wrong)) {
+	} else if (nvme_uq_fault_take(f, NVME_UQ_FAULT_WRONG)) {
 		/* no slot has this number, nor this one, and not yet this id */
 		bad.cid = real.cid | uq->slots.idx_mask;
 		seen[n++] = bad;
@@ -192,45 +243,52 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 		seen[n++] = bad;
 		bad.cid = real.cid + uq->slots.gen_step;
 		seen[n++] = bad;
-	} else if (nvme_uq_fault_take(&repeat)) {
+	} else if (nvme_uq_fault_take(f, NVME_UQ_FAULT_REPEAT)) {
 		seen[n++] = real;
 	}
 	seen[n++] = real;
-	return n + nvme_uq_fault_let_go(uq, seen + n);
+	return n + nvme_uq_fault_let_go(f, uq, seen + n);
 }
 
 /**
  * nvme_uq_fault_storm - is an entry new that is not?
+ * @uq:		the queue
  *
  * Return: true if it is to be treated so.
  */
-bool nvme_uq_fault_storm(void)
+bool nvme_uq_fault_storm(struct nvme_uq *uq)
 {
-	return nvme_uq_fault_take(&storm);
+	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
+				  NVME_UQ_FAULT_STORM);
 }
 
 /**
  * nvme_uq_fault_irq - does an interrupt get lost?
+ * @uq:		the queue
  *
  * Return: true if it is to be treated so.
  */
-bool nvme_uq_fault_irq(void)
+bool nvme_uq_fault_irq(struct nvme_uq *uq)
 {
-	return nvme_uq_fault_take(&irqs);
+	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
+				  NVME_UQ_FAULT_IRQ);
 }
 
 /**
  * nvme_uq_fault_doorbell - does the next doorbell get lost?
+ * @uq:		the queue
  *
  * Return: true if it is not to be written.
  */
-bool nvme_uq_fault_doorbell(void)
+bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
 {
-	return nvme_uq_fault_take(&doorbells);
+	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
+				  NVME_UQ_FAULT_DOORBELL);
 }
 
 /**
  * nvme_uq_fault_admin - is the device to answer an admin command?
+ * @ctrl:	the controller
  * @opcode:	the command's
  *
  * A device answers an Asynchronous Event Request when it has something to tell,
@@ -238,34 +296,42 @@ bool nvme_uq_fault_doorbell(void)
  *
  * Return: the opcode to send: @opcode, or one that is not answered or not known.
  */
-u8 nvme_uq_fault_admin(u8 opcode)
+u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 {
-	if (opcode != READ_ONCE(user_fault_opcode))
+	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
+
+	if (!f || opcode != READ_ONCE(f->opcode))
 		return opcode;
-	if (nvme_uq_fault_take(&silent))
+	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_SILENT))
 		return nvme_admin_async_event;
 	/* no standard has it, and it has no data */
-	if (nvme_uq_fault_take(&refuse))
+	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_REFUSE))
 		return 0x70;
 	return opcode;
 }
 
 /**
  * nvme_uq_fault_no_sgl - has the device no SGLs?
+ * @ctrl:	the controller
  *
  * Return: true if it is to be treated so.
  */
-bool nvme_uq_fault_no_sgl(void)
+bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 {
-	return READ_ONCE(user_fault_no_sgl);
+	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
+
+	return f && READ_ONCE(f->no_sgl);
 }
 
 /**
  * nvme_uq_fault_no_nudge - is a device with shadow doorbells left alone?
+ * @ctrl:	the controller
  *
  * Return: true if it is to be treated as one that has none.
  */
-bool nvme_uq_fault_no_nudge(void)
+bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl)
 {
-	return READ_ONCE(user_fault_no_nudge);
+	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
+
+	return f && READ_ONCE(f->no_nudge);
 }

@@ -77,6 +77,7 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	INIT_WORK(&uqc->disable_work, nvme_uq_disable_work);
 	uqc->max = max;
 	mutex_init(&uqc->lock);
+	nvme_uq_fault_init(ctrl, uqc);
 	/* freeze and scan look at it without a lock */
 	smp_store_release(&ctrl->uq, uqc);
 	return uqc;
@@ -367,7 +368,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	int flags = NVME_QUEUE_PHYS_CONTIG;
 	int ret;
 
-	c.create_cq.opcode = nvme_uq_fault_admin(nvme_admin_create_cq);
+	c.create_cq.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_create_cq);
 	c.create_cq.prp1 = cpu_to_le64(uq->cq_dma);
 	c.create_cq.cqid = cpu_to_le16(uq->qid);
 	c.create_cq.qsize = cpu_to_le16(uq->depth - 1);
@@ -381,7 +382,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	memset(&c, 0, sizeof(c));
 	if (ctrl->quirks & NVME_QUIRK_MEDIUM_PRIO_SQ)
 		flags |= NVME_SQ_PRIO_MEDIUM;
-	c.create_sq.opcode = nvme_uq_fault_admin(nvme_admin_create_sq);
+	c.create_sq.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_create_sq);
 	c.create_sq.prp1 = cpu_to_le64(uq->sq_dma);
 	c.create_sq.sqid = cpu_to_le16(uq->qid);
 	c.create_sq.qsize = cpu_to_le16(uq->depth - 1);
@@ -475,7 +476,7 @@ static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_room *room)
 	uq->sq_db = &room->dbs[uq->qid * 2 * room->db_stride];
 	uq->cq_db = uq->sq_db + room->db_stride;
 	uq->force_sgl = nvme_ctrl_sgl_supported(ctrl) &&
-		!nvme_uq_fault_no_sgl();
+		!nvme_uq_fault_no_sgl(ctrl);
 	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
 		uq->force_sgl;
 	/*
@@ -630,7 +631,7 @@ static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 	struct nvme_command cmd = { };
 	struct request *req;
 
-	cmd.delete_queue.opcode = nvme_uq_fault_admin(opcode);
+	cmd.delete_queue.opcode = nvme_uq_fault_admin(ctrl, opcode);
 	cmd.delete_queue.qid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
 				   BLK_MQ_REQ_NOWAIT);
@@ -764,6 +765,7 @@ void nvme_uq_free(struct nvme_ctrl *ctrl)
 		return;
 	for (i = 0; i < uqc->nr; i++)
 		kfree(uqc->q[i]);
+	nvme_uq_fault_free(uqc);
 	kfree(uqc);
 }
 

@@ -69,7 +69,7 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 	unsigned long now = jiffies;
 
 	lockdep_assert_held(&uq->sq_lock);
-	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_nudge() &&
+	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_nudge(uq->ctrl) &&
 	    time_after(deadline, now + NVME_UQ_NUDGE))
 		deadline = now + NVME_UQ_NUDGE;
 	uq->tmo_armed = true;
@@ -144,7 +144,7 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	if (!nvme_uq_get_abort(uq))
 		return false;
 
-	cmd.abort.opcode = nvme_uq_fault_admin(nvme_admin_abort_cmd);
+	cmd.abort.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_abort_cmd);
 	cmd.abort.cid = cid;
 	cmd.abort.sqid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),

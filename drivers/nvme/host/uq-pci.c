@@ -308,7 +308,7 @@ VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 	u16 phase = uq->cq_phase;
 	u32 head;
 
-	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm()) {
+	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm(uq)) {
 		/* the rest of the entry is valid if its phase was */
 		dma_rmb();
 		nvme_uq_handle_cqe(uq, cqe, &list);
@@ -379,7 +379,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 	struct nvme_uq_done done;
 	unsigned int found = 0;
 
-	if (nvme_uq_fault_irq())
+	if (nvme_uq_fault_irq(uq))
 		return IRQ_HANDLED;
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);

@@ -169,39 +169,46 @@ struct nvme_uq_seen {
 #define NVME_UQ_FAULT_SEEN	16
 
 #ifdef CONFIG_NVME_UQ_FAULT
-bool nvme_uq_fault_storm(void);
-bool nvme_uq_fault_irq(void);
-bool nvme_uq_fault_no_sgl(void);
-bool nvme_uq_fault_no_nudge(void);
-bool nvme_uq_fault_doorbell(void);
-u8 nvme_uq_fault_admin(u8 opcode);
+void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc);
+void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc);
+bool nvme_uq_fault_storm(struct nvme_uq *uq);
+bool nvme_uq_fault_irq(struct nvme_uq *uq);
+bool nvme_uq_fault_doorbell(struct nvme_uq *uq);
+bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
+bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl);
+u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode);
 #else
-static inline bool nvme_uq_fault_storm(void)
+static inline void nvme_uq_fault_init(struct nvme_ctrl *ctrl,
+				      struct nvme_uq_ctrl *uqc) { }
+
+static inline void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc) { }
+
+static inline bool nvme_uq_fault_storm(struct nvme_uq *uq)
 {
 	return false;
 }
 
-static inline bool nvme_uq_fault_irq(void)
+static inline bool nvme_uq_fault_irq(struct nvme_uq *uq)
 {
 	return false;
 }
 
-static inline bool nvme_uq_fault_no_sgl(void)
+static inline bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 {
 	return false;
 }
 
-static inline bool nvme_uq_fault_no_nudge(void)
+static inline bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl)
 {
 	return false;
 }
 
-static inline bool nvme_uq_fault_doorbell(void)
+static inline bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
 {
 	return false;
 }
 
-static inline u8 nvme_uq_fault_admin(u8 opcode)
+static inline u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 {
 	return opcode;
 }
@@ -214,7 +221,7 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
 static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
-	if (nvme_uq_fault_doorbell())
+	if (nvme_uq_fault_doorbell(uq))
 		return;
 	writel(uq->last_sq_tail, uq->sq_db);
 	uq->db_tail = uq->last_sq_tail;

@@ -466,6 +466,7 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists that belong to slots
  * @large:	pool of lists of one page
+ * @fault:	faults for tests, or NULL
  * @max:	room in @q
  * @nr:		queues in @q; only ever grows
  * @q:		the queues
@@ -481,6 +482,9 @@ struct nvme_uq_ctrl {
 	bool			frozen;
 	struct dma_pool		*small;
 	struct dma_pool		*large;
+#ifdef CONFIG_NVME_UQ_FAULT
+	struct nvme_uq_fault	*fault;
+#endif
 	unsigned int		max;
 	unsigned int		nr;
 	struct nvme_uq		*q[] __counted_by(max);

@@ -20,6 +20,7 @@
 #include <limits.h>
 #include <linux/nvme_uq.h>
 
+#include "uq_fault.h"
 #include "uq_fixture.h"
 #include "uq_soak.h"
 
@@ -244,10 +245,9 @@ FIXTURE_SETUP(nth)
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (self->nth < 0 || !set_knobs())
 		SKIP(return, "nothing can fail (CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC)");
-	if (variant->no_sgl &&
-	    uq_param_set("user_fault_no_sgl", "Y"))
-		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (variant->no_sgl && uq_fault_no_sgl(&ns, true))
+		SKIP(return, UQ_NO_FAULTS);
 	if (ns.lba != 512 || ns.ms)
 		SKIP(return, "%s has blocks of %u bytes, with %u of metadata",
 		     ns.block, ns.lba, ns.ms);
@@ -272,7 +272,8 @@ FIXTURE_TEARDOWN(nth)
 	set_nth(self->nth, 0);
 	restore_knobs();
 	set_filter(0, ~0ull);
-	uq_param_set("user_fault_no_sgl", "N");
+	if (variant->no_sgl && self->node.name[0])
+		EXPECT_EQ(0, uq_fault_clear(self->node.ns.ctrl));
 	if (!self->buf)
 		return;
 	munmap(self->buf, AREA);

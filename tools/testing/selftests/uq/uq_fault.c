@@ -2,13 +2,14 @@
 /*
  * NVMe user queues and devices that do wrong, or less than others: completions
  * that are lost, repeated, stale, late or made up, storms of them, and no SGLs.
- * Needs CONFIG_NVME_UQ_FAULT, whose parameters make a good device look like that.
+ * Needs CONFIG_NVME_UQ_FAULT, by which a good device is made to look like that.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
 #include <sched.h>
 
 #include "uq_cq.h"
+#include "uq_fault.h"
 #include "uq_fixture.h"
 
 #define AREA	(4 << 20)
@@ -51,13 +52,12 @@ FIXTURE_SETUP(fault)
 	char path[64];
 	struct uq_ns ns;
 
-	if (access("/sys/module/nvme/parameters/user_fault_no_sgl", F_OK))
-		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (!uq_can_fault(ns.ctrl))
+		SKIP(return, UQ_NO_FAULTS);
 	if (ns.lba != 512)
 		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
-	ASSERT_EQ(0, uq_param_set("user_fault_no_sgl",
-				  variant->no_sgl ? "Y" : "N"));
+	ASSERT_EQ(0, uq_fault_no_sgl(&ns, variant->no_sgl));
 	ASSERT_EQ(0, uq_bring_up(&ns, 1, 1));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 1, 1));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
@@ -85,8 +85,7 @@ FIXTURE_TEARDOWN(fault)
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
 	close(self->block);
-	EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
-	EXPECT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
+	EXPECT_EQ(0, uq_fault_clear(self->node.ns.ctrl));
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 }
@@ -122,10 +121,10 @@ static void bad_completions(struct __test_metadata *_metadata,
 
 	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
 	for (round = 0; round < 4; round++) {
-		ASSERT_EQ(0, uq_param_set(what, "8"));
+		ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, what, 8));
 		read_all(_metadata, self);
 	}
-	EXPECT_EQ(0, uq_param_get(what));
+	EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, what));
 	EXPECT_EQ(before + 32 * each, uq_attr(self->node.name, "spurious"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
@@ -133,18 +132,109 @@ static void bad_completions(struct __test_metadata *_metadata,
 
 TEST_F(fault, stale_completions)
 {
-	bad_completions(_metadata, self, "user_fault_stale", 1);
+	bad_completions(_metadata, self, "stale", 1);
 }
 
 TEST_F(fault, repeated_completions)
 {
-	bad_completions(_metadata, self, "user_fault_repeat", 1);
+	bad_completions(_metadata, self, "repeat", 1);
 }
 
 /* Of slots that there are not, and of commands that have yet to come. */
 TEST_F(fault, wrong_completions)
 {
-	bad_completions(_metadata, self, "user_fault_wrong", 3);
+	bad_completions(_metadata, self, "wrong", 3);
+}
+
+UQ_LEAVE_OUT("fault.*_no_sgl.interval_and_probability", "not about data");
+
+/* As often as the controller's attributes say, and for as long. */
+TEST_F(fault, interval_and_probability)
+{
+	long long before = uq_attr(self->node.name, "spurious"), seen;
+	int ctrl = self->node.ns.ctrl;
+	unsigned int round;
+
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	ASSERT_EQ(0, uq_fault_set(ctrl, "repeat", 1));
+	ASSERT_EQ(0, uq_fault_attr(ctrl, "repeat", "times", -1));
+	ASSERT_EQ(0, uq_fault_attr(ctrl, "repeat", "interval", 4));
+	read_all(_metadata, self);
+	EXPECT_EQ(before + 8, uq_attr(self->node.name, "spurious"));
+
+	ASSERT_EQ(0, uq_fault_attr(ctrl, "repeat", "interval", 1));
+	ASSERT_EQ(0, uq_fault_attr(ctrl, "repeat", "probability", 50));
+	for (round = 0; round < 4; round++)
+		read_all(_metadata, self);
+	seen = uq_attr(self->node.name, "spurious") - before - 8;
+	TH_LOG("%lld of 128 completions came twice", seen);
+	/* all or none of them: once in 10^38 runs */
+	EXPECT_LT(0, seen);
+	EXPECT_GT(128, seen);
+}
+
+/* A namespace of another controller that has a queue of the kind. */
+static bool find_other(struct uq_node *other, int ctrl, bool poll)
+{
+	int nr_irq, nr_poll;
+	struct uq_ns ns;
+	unsigned int n;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++) {
+		if (ns.ctrl == ctrl || ns.lba != 512 || ns.ms ||
+		    uq_bring_up(&ns, 1, 1))
+			continue;
+		if (uq_settle(&ns, &nr_irq, &nr_poll) &&
+		    uq_node_nth(other, &ns, poll, 0))
+			return true;
+	}
+	return false;
+}
+
+UQ_LEAVE_OUT("fault.*_no_sgl.of_one_controller_only", "not about data");
+
+/* What is pretended of one controller happens to no other. */
+TEST_F(fault, of_one_controller_only)
+{
+	static const char * const whats[] = {
+		"lose", "repeat", "stale", "wrong", "hold", "storm"
+	};
+	int ctrl = self->node.ns.ctrl, fd, nr_irq, nr_poll;
+	struct uq_node other;
+	struct io_uring ring;
+	long long before;
+	unsigned int i, n;
+
+	if (!find_other(&other, ctrl, variant->poll))
+		SKIP(return, "no other controller has such a queue");
+	before = uq_attr(other.name, "spurious");
+	fd = open(other.path, O_RDWR);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, 64, variant->poll ? IORING_SETUP_IOPOLL :
+			     0));
+	for (i = 0; i < ARRAY_SIZE(whats); i++) {
+		ASSERT_EQ(0, uq_fault_set(ctrl, whats[i], 8));
+		for (n = 0; n < 32; n++)
+			uq_prep(&ring, fd, other.nsid, CMD_READ, n,
+				self->buf + n * 4096, 512);
+		EXPECT_EQ(0, uq_run_all(&ring, 32)) TH_LOG("%s", whats[i]);
+		EXPECT_EQ(8, uq_fault_left(ctrl, whats[i]))
+			TH_LOG("%s", whats[i]);
+		ASSERT_EQ(0, uq_fault_set(ctrl, whats[i], 0));
+	}
+	EXPECT_EQ(before, uq_attr(other.name, "spurious"));
+	io_uring_queue_exit(&ring);
+	close(fd);
+
+	/* Create I/O Completion Queue */
+	ASSERT_EQ(0, uq_fault_admin(ctrl, "refuse", 0x05, 1));
+	EXPECT_EQ(0, uq_reset(other.ns.ctrl));
+	EXPECT_TRUE(uq_settle(&other.ns, &nr_irq, &nr_poll));
+	EXPECT_LE(1, variant->poll ? nr_poll : nr_irq);
+	EXPECT_EQ(1, uq_fault_left(ctrl, "refuse"));
+	ASSERT_EQ(0, uq_fault_set(ctrl, "refuse", 0));
+	EXPECT_EQ(0, uq_bring_up(&other.ns, 2, 2));
+	EXPECT_TRUE(uq_settle(&other.ns, &nr_irq, &nr_poll));
 }
 
 /* In another order than they were sent, they are still everybody's own. */
@@ -155,9 +245,9 @@ TEST_F(fault, completions_out_of_order)
 	unsigned int i, round;
 	struct nvme_uring_cmd *c;
 
-	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "7"));
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "7"));
 	for (round = 0; round < 4; round++) {
-		ASSERT_EQ(0, uq_param_set("user_fault_hold", "8"));
+		ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 8));
 		for (i = 0; i < 32; i++) {
 			/* every other one is beyond the end of the namespace */
 			c = prep(self, CMD_READ, i % 2 ? 1ull << 40 : i,
@@ -173,14 +263,14 @@ TEST_F(fault, completions_out_of_order)
 			io_uring_cqe_seen(&self->ring, cqe);
 		}
 	}
-	EXPECT_EQ(0, uq_param_get("user_fault_hold"));
+	EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "hold"));
 	EXPECT_EQ(before, uq_attr(self->node.name, "spurious"));
 }
 
 /* Until the device's completion has been held back; a polled one has to be met. */
 static void wait_held(FIXTURE_DATA(fault) *self)
 {
-	while (uq_param_get("user_fault_hold") > 0)
+	while (uq_fault_left(self->node.ns.ctrl, "hold") > 0)
 		io_uring_enter(self->ring.ring_fd, 0, 0,
 			       IORING_ENTER_GETEVENTS, NULL);
 }
@@ -203,8 +293,8 @@ TEST_F(fault, completion_later_than_a_reset)
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", "16"));
 	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(slots, uq_attr(self->node.name, "depth"));
-	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
-	ASSERT_EQ(0, uq_param_set("user_fault_hold", "1"));
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
 	prep(self, CMD_READ, 0, self->buf, 512);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	wait_held(self);
@@ -227,7 +317,7 @@ static int late_once(struct __test_metadata *_metadata,
 	long long before = uq_attr(self->node.name, "spurious");
 	int ret, late;
 
-	EXPECT_EQ(0, uq_param_set("user_fault_hold", "1"));
+	EXPECT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
 	prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 4000;
 	EXPECT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(self->node.name, "timeouts") == timeouts)
@@ -258,7 +348,7 @@ TEST_F(fault, completion_later_than_its_abort)
 
 	ASSERT_EQ(0, uq_ring(&other, 4, variant->poll ? IORING_SETUP_IOPOLL :
 			     0));
-	ASSERT_EQ(0, uq_param_set("user_fault_hold_for", "1"));
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
 	do {
 		late = late_once(_metadata, self, &other);
 	} while (late == -EINTR && --tries);
@@ -281,8 +371,8 @@ TEST_F(fault, storm)
 	seen = uq_attr(self->node.name, "spurious");
 	looks = uq_attr(self->node.name, "reaps");
 	ASSERT_EQ(0, set_io_timeout(self, "1000"));
-	ASSERT_EQ(0, uq_param_set("user_fault_storm", "65536"));
-	while (uq_param_get("user_fault_storm") > 0) {
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "storm", 65536));
+	while (uq_fault_left(self->node.ns.ctrl, "storm") > 0) {
 		int ret;
 
 		prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 1000;
@@ -314,7 +404,7 @@ TEST_F(fault, lost_completion)
 	int ret;
 
 	ASSERT_EQ(0, set_io_timeout(self, "1000"));
-	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "lose", 1));
 	c = prep(self, CMD_READ, 0, self->buf, 512);
 	c->timeout_ms = 1000;
 	ret = uq_run(&self->ring);
@@ -342,7 +432,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	ASSERT_EQ(0, ret);
 	before = cq.generation;
 	ASSERT_EQ(0, set_io_timeout(self, "1000"));
-	ASSERT_EQ(0, uq_param_set("user_fault_lose", "1"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "lose", 1));
 	c = prep(self, CMD_READ, 0, self->buf, 512);
 	c->timeout_ms = 1000;
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -382,7 +472,7 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
 	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, uq_param_set("user_fault_repeat", "8"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "repeat", 8));
 	for (i = 0; i < 32; i++) {
 		prep(self, CMD_READ, i, self->buf, 512);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -391,7 +481,7 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 		EXPECT_EQ(i + 1, cq.info->completed);
 		EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&cq));
 	}
-	EXPECT_EQ(0, uq_param_get("user_fault_repeat"));
+	EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "repeat"));
 	uq_cq_unmap(&cq);
 }
 
@@ -409,10 +499,10 @@ TEST_F(fault, lost_doorbell)
 	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
 		SKIP(return, "the device has no shadow doorbells");
 	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));
+		ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "doorbell", 1));
 		prep(self, CMD_READ, 0, self->buf, 512);
 		EXPECT_EQ(0, uq_run(&self->ring));
-		EXPECT_EQ(0, uq_param_get("user_fault_doorbell"));
+		EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "doorbell"));
 	}
 	EXPECT_EQ(before, uq_attr(self->node.name, "timeouts"));
 }

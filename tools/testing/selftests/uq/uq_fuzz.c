@@ -40,6 +40,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "uq_fault.h"
 #include "uq_fixture.h"
 #include "uq_fuzz.h"
 
@@ -842,21 +843,16 @@ static void bring_up_all(struct __test_metadata *_metadata)
 	}
 }
 
-static bool can_have_no_sgl(void)
-{
-	return !access("/sys/module/nvme/parameters/user_fault_no_sgl", F_OK);
-}
-
 FIXTURE_SETUP(fuzz)
 {
 	struct uq_ns ns;
 	unsigned int n;
 
-	if (variant->no_sgl && !can_have_no_sgl())
-		SKIP(return, "nvme cannot pretend (CONFIG_NVME_UQ_FAULT)");
-	if (can_have_no_sgl())
-		ASSERT_EQ(0, uq_param_set("user_fault_no_sgl",
-					  variant->no_sgl ? "Y" : "N"));
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (variant->no_sgl && !uq_can_fault(ns.ctrl))
+		SKIP(return, UQ_NO_FAULTS);
+	for (n = 0; variant->no_sgl && uq_ns_nth(&ns, n); n++)
+		ASSERT_EQ(0, uq_fault_no_sgl(&ns, true));
 	self->buf = uq_alloc(2 * PART);
 	ASSERT_NE(NULL, self->buf);
 	self->ref = self->buf + PART;
@@ -908,6 +904,7 @@ static void check_target(struct __test_metadata *_metadata,
 
 FIXTURE_TEARDOWN(fuzz)
 {
+	struct uq_ns ns;
 	unsigned int n;
 
 	if (!self->all)
@@ -924,8 +921,8 @@ FIXTURE_TEARDOWN(fuzz)
 			TH_LOG("%s: blocks that were not fuzzed have changed",
 			       self->kept[n].ns.block);
 	EXPECT_TRUE(uq_peace_kept(&self->peace));
-	if (variant->no_sgl)
-		EXPECT_EQ(0, uq_param_set("user_fault_no_sgl", "N"));
+	for (n = 0; variant->no_sgl && uq_ns_nth(&ns, n); n++)
+		EXPECT_EQ(0, uq_fault_no_sgl(&ns, false));
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 	bring_up_all(_metadata);
 }

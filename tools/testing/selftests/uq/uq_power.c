@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 
+#include "uq_fault.h"
 #include "uq_outage.h"
 
 #define SPARE		PARAMETERS "/spare"
@@ -145,8 +146,8 @@ TEST_F(outage, quiet_when_idle)
 
 	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
 		SKIP(return, "the device has no shadow doorbells");
-	if (uq_param_get("user_fault_doorbell") < 0)
-		SKIP(return, "no faults (CONFIG_NVME_UQ_FAULT)");
+	if (!uq_can_fault(self->node.ns.ctrl))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_TRUE(uq_node_nth(&other, &self->node.ns, self->node.poll, 1));
 	fd = open(self->node.path, O_RDONLY);
 	ASSERT_LE(0, fd);
@@ -163,10 +164,10 @@ TEST_F(outage, quiet_when_idle)
 	close(fd);
 	before = uq_attr(self->node.name, "doorbells");
 
-	ASSERT_EQ(0, uq_param_set("user_fault_doorbell", "1"));
+	ASSERT_EQ(0, uq_fault_set(other.ns.ctrl, "doorbell", 1));
 	self->node = other;
 	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
-	EXPECT_EQ(0, uq_param_get("user_fault_doorbell"));
+	EXPECT_EQ(0, uq_fault_left(other.ns.ctrl, "doorbell"));
 	ASSERT_TRUE(uq_node_nth(&self->node, &other.ns, other.poll, 0));
 	EXPECT_EQ(before, uq_attr(self->node.name, "doorbells"));
 }

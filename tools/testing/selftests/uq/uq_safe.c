@@ -8,6 +8,7 @@
 #include <linux/fs.h>
 #include <sys/prctl.h>
 
+#include "uq_fault.h"
 #include "uq_safe.h"
 #include "kselftest.h"
 
@@ -363,12 +364,15 @@ static void reset_limits(const struct uq_node *node)
 	}
 }
 
+/* Faults are not kept but ended: a controller has their files late, or anew. */
 static void restore_nodes(const struct uq_ns *ns)
 {
 	struct uq_node node;
 	unsigned int n;
 	int poll;
 
+	if (uq_can_fault(ns->ctrl))
+		uq_fault_clear(ns->ctrl);
 	for (poll = 0; poll < 2; poll++) {
 		for (n = 0; uq_node_nth(&node, ns, poll, n); n++) {
 			reset_limits(&node);

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "uq_fault.h"
 #include "uq_fixture.h"
 
 /* A bound for what never comes, in seconds. */
@@ -132,6 +133,8 @@ FIXTURE_TEARDOWN(silent)
 
 	if (!self->buf)
 		return;
+	if (uq_can_fault(node->ns.ctrl))
+		EXPECT_EQ(0, uq_fault_clear(node->ns.ctrl));
 	EXPECT_TRUE(uq_wait_idle(node->name));
 	EXPECT_EQ(uq_attr(node->name, "submitted"),
 		  uq_attr(node->name, "completed"));
@@ -148,28 +151,27 @@ FIXTURE_TEARDOWN(silent)
 	EXPECT_EQ(0, ctrl_set(&node->ns, "io_timeout", self->io_timeout));
 }
 
-static bool can_pretend(void)
+static bool can_pretend(const FIXTURE_DATA(silent) *self)
 {
-	return !access("/sys/module/nvme/parameters/user_fault_silent", F_OK);
+	return uq_can_fault(self->node.ns.ctrl);
 }
 
-#define NO_FAULTS	"nvme cannot pretend (CONFIG_NVME_UQ_FAULT)"
-
-static int set_fault(const char *what, unsigned int n)
+static int set_fault(const FIXTURE_DATA(silent) *self, const char *what,
+		     unsigned int n)
 {
-	char val[16];
+	return uq_fault_set(self->node.ns.ctrl, what, n);
+}
 
-	snprintf(val, sizeof(val), "%u", n);
-	return uq_param_set(what, val);
+static long long fault_left(const FIXTURE_DATA(silent) *self, const char *what)
+{
+	return uq_fault_left(self->node.ns.ctrl, what);
 }
 
 /* The next @n admin commands of a kind are not answered, or refused. */
-static int set_admin_fault(const char *what, unsigned int opcode,
-			   unsigned int n)
+static int set_admin_fault(const FIXTURE_DATA(silent) *self, const char *what,
+			   unsigned int opcode, unsigned int n)
 {
-	int ret = set_fault("user_fault_opcode", opcode);
-
-	return ret ?: set_fault(what, n);
+	return uq_fault_admin(self->node.ns.ctrl, what, opcode, n);
 }
 
 static struct nvme_uring_cmd *prep(FIXTURE_DATA(silent) *self, unsigned int i,
@@ -300,10 +302,10 @@ TEST_F(silent, lost_completions_and_the_end_of_a_task)
 	int status;
 	enum end i;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", NR_ENDS));
+	ASSERT_EQ(0, set_fault(self, "lose", NR_ENDS));
 	for (i = 0; i < NR_ENDS; i++) {
 		pid[i] = fork();
 		ASSERT_LE(0, pid[i]);
@@ -322,7 +324,7 @@ TEST_F(silent, lost_completions_and_the_end_of_a_task)
 		EXPECT_EQ(i == KILLED ? SIGKILL : 0, status)
 			TH_LOG("end %d", i);
 	}
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(0, fault_left(self, "lose"));
 	EXPECT_TRUE(wait_unpinned(pins))
 		TH_LOG("%lld pages pinned, not %lld", pinned(&ever), pins);
 	pinned(&ever);
@@ -344,9 +346,9 @@ TEST_F(silent, looked_for_before_it_is_aborted)
 	const char *node = self->node.name;
 
 	if (!variant->poll) {
-		if (!can_pretend())
-			SKIP(return, NO_FAULTS);
-		ASSERT_EQ(0, set_fault("user_fault_irq", 1));
+		if (!can_pretend(self))
+			SKIP(return, UQ_NO_FAULTS);
+		ASSERT_EQ(0, set_fault(self, "irq", 1));
 	}
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -355,7 +357,7 @@ TEST_F(silent, looked_for_before_it_is_aborted)
 	EXPECT_EQ(self->before.timeouts, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled, uq_attr(node, "cancelled"));
 	if (!variant->poll)
-		EXPECT_EQ(0, uq_param_get("user_fault_irq"));
+		EXPECT_EQ(0, fault_left(self, "irq"));
 }
 
 /* Of two that got lost, the one is due that says nothing of a time. */
@@ -363,16 +365,16 @@ TEST_F(silent, each_command_its_own_time)
 {
 	const char *node = self->node.name;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 2));
+	ASSERT_EQ(0, set_fault(self, "lose", 2));
 	prep(self, 0, FOR_EVER);
 	prep(self, 1, 0);
 	ASSERT_EQ(2, io_uring_submit(&self->ring));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(0, fault_left(self, "lose"));
 	/* one was aborted, to no avail */
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled + 2, uq_attr(node, "cancelled"));
@@ -396,16 +398,16 @@ TEST_F(silent, reset_in_its_own_time)
 {
 	const char *node = self->node.name;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
-	ASSERT_EQ(0, uq_param_set("user_fault_no_nudge", "Y"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "no_nudge", "Y"));
+	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
-	EXPECT_EQ(0, uq_param_set("user_fault_no_nudge", "N"));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "no_nudge", "N"));
+	EXPECT_EQ(0, fault_left(self, "lose"));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 }
 
@@ -419,10 +421,10 @@ TEST_F(silent, short_timeout_of_a_lost_command)
 	unsigned int resets = uq_resets_logged(self->node.ns.ctrl);
 	const char *node = self->node.name;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "7200000"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 2));
+	ASSERT_EQ(0, set_fault(self, "lose", 2));
 	prep(self, 0, 1);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(node, "timeouts") == self->before.timeouts)
@@ -436,7 +438,7 @@ TEST_F(silent, short_timeout_of_a_lost_command)
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(0, fault_left(self, "lose"));
 }
 
 /* How many aborts the controller takes at once; 0 if it cannot ignore them. */
@@ -461,22 +463,22 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	unsigned int i, limit = abort_limit(&self->node.ns), lost = limit + 2;
 	const char *node = self->node.name;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	if (!limit)
 		SKIP(return, "%s cannot leave as many commands unanswered as it takes",
 		     self->node.ctrl);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
-	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, lost));
-	ASSERT_EQ(0, set_fault("user_fault_lose", lost));
+	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_ABORT, lost));
+	ASSERT_EQ(0, set_fault(self, "lose", lost));
 	for (i = 0; i < lost; i++)
 		prep(self, i, i < 2 ? first : 1000);
 	ASSERT_EQ(lost, io_uring_submit(&self->ring));
 	for (i = 0; i < lost; i++)
 		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	/* a queue has one at a time, however many the controller takes */
-	EXPECT_EQ(lost - 1, uq_param_get("user_fault_silent"));
-	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
+	EXPECT_EQ(lost - 1, fault_left(self, "silent"));
+	EXPECT_EQ(0, set_fault(self, "silent", 0));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
 }
@@ -533,16 +535,16 @@ TEST_F(silent, one_abort_is_left)
 	long long before = all_timeouts(ns);
 	struct queue q[QUEUES];
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	if (limit < 2 || limit > QUEUES)
 		SKIP(return, "%s takes %u aborts at once", self->node.ctrl,
 		     limit);
 	ASSERT_EQ(0, ctrl_set(ns, "io_timeout", "7200000"));
 	/* those that get no answer must not end it before */
 	ASSERT_EQ(0, ctrl_set(ns, "admin_timeout", "7200000"));
-	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_ABORT, QUEUES));
-	ASSERT_EQ(0, set_fault("user_fault_lose", QUEUES));
+	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_ABORT, QUEUES));
+	ASSERT_EQ(0, set_fault(self, "lose", QUEUES));
 	for (i = 0; i < QUEUES; i++)
 		lose_on(_metadata, self, &q[i], i);
 	while (all_timeouts(ns) < before + limit - 1)
@@ -553,8 +555,8 @@ TEST_F(silent, one_abort_is_left)
 		io_uring_queue_exit(&q[i].ring);
 		close(q[i].fd);
 	}
-	EXPECT_EQ(QUEUES - (limit - 1), uq_param_get("user_fault_silent"));
-	EXPECT_EQ(0, set_fault("user_fault_silent", 0));
+	EXPECT_EQ(QUEUES - (limit - 1), fault_left(self, "silent"));
+	EXPECT_EQ(0, set_fault(self, "silent", 0));
 	EXPECT_EQ(before + limit - 1, all_timeouts(ns));
 }
 
@@ -664,20 +666,20 @@ TEST_F(silent, queues_that_are_not_deleted)
 	static const int opcodes[] = { ADMIN_DELETE_SQ, ADMIN_DELETE_CQ };
 	unsigned int i;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	/* long enough for the admin commands that are answered */
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
 	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+		ASSERT_EQ(0, set_fault(self, "lose", 1));
 		prep(self, 0, FOR_EVER);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
-		ASSERT_EQ(0, set_admin_fault("user_fault_silent", opcodes[i],
+		ASSERT_EQ(0, set_admin_fault(self, "silent", opcodes[i],
 					     1));
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-		EXPECT_EQ(0, uq_param_get("user_fault_lose"));
-		EXPECT_EQ(0, uq_param_get("user_fault_silent"));
+		EXPECT_EQ(0, fault_left(self, "lose"));
+		EXPECT_EQ(0, fault_left(self, "silent"));
 		prep(self, 0, 0);
 		EXPECT_EQ(0, uq_run(&self->ring));
 	}
@@ -696,17 +698,17 @@ TEST_F(silent, queues_that_are_refused)
 	struct uq_ns *ns = &self->node.ns;
 	unsigned int i, n;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	/* interrupt queues are created first; the second time, neither kind is */
 	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		for (n = 1; n <= 2; n++) {
 			bool there = n < 2 && variant->poll;
 
-			ASSERT_EQ(0, set_admin_fault("user_fault_refuse",
+			ASSERT_EQ(0, set_admin_fault(self, "refuse",
 						     opcodes[i], n));
 			EXPECT_EQ(0, uq_reset(ns->ctrl));
-			EXPECT_EQ(0, uq_param_get("user_fault_refuse"));
+			EXPECT_EQ(0, fault_left(self, "refuse"));
 			prep(self, 0, 0);
 			EXPECT_EQ(there ? 0 : -ENXIO, uq_run(&self->ring));
 			EXPECT_EQ(4096, pread(self->block, block, 4096, 0));
@@ -781,20 +783,20 @@ TEST_F(silent, controller_that_never_comes_up)
 	char id[32];
 	int ret;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	ASSERT_EQ(0, set_admin_fault("user_fault_silent", ADMIN_CREATE_CQ, 1));
+	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_CREATE_CQ, 1));
 	EXPECT_GT(0, uq_reset(self->node.ns.ctrl));
 	/* all of it, not its queues alone: namespaces are there until unbind */
 	EXPECT_EQ(0, access(self->node.block, F_OK));
 	EXPECT_EQ(0, access(self->node.path, F_OK));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-	EXPECT_EQ(0, uq_param_get("user_fault_silent"));
+	EXPECT_EQ(0, fault_left(self, "silent"));
 	prep(self, 0, 0);
 	ret = uq_run(&self->ring);
 	EXPECT_TRUE(ret == -ENODEV || ret == -ENXIO) TH_LOG("%d", ret);
@@ -812,17 +814,62 @@ TEST_F(silent, unbound_while_lost)
 {
 	char id[32];
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	/* which says that it was lost, too */
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
 	let_go(self);
 	bind_again(_metadata, self, id);
+}
+
+/* Until the completion of the only command has been lost or held back. */
+static void wait_fault(FIXTURE_DATA(silent) *self, const char *what)
+{
+	while (fault_left(self, what) > 0)
+		io_uring_enter(self->ring.ring_fd, 0, 0,
+			       IORING_ENTER_GETEVENTS, NULL);
+}
+
+/*
+ * What one driver of a device pretends is not the next one's: neither faults that
+ * are still to come, nor a completion that is held back. The files go before the
+ * device is let go of, also for a task that has one of them open.
+ */
+TEST_F(silent, faults_end_with_the_controller)
+{
+	char id[32], path[PATH_MAX], c;
+	unsigned int i;
+	int fd;
+
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
+	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	uq_fault_path(path, self->node.ns.ctrl, "repeat/times");
+	ASSERT_EQ(0, set_fault(self, "hold", 1));
+	prep(self, 0, FOR_EVER);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_fault(self, "hold");
+	ASSERT_EQ(0, set_fault(self, "repeat", 64));
+	fd = open(path, O_RDWR);
+	EXPECT_LE(0, fd);
+	EXPECT_EQ(0, uq_write_line(UNBIND, id));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_NE(0, access(path, F_OK));
+	EXPECT_EQ(-1, pread(fd, &c, 1, 0));
+	EXPECT_EQ(-1, pwrite(fd, "1", 1, 0));
+	close(fd);
+	let_go(self);
+	bind_again(_metadata, self, id);
+
+	for (i = 0; i < 64; i++)
+		prep(self, i, 0);
+	EXPECT_EQ(0, uq_run_all(&self->ring, 64));
+	EXPECT_EQ(0, uq_attr(self->node.name, "spurious"));
 }
 
 /* The namespace gets the format that it has; which freezes its controller. */
@@ -845,10 +892,10 @@ TEST_F(silent, frozen_while_lost)
 	const char *node = self->node.name;
 	int ret;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	ret = format(&self->node.ns);
@@ -858,7 +905,7 @@ TEST_F(silent, frozen_while_lost)
 	EXPECT_TRUE(!ret || (ret & PATH_ERRORS) == PATH_ERRORS)
 		TH_LOG("%d", ret);
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
+	EXPECT_EQ(0, fault_left(self, "lose"));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 	/* and nothing is frozen any more */
 	prep(self, 0, 0);
@@ -887,17 +934,20 @@ TEST_F(silent, frozen_and_unbound_while_lost)
 	pthread_t formatter;
 	int ret;
 
-	if (!can_pretend())
-		SKIP(return, NO_FAULTS);
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
 	/* while nothing is lost: does it format at all? */
 	ret = format(&self->node.ns);
 	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
-	ASSERT_EQ(0, set_fault("user_fault_lose", 1));
+	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, A_WHILE);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	/* the files that tell go with the controller */
+	wait_fault(self, "lose");
+	EXPECT_EQ(0, fault_left(self, "lose"));
 	ASSERT_EQ(0, pthread_create(&formatter, NULL, run_format,
 				    &self->node.ns));
 	while (strcmp(state, "frozen") && uq_attr(node, "in_flight") > 0) {
@@ -906,7 +956,6 @@ TEST_F(silent, frozen_and_unbound_while_lost)
 	}
 	EXPECT_EQ(0, uq_write_line(UNBIND, id));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
-	EXPECT_EQ(0, uq_param_get("user_fault_lose"));
 	ASSERT_EQ(0, pthread_join(formatter, NULL));
 	let_go(self);
 	bind_again(_metadata, self, id);

@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "uq_cq.h"
+#include "uq_fault.h"
 #include "uq_fixture.h"
 #include "uq_soak.h"
 
@@ -698,13 +699,17 @@ static void change_limits(FIXTURE_DATA(stress) *self)
 					  uq_below(&self->rng, node.depth));
 }
 
-/* Until the driver has done some of the @n wrong things that it was told to. */
+/*
+ * Until the driver has done some of the @n wrong things that it was told to; one
+ * that was removed does no more of them.
+ */
 static void wait_fault(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stress) *self, const char *what, int left)
 {
+	int ctrl = uq_ctrl_of_pci(self->pci);
 	time_t start = seconds();
 
-	while (uq_param_get(what) > left && !self->all->bad) {
+	while (uq_fault_left(ctrl, what) > left && !self->all->bad) {
 		ASSERT_GT(NEVER, seconds() - start) TH_LOG("%s", what);
 		respawn(_metadata, self);
 		usleep(1000);
@@ -717,10 +722,12 @@ static void wait_fault(struct __test_metadata *_metadata,
  */
 static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
-	EXPECT_EQ(0, uq_param_set("user_fault_lose", "8"));
-	wait_fault(_metadata, self, "user_fault_lose", 7);
+	int ctrl = uq_ctrl_of_pci(self->pci);
+
+	EXPECT_EQ(0, uq_fault_set(ctrl, "lose", 8));
+	wait_fault(_metadata, self, "lose", 7);
 	reset(_metadata, self);
-	EXPECT_EQ(0, uq_param_set("user_fault_lose", "0"));
+	EXPECT_EQ(0, uq_fault_set(ctrl, "lose", 0));
 	/* what was lost after that */
 	reset(_metadata, self);
 }
@@ -728,16 +735,16 @@ static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 static void repeat(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(stress) *self)
 {
-	EXPECT_EQ(0, uq_param_set("user_fault_repeat", "8"));
+	EXPECT_EQ(0, uq_fault_set(uq_ctrl_of_pci(self->pci), "repeat", 8));
 	self->repeated += 8;
-	wait_fault(_metadata, self, "user_fault_repeat", 0);
+	wait_fault(_metadata, self, "repeat", 0);
 }
 
 /* Where the driver can be told to, and there is anything to do it with. */
 static void misbehave(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(stress) *self)
 {
-	if (access("/sys/module/nvme/parameters/user_fault_lose", F_OK) ||
+	if (!uq_can_fault(uq_ctrl_of_pci(self->pci)) ||
 	    !(self->irq + self->poll))
 		reset(_metadata, self);
 	else if (uq_1in(&self->rng, 3))
