@@ -562,7 +562,11 @@ TEST_F(silent, one_abort_is_left)
 
 /* -- a batch that takes long */
 
-/* More than a task can be done with before the test has seen what it waits for. */
+/*
+ * More than a task can be done with before the test has seen what it waits for,
+ * however slowly: minutes. A signal ends each read after its first part.
+ */
+#define LONG_READS	64
 #define LONG_PARTS	1000
 #define LONG_PART	1048576
 
@@ -610,7 +614,7 @@ static void *submit_long_batch(void *arg)
 	unsigned int i;
 
 	self->res = -ENOMEM;
-	if (uq_ring(&ring, 8, 0))
+	if (uq_ring(&ring, 2 * LONG_READS, 0))
 		return NULL;
 	for (i = 0; i < LONG_PARTS; i++) {
 		parts[i].iov_base = self->buf + 4096;
@@ -619,12 +623,13 @@ static void *submit_long_batch(void *arg)
 	uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, 0, self->buf,
 		512)->timeout_ms = 1;
 	io_uring_prep_nop(io_uring_get_sqe(&ring));
-	io_uring_prep_readv(io_uring_get_sqe(&ring), self->random, parts,
-			    LONG_PARTS, 0);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < LONG_READS; i++)
+		io_uring_prep_readv(io_uring_get_sqe(&ring), self->random,
+				    parts, LONG_PARTS, 0);
+	for (i = 0; i < 2 + LONG_READS; i++)
 		io_uring_sqe_set_data64(&ring.sq.sqes[i << 1], i);
 	io_uring_submit(&ring);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 2 + LONG_READS; i++) {
 		while (io_uring_wait_cqe(&ring, &cqe) == -EINTR)
 			continue;
 		if (!cqe->user_data)
