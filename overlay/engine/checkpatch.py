@@ -95,20 +95,40 @@ READS = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch",
          "get_maintainer.pl")
 
 
+# What checkpatch looks at in the head of a patch; what it does not look at: how
+# many lines each file gets, and the version of git; and how a head says that the
+# text is encoded.
+HEAD = ("From:", "Subject:")
+STAT = re.compile(r"(?<=\n---\n).*?(?=^diff --git )", re.DOTALL | re.MULTILINE)
+SIGNATURE = re.compile(r"\n-- \n[\d.]+\n*\Z")
+ENCODED = re.compile(r"^Content-Transfer-Encoding:(?! *[78]bit$)", re.MULTILINE)
+
+
+def plain(text):
+    """A patch as git and b4 both write it: author, subject, message, diff.
+
+    Neither which commit it was, of how many, nor when says anything, nor who
+    wrote it into a file.
+    """
+    head, blank, body = text.partition("\n\n")
+    if ENCODED.search(head):
+        return text
+    lines = re.sub(r"\n[ \t]+", " ", head).splitlines()
+    kept = sorted(re.sub(r"\[PATCH[^]]*\] *", "", line, count=1)
+                  for line in lines if line.startswith(HEAD))
+    body = STAT.sub("", SIGNATURE.sub("\n", body), count=1).rstrip("\n")
+    return "\n".join(kept) + blank + body
+
+
 def key(tree, text, small):
     """What checkpatch's word on a patch is kept under.
 
-    Neither which commit it was, of how many, nor when says anything. In a
-    clone of KDIR it also looks at the history, which is not kept.
+    In a clone of KDIR it also looks at the history, which is not kept.
     """
     if not small:
         return None
-    text = re.sub(r"\AFrom [0-9a-f]{40} .*\n", "", text)
-    text = re.sub(r"^Date: .*\n", "", text, count=1, flags=re.MULTILINE)
-    text = re.sub(r"^Subject: \[PATCH[^]]*\]", "Subject:", text, count=1,
-                  flags=re.MULTILINE)
     return store.digest({
-        "command": COMMAND, "patch": text, "scripts": store.of_files(
+        "command": COMMAND, "patch": plain(text), "scripts": store.of_files(
             (Path(tree) / "scripts" / name for name in READS), tree)})
 
 

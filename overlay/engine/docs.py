@@ -97,6 +97,18 @@ def _mentions(page, text, name):
                      text, re.MULTILINE) is not None
 
 
+def read(items, tree, wanted):
+    """Our files that Sphinx reads for these pages.
+
+    Pages, and what a page names: a source whose comments it shows, say.
+    """
+    text = "".join((tree / DOCS / where / name).read_text("utf-8", "replace")
+                   for where, names in wanted.items() for name in names
+                   if (tree / DOCS / where / name).exists())
+    return [item for item in items if item.target in text
+            or PurePosixPath(item.target).is_relative_to(DOCS)]
+
+
 # -- Sphinx -----------------------------------------------------------------
 
 def sphinx(tree, wanted, into, log):
@@ -218,7 +230,7 @@ class Built:
     """Our pages as Sphinx last wrote them, and what it said of them.
 
     It takes minutes, so what would come out the same is not built again: same
-    kernel, same Sphinx, same files of ours.
+    kernel, same Sphinx, same files of ours that Sphinx reads.
     """
 
     def __init__(self, tree, wanted, items, out):
@@ -234,7 +246,7 @@ class Built:
         version = host.output(["/usr/bin/sphinx-build", "--version"])
         key = hashlib.sha256(repr((kernel.version, version,
                                    self.wanted)).encode())
-        for item in items:
+        for item in read(items, self.tree, self.wanted):
             key.update(item.target.encode())
             key.update((self.tree / item.target).read_bytes())
         return key.hexdigest()

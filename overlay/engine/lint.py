@@ -18,6 +18,7 @@ from engine import (
     host,
     ktap,
     lay,
+    limits,
     modular,
     objects,
     packages,
@@ -72,10 +73,13 @@ def checkpatch(job):
     """checkpatch --strict on every patch of every series."""
     count = 0
     for grown, patches in branch.grown(job.log):
-        for patch in patches:
-            count += 1
+        count += len(patches)
+        done = host.at_once(branch.check_patch,
+                            [(grown, patch) for patch in patches],
+                            limits.processors())
+        for patch, said in zip(patches, done, strict=True):
             yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
-                        branch.check_patch(grown, patch))
+                        said)
     if not count:
         yield _not_run("checkpatch", "overlay/series holds no patch")
 

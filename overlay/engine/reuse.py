@@ -7,6 +7,9 @@ what the guest is given (parameters, disks, variables), and the programs of
 this machine that it calls. A guest boots only for the tests of which one of
 these changed. It is the guest that is judged for splats and leaks: unless it
 came to its end without any failure, none of its results is kept.
+
+Where a guest has no NVMe controller, no function of NVMe's driver runs but
+those that register it: of such a guest's kernel only the rest counts.
 """
 
 import contextlib
@@ -111,6 +114,11 @@ def qemu():
     return host.output(["qemu-system-x86_64", "--version"])
 
 
+def emulator():
+    """What guests that call nothing of this machine are run by."""
+    return [qemu(), guest.accelerated()]
+
+
 def machine(names):
     """A digest of what guests, and these packages in them, are run by."""
     return _machine(names, _state())
@@ -122,7 +130,7 @@ def _machine(names, _):
     called = {*PROGRAMS, *packages.programs((*names, *guest.PACKAGES))}
     programs = {name: _program(name, not installed) for name in called}
     return store.digest({
-        "qemu": qemu(), "kvm": guest.accelerated(), "programs": programs,
+        "emulator": emulator(), "programs": programs,
         "packages": closure((*names, *guest.PACKAGES), installed),
         "tools": store.of_file(host.ROOT / "overlay" / "requirements.txt"),
         "code": LOADED,
@@ -153,6 +161,35 @@ def kernel(mode):
     paths = [folder / "arch/x86/boot/bzImage",
              *(folder / Path(name).with_suffix(".ko") for name in listed)]
     return store.of_files(paths, folder)
+
+
+# What is in no kernel, and what no kernel runs that has no such device.
+NO_KERNEL = ("Documentation/", "tools/")
+NVME = "drivers/nvme/"
+
+
+def without_nvme(mode):
+    """A digest of what a kernel is built from, without NVMe's drivers.
+
+    None over a KDIR, which may change under us.
+    """
+    src = source.kernel()
+    if src.origin != "debian":
+        return None
+    return store.digest({
+        "over": src.version, "compiler": versions(build.PACKAGES),
+        "config": store.of_file(build.folder(mode) / ".config"),
+        "laid": store.of_files(
+            build.tree() / item.target for item in lay.items()
+            if not item.target.startswith((*NO_KERNEL, NVME)))})
+
+
+def _kernel_of(share):
+    """What of its kernel a share's results hang on; None if it is not there."""
+    image = kernel(share.mode)
+    if None in image.values():
+        return None
+    return image if share.nvme else without_nvme(share.mode) or image
 
 
 def built_from(mode, folders, names):
@@ -211,12 +248,13 @@ def key(share, test):
     """What a test's result in a guest is kept under; None if it is not."""
     if share.mode not in MODES or share.scale != 1:
         return None
-    image = kernel(share.mode)
-    if None in image.values():
+    image = _kernel_of(share)
+    if image is None:
         return None
     name = "uq:uq_restart" if share.restart else test
     return store.digest({
         "machine": machine(share.packages()), "kernel": image, "test": test,
+        "nvme": share.nvme,
         "files": files(share.into, name), "restart": share.restart,
         "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
                                   guest.SCRIPTS),

@@ -65,6 +65,15 @@ class What(Scratch):
             {"admin-guide": ["index.rst", "params.rst"],
              "filesystems/ext4": ["index.rst", "over.rst", "toy.rst"]})
 
+    def test_sphinx_reads_pages_and_what_they_name(self):
+        self.page("nvme/index.rst", ".. kernel-doc:: include/uapi/linux/uq.h\n")
+        items = [item(name) for name in (
+            "Documentation/nvme/index.rst", "Documentation/ABI/testing/x",
+            "include/uapi/linux/uq.h", "drivers/nvme/host/uq.c",
+            "tools/testing/selftests/uq/uq_io.c")]
+        self.assertEqual(docs.read(items, self.tree, {"nvme": ["index.rst"]}),
+                         items[:3])
+
 
 class Complaints(Scratch):
 

@@ -17,6 +17,7 @@ from engine import (
     kselftest,
     ktap,
     kunit,
+    lay,
     limits,
     lint,
     objects,
@@ -262,6 +263,64 @@ class Guests(Kept):
                       dataclasses.replace(self.share, mode="coverage")):
             self.keep(share=share)
             self.assertEqual(self.left(share), list(self.TESTS))
+
+
+class WithoutNvme(Guests):
+    """A guest that has no NVMe controller."""
+
+    OURS = ("drivers/nvme/host/uq-pci.c", "drivers/nvme/host/Kconfig",
+            "fs/dax.c", "include/linux/dax.h", "Documentation/page.rst",
+            "tools/testing/selftests/uq/uq_io.c")
+
+    def setUp(self):
+        super().setUp()
+        self.kernel = SimpleNamespace(version="7.3.4", origin="debian")
+        self.replace(source, "kernel", lambda: self.kernel)
+        self.replace(build, "tree", lambda: self.top / "tree")
+        self.replace(reuse, "versions", lambda names: "gcc 12")
+        self.replace(lay, "items", lambda: [
+            Item(name, name, "file") for name in self.OURS])
+        for name in self.OURS:
+            host.write(self.top / "tree" / name, "text")
+        host.write(self.build / ".config", "CONFIG_A=y\n")
+        self.share = dataclasses.replace(self.share, nvme=False)
+
+    def edit(self, target):
+        """An edit, and the kernel that it makes another one."""
+        host.write(self.top / "tree" / target, f"{target} edited")
+        host.write(self.build / "arch/x86/boot/bzImage", f"{target} in it")
+
+    def test_an_edit_of_nvmes_driver_runs_none_of_its_tests(self):
+        self.keep()
+        for name in self.OURS[:2]:
+            self.edit(name)
+            self.assertEqual(self.left(), [], name)
+        with_nvme = dataclasses.replace(self.share, nvme=True)
+        self.assertEqual(self.left(with_nvme), list(self.TESTS))
+
+    def test_an_edit_of_what_else_is_in_the_kernel_runs_all(self):
+        for name in self.OURS[2:4]:
+            self.keep()
+            self.edit(name)
+            self.assertEqual(self.left(), list(self.TESTS), name)
+        self.keep()
+        host.write(self.build / ".config", "CONFIG_B=y\n")
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_a_kernel_or_a_module_runs_all(self):
+        """Over a KDIR, of which nothing is known but what was built."""
+        self.kernel.origin = "kdir"
+        super().test_a_kernel_or_a_module_runs_all()
+
+    def test_the_tests_are_dealt_out_to_guests_with_and_without(self):
+        tests = ["uq:uq_io", "uq:uq_mmap", "filesystems/dax:read_vfs"]
+        shares = list(kselftest.apart("debug", self.into, tests))
+        self.assertEqual(sorted(test for share in shares
+                                for test in share.tests), sorted(tests))
+        for share in shares:
+            self.assertEqual({test.startswith("uq:")
+                              for test in share.tests}, {share.nvme})
+        self.assertEqual(len({share.name for share in shares}), len(shares))
 
 
 class Built(Kept):
@@ -563,6 +622,25 @@ class Checkpatch(Kept):
         self.assertEqual(self.key("1" * 40, "tomorrow", "a",
                                   number=("3/4",)), key)
         self.assertNotEqual(self.key("0" * 40, "today", "b"), key)
+
+    def test_git_and_b4_write_the_same_patch(self):
+        said = ("Message.\n\nSigned-off-by: A <a@x.org>\n---\n{0}\n"
+                "diff --git a/x b/x\n+text\n")
+        subject = "a subject that is long enough to be"
+        git = (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@x.org>\n"
+               f"Date: today\nSubject: [PATCH 1/2] {subject}\n folded\n\n"
+               f"{said.format(' x | 3 +++')}\n")
+        mail = (f"From: A <a@x.org>\nDate: tomorrow\n"
+                f"Subject: [PATCH 01/11] {subject} folded\n"
+                "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
+                "Content-Transfer-Encoding: 7bit\nMessage-Id: <1@x.org>\n\n"
+                f"{said.format(' x | 3 ++')}\n-- \n2.39.5\n\n")
+        self.assertEqual(checkpatch.plain(git), checkpatch.plain(mail))
+        for old, new in (("A <a@", "B <a@"), ("long", "short"),
+                         ("+text", "+ text"), ("Message.", "Massage."),
+                         ("7bit", "base64")):
+            self.assertNotEqual(checkpatch.plain(git),
+                                checkpatch.plain(mail.replace(old, new, 1)))
 
     def test_another_checkpatch(self):
         key = self.key("0" * 40, "today", "a")
