@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, disks, guest, host, ktap, lay, races, reuse
+from engine import build, disks, guest, host, ktap, lay, limits, races, reuse
 from engine.host import Plain
 from engine.ktap import Case
 
@@ -29,7 +29,8 @@ PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600),
             "coverage": (1800, 2 * 3600), "kcsan": (2700, 2 * 3600)}
 # Into how many guests the tests of a kernel go, and what one takes of memory.
 # In `make check` those that need no NVMe controller have one guest more, without
-# any, so that an edit of NVMe's driver does not run them again.
+# any, so that an edit of NVMe's driver does not run them again; from 8 processors
+# on they have more.
 GUESTS = {"lean": 2, "debug": 2, "coverage": 2, "kcsan": 2}
 GUESTS_NVME = {"lean": 1, "debug": 2}
 GUEST_TAKES = 4 << 30
@@ -265,7 +266,9 @@ def shares(mode, into, tests, guests, scale=1):
 def apart(mode, into, tests):
     """The tests that need NVMe controllers, and the others in a guest without."""
     need = [test for test in tests if test.startswith(f"{NVME}:")]
-    yield from shares(mode, into, need, GUESTS_NVME[mode])
+    hands = GUESTS_NVME[mode]
+    yield from shares(mode, into, need,
+                      max(hands, hands * limits.processors() // 4))
     rest = tuple(test for test in tests if test not in need)
     if rest:
         yield Share(mode, f"{mode}-dax", into, rest, nvme=False)

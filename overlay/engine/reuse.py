@@ -40,9 +40,12 @@ SETTINGS = ("/etc/mke2fs.conf",)
 # As they are now that they are loaded; they may be edited while we run.
 LOADED = store.of_files(Path(__file__).parent / name for name in CODE)
 SCRIPTS = ("run.sh", "kselftest.sh", "disks.sh", "restart.sh")
+# Seconds that tests took: where they ran last, and on two cores, for a machine
+# where none ran yet.
 DURATIONS = "durations.json"
-# Seconds that a test is thought to take before any was seen.
-UNKNOWN = {"debug": 60.0}
+USUAL = host.ROOT / "overlay" / "kselftest.seconds"
+# Seconds that a test of a kernel is thought to take before any was seen.
+UNKNOWN = 60.0
 
 _saving = threading.Lock()
 
@@ -311,14 +314,20 @@ def keys(share):
 
 # -- how long they take ------------------------------------------------------
 
-def durations():
-    """Seconds that each test took when it last ran: mode -> test -> s."""
+def _noted(path):
     try:
-        found = json.loads((store.folder() / DURATIONS).read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8"))
         return {mode: {test: float(took) for test, took in tests.items()}
                 for mode, tests in found.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def durations():
+    """Seconds that each test took when it last ran: mode -> test -> s."""
+    usual, here = _noted(USUAL), _noted(store.folder() / DURATIONS)
+    return {mode: usual.get(mode, {}) | here.get(mode, {})
+            for mode in {*usual, *here}}
 
 
 class Watch:
@@ -346,7 +355,7 @@ class Watch:
         if not self.took or share.scale != 1:
             return
         with _saving:
-            known = durations()
+            known = _noted(store.folder() / DURATIONS)
             known.setdefault(share.mode, {}).update(
                 {test: round(took, 1) for test, took in self.took.items()})
             host.write(store.folder() / DURATIONS, json.dumps(known))
@@ -403,7 +412,7 @@ def expected(share):
     """Seconds that a share is thought to take; a guest's start is one test."""
     took = durations().get(share.mode, {})
     usual = sum(took.values()) / len(took) if took \
-        else UNKNOWN.get(share.mode, 20.0)
+        else UNKNOWN
     return usual + sum(took.get(test, usual) for test in share.tests)
 
 

@@ -56,6 +56,17 @@ def goals(targets, everything):
     return sorted(folders) + sorted(set(own))
 
 
+def read_by(wanted, items):
+    """Those of our items that compiling these goals can read.
+
+    A C file of the kernel is read by nothing outside its folder.
+    """
+    folders = tuple(goal if goal.endswith("/") else
+                    f"{PurePosixPath(goal).parent}/" for goal in wanted)
+    return [item for item in items if not objects.is_kernel_c(item.target)
+            or item.target.startswith(folders)]
+
+
 def selftest_folders(targets):
     """The selftest folders that a commit touches.
 
@@ -98,7 +109,8 @@ class Builder:
         apart = DOCS if selftest_folders(targets) else (*DOCS, "tools/")
         everything = [item for item in (*self.laid, *mine)
                       if not item.target.startswith(apart)]
-        key = objects.key(everything, targets,
+        wanted = goals(targets, [item.target for item in everything])
+        key = objects.key(read_by(wanted, everything), targets,
                           reuse.versions(kselftest.PACKAGES))
         kept = store.take("commit", key)
         self.when = kept.when if kept else None

@@ -33,6 +33,7 @@ from tests.test_host import Folder
 
 PASSED = Case("a", ktap.PASS)
 SKIPPED = Case("b", ktap.SKIP, "no device")
+USUAL = reuse.USUAL
 FAILED = Case("c", ktap.FAIL, "it broke")
 
 
@@ -401,6 +402,10 @@ class Machine(unittest.TestCase):
 
 class Turns(Kept):
 
+    def setUp(self):
+        super().setUp()
+        self.replace(reuse, "USUAL", self.top / "usual")
+
     def test_a_guests_console_tells_how_long_tests_take(self):
         watch = reuse.Watch()
         with mock.patch.object(reuse.time, "monotonic",
@@ -422,6 +427,24 @@ class Turns(Kept):
                    '{"lean": {"a": 10, "b": 2, "c": 3, "d": 4}}')
         self.assertEqual(reuse.deal("lean", tests, 2),
                          [("a",), ("b", "c", "d")])
+
+    def test_where_none_ran_yet_the_trees_own_seconds_count(self):
+        host.write(reuse.USUAL, '{"lean": {"a": 9, "b": 1, "c": 8}}')
+        self.assertEqual(reuse.deal("lean", ["a", "b", "c"], 2),
+                         [("a",), ("b", "c")])
+        host.write(store.folder() / reuse.DURATIONS, '{"lean": {"b": 20}}')
+        self.assertEqual(reuse.deal("lean", ["a", "b", "c"], 2),
+                         [("b",), ("a", "c")])
+
+    def test_the_trees_own_seconds_are_of_tests_that_there_are(self):
+        with mock.patch.object(reuse, "USUAL", USUAL):
+            known = reuse.durations()
+        self.assertTrue(known["lean"] and known["debug"])
+        top = host.ROOT / kselftest.TOP
+        for test in {**known["lean"], **known["debug"]}:
+            folder, _, name = test.partition(":")
+            self.assertTrue((top / folder / name).exists()
+                            or (top / folder / f"{name}.c").exists(), test)
 
     def test_broken_notes_are_no_notes(self):
         host.write(store.folder() / reuse.DURATIONS, "[1]")
@@ -602,7 +625,21 @@ class Compiled(Kept):
         self.edit(2)
         self.assertEqual(self.compile(), [self.items[2].path])
         self.edit(0)
-        self.assertEqual(len(self.compile()), 2)
+        self.assertEqual(self.compile(), [self.items[0].path])
+
+    def test_a_commit_goes_by_what_compiling_it_reads(self):
+        items = [Item(name, name, "file") for name in (
+            "fs/ext4/a.c", "fs/b.c", "fs/ext4/a.h", "drivers/nvme/host/c.c",
+            "drivers/nvme/host/Kconfig", "include/linux/d.h",
+            "tools/testing/selftests/uq/e.c")]
+        none = [item for item in items if not item.target.endswith(".c")]
+        for wanted, more in ((["fs/ext4/a.o"], items[:1]),
+                             (["drivers/nvme/host/"], items[3:4]),
+                             ([], [])):
+            self.assertEqual({item.target for item in
+                              series.read_by(wanted, items)},
+                             {item.target for item in
+                              (*none, *more, items[6])})
 
     def test_a_commit_that_does_not_compile_is_tried_again(self):
         self.compile(["it is broken"])
