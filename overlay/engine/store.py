@@ -33,6 +33,9 @@ class Kept:
     more: object = None
 
 
+# What docs.py keeps beside its pages: what Sphinx said of them, and of upstream's.
+DOCS = ("docs.said", "docs.base")
+
 # How many cases of this run were taken from here, and not run.
 _taken = [0]
 
@@ -146,9 +149,9 @@ def counted(number):
 def forget():
     """Drop all that is kept."""
     host.remove(folder())
-    for note in (host.WORK / "build" / "docs.said",
-                 *host.WORK.glob("kdir/*/build/docs.said")):
-        host.remove(note)
+    for top in (host.WORK, *host.WORK.glob("kdir/*")):
+        for note in DOCS:
+            host.remove(top / "build" / note)
 
 
 def forget_if_asked():

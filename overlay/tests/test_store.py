@@ -78,15 +78,17 @@ class Store(Kept):
 
     def test_clean_forgets(self):
         store.keep("x", "key", [PASSED])
-        said = host.WORK / "build" / "docs.said"
-        host.write(said, "key")
+        notes = [host.WORK / "build/docs.said", host.WORK / "build/docs.base/x",
+                 host.WORK / "kdir/0123/build/docs.said"]
+        for note in notes:
+            host.write(note, "key")
         with mock.patch.dict(os.environ, {"CLEAN": ""}):
             store.forget_if_asked()
         self.assertIsNotNone(store.take("x", "key"))
         with mock.patch.dict(os.environ, {"CLEAN": "1"}):
             store.forget_if_asked()
         self.assertIsNone(store.take("x", "key"))
-        self.assertFalse(said.exists())
+        self.assertEqual([note for note in notes if note.exists()], [])
 
     def test_what_was_not_used_for_long_goes_first(self):
         with mock.patch.object(store, "LIMIT", 3):
