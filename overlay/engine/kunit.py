@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from engine import build, guest, host, ktap, lay, reuse, store
 from engine.ktap import Case
@@ -18,6 +18,8 @@ from engine.ktap import Case
 PACKAGES = (*build.PACKAGES, "qemu-system-x86")
 CONFIG = build.CONFIGS / "kunit-x86.config"
 TCG = host.ROOT / "overlay" / "guest" / "tcg"
+# What judges the results.
+CODE = ("kunit.py", "ktap.py")
 SUITE = re.compile(
     r"struct kunit_suite \w+ = \{[^}]*?\.name\s*=\s*\"([^\"]+)\"")
 
@@ -74,10 +76,12 @@ def _environment():
 
 def _key(name, cmd):
     """What a run's result is kept under: its image, and what boots it."""
+    here = Path(__file__).parent
     image = store.of_file(build.top() / "build" / name / IMAGES[name])
     return image and store.digest({
         "image": image, "command": [str(part) for part in cmd[2:]],
-        "machine": reuse.machine(PACKAGES), "code": store.of_file(__file__),
+        "emulator": reuse.emulator(), "tcg": store.of_files(TCG.iterdir(), TCG),
+        "code": store.of_files((here / name for name in CODE), here),
         "kunit.py": store.of_files(
             (build.tree() / "tools/testing/kunit").rglob("*.py"))})
 

@@ -525,7 +525,7 @@ class Kunit(Kept):
         self.replace(build, "top", lambda: self.top)
         self.replace(build, "tree", lambda: self.top / "tree")
         self.replace(build, "environment", dict)
-        self.replace(reuse, "machine", lambda names: "machine")
+        self.replace(reuse, "qemu", lambda: "QEMU 7.2")
         self.image = self.top / "build/um/linux"
         host.write(self.image, "image")
         self.ran = []
@@ -550,6 +550,14 @@ class Kunit(Kept):
         self.assertEqual(ran, ["build"])
         self.assertEqual(second, first[:len(second)])
         host.write(self.image, "edited")
+        self.assertEqual(self.run_once()[0], ["build", "exec"])
+
+    def test_what_only_kselftests_use_boots_no_kunit(self):
+        self.run_once()
+        self.replace(reuse, "LOADED", {"disks.py": "edited"})
+        self.replace(reuse, "_program", lambda name, libraries: "newer")
+        self.assertEqual(self.run_once()[0], ["build"])
+        self.replace(reuse, "qemu", lambda: "QEMU 10.0")
         self.assertEqual(self.run_once()[0], ["build", "exec"])
 
     def test_a_failed_suite_runs_again(self):
