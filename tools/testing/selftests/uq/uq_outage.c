@@ -71,17 +71,30 @@ static bool wait_command(FIXTURE_DATA(outage) *self, __u16 bit)
 	return true;
 }
 
-static int set_admin_timeout(FIXTURE_DATA(outage) *self, const char *ms,
-			     char *old, size_t len)
+static int set_timeout(FIXTURE_DATA(outage) *self, const char *which,
+		       const char *ms, char *old, size_t len)
 {
 	char path[64];
 	int ret = 0;
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/admin_timeout",
-		 self->node.ns.ctrl);
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/%s_timeout",
+		 self->node.ns.ctrl, which);
 	if (old)
 		ret = uq_read_line(path, old, len);
 	return ret ?: uq_write_line(path, ms);
+}
+
+static int set_admin_timeout(FIXTURE_DATA(outage) *self, const char *ms,
+			     char *old, size_t len)
+{
+	return set_timeout(self, "admin", ms, old, len);
+}
+
+/* A device has as long to answer an abort as any command has. */
+static int set_io_timeout(FIXTURE_DATA(outage) *self, const char *ms, char *old,
+			  size_t len)
+{
+	return set_timeout(self, "io", ms, old, len);
 }
 
 /*
@@ -113,10 +126,11 @@ TEST_F(outage, no_dma)
  */
 TEST_F(outage, no_registers)
 {
-	char usual[16];
+	char usual[16], usual_io[16];
 	int ret;
 
 	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
+	ASSERT_EQ(0, set_io_timeout(self, "1000", usual_io, sizeof(usual_io)));
 	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
 	wait_busy(&self->tenants);
 	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
@@ -126,6 +140,7 @@ TEST_F(outage, no_registers)
 	ret = read_once(&self->tenants, 512, 1000);
 	EXPECT_TRUE(!ret || ret == -EINTR) TH_LOG("%d", ret);
 	EXPECT_TRUE(wait_command(self, COMMAND_MEMORY));
+	EXPECT_EQ(0, set_io_timeout(self, usual_io, NULL, 0));
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
 	expect_idle(_metadata, &self->tenants);
 	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
@@ -188,20 +203,27 @@ static void *reset_once(void *arg)
 	return NULL;
 }
 
+struct resets {
+	const struct uq_node *node;
+	unsigned int nr;
+};
+
 static void *reset_again(void *arg)
 {
-	const struct uq_node *node = arg;
+	const struct resets *resets = arg;
 	unsigned int i;
 
 	/* those that another reset is in the way of do nothing */
-	for (i = 0; i < 10; i++)
-		uq_reset(node->ns.ctrl);
+	for (i = 0; i < resets->nr; i++)
+		uq_reset(resets->node->ns.ctrl);
 	return NULL;
 }
 
 /* A reset that comes before the last one is quite over. */
 TEST_F(outage, resets_at_once)
 {
+	/* a slow device first does all that it has */
+	struct resets resets = { &self->node, variant->slow ? 3 : 10 };
 	char path[PATH_MAX + 16];
 	unsigned int i;
 	pthread_t t;
@@ -211,8 +233,8 @@ TEST_F(outage, resets_at_once)
 		SKIP(return, "%s cannot be reset", self->pci);
 	start_load(_metadata, &self->tenants, 0);
 	wait_busy(&self->tenants);
-	ASSERT_EQ(0, pthread_create(&t, NULL, reset_again, &self->node));
-	for (i = 0; i < 10; i++)
+	ASSERT_EQ(0, pthread_create(&t, NULL, reset_again, &resets));
+	for (i = 0; i < resets.nr; i++)
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	ASSERT_EQ(0, pthread_join(t, NULL));
 	/* nobody was told that the queue or the device is gone */
