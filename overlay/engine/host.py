@@ -54,6 +54,7 @@ RUNNING = set()
 STOPPING = threading.Event()
 COMPILER_TAKES = 1 << 30
 TICK = 1.0
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 # -- what is said ------------------------------------------------------------
@@ -481,23 +482,40 @@ def _may(root):
     return True
 
 
+@contextlib.contextmanager
+def _interrupts_wait(why):
+    """Let interrupts wait, and say so; what came is in the list."""
+    seen = []
+
+    def note(signum, _):
+        seen.append(signum)
+        say(why)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    old = {signum: handler for signum in INTERRUPTS
+           if callable(handler := signal.getsignal(signum))}
+    for signum in old:
+        signal.signal(signum, note)
+    try:
+        yield seen
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)
+
+
 def _to_its_end(cmd, file):
     """Run a program that must not be cut short; the terminal is not its own.
 
-    An interrupt waits until it has ended.
+    An interrupt waits until it has ended, one that comes while it is being
+    started, too.
     """
-    interrupted = False
-    proc = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
-                            stderr=file, process_group=0)
-    while True:
-        try:
-            code = proc.wait()
-            break
-        except KeyboardInterrupt:
-            interrupted = True
-            say("    interrupted; apt comes to its end first, or packages "
-                "would be half installed")
-    if interrupted:
+    with _interrupts_wait("    interrupted; apt comes to its end first, or "
+                          "packages would be half installed") as seen:
+        code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
+                                stderr=file, process_group=0).wait()
+    if seen:
         raise KeyboardInterrupt
     return code
 

@@ -291,6 +291,23 @@ class Apt(Folder):
             self.assertEqual(host._apt([], "update"),
                              ["apt-get ended with 100"])
 
+    def test_interrupt_while_apt_is_started(self):
+        class Started(subprocess.Popen):
+            def __init__(self, *args, **how):
+                super().__init__(*args, **how)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        path = self.apt(f"touch {self.top}/whole")
+        with mock.patch.dict(os.environ, PATH=path), \
+                mock.patch.object(host.subprocess, "Popen", Started), \
+                mock.patch.object(host, "say") as say, \
+                self.assertRaises(KeyboardInterrupt):
+            host._apt([], "install")
+        self.assertIn("apt comes to its end", say.call_args.args[0])
+        self.assertTrue((self.top / "whole").exists())
+        self.assertIs(signal.getsignal(signal.SIGINT),
+                      signal.default_int_handler)
+
     def test_interrupt_lets_apt_end(self):
         os.mkfifo(self.top / "up")
         os.mkfifo(self.top / "go")
