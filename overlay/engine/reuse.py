@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import threading
 import time
@@ -46,6 +47,9 @@ DURATIONS = "durations.json"
 USUAL = host.ROOT / "overlay" / "kselftest.seconds"
 # Seconds that a test of a kernel is thought to take before any was seen.
 UNKNOWN = 60.0
+
+# Sections of an ELF file: what is the program's own, is loaded, is executed.
+PROGBITS, ALLOC, EXECUTED = 1, 2, 4
 
 _saving = threading.Lock()
 
@@ -216,21 +220,42 @@ def _is_program(path):
     return os.access(path, os.X_OK)
 
 
+def _data_of(elf):
+    """What a 64-bit ELF program has as data: no code, and no symbols' names.
+
+    A function may well have the name of another program.
+    """
+    at, = struct.unpack_from("<Q", elf, 0x28)
+    size, count = struct.unpack_from("<HH", elf, 0x3a)
+    found = []
+    for number in range(count):
+        kind, flags, _, start, length = struct.unpack_from(
+            "<IQQQQ", elf, at + number * size + 4)
+        if kind == PROGBITS and flags & ALLOC and not flags & EXECUTED:
+            found.append(elf[start:start + length])
+    return b"\0".join(found)
+
+
 @functools.cache
 def _names_in(path, *_):
     """All the words in a file that could be the name of another."""
-    return frozenset(re.findall(rb"[\w.-]{3,}", Path(path).read_bytes()))
+    text = Path(path).read_bytes()
+    if text.startswith(b"\x7fELF\2"):
+        text = _data_of(text)
+    return frozenset(re.findall(rb"[\w.-]{3,}", text))
 
 
 def files(into, test):
     """The installed files that take part in one test.
 
     Whatever is beside it and is no program, such as lib.sh and modules, and
-    those programs that it names, or that what it names does.
+    those programs that it names, or that what it names does. What is there to be
+    read by people names all, and takes part in none.
     """
     folder, _, name = test.partition(":")
     here = into / folder
-    beside = {path for path in here.rglob("*") if path.is_file()}
+    beside = {path for path in here.rglob("*") if path.is_file()
+              and not path.name.startswith("README")}
     other = {path for path in beside if _is_program(path)}
     found = (beside - other) | {here / name}
     left = list(found)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import subprocess
 import unittest
 from types import SimpleNamespace
 from unittest import mock
@@ -190,6 +191,26 @@ class Guests(Kept):
         self.keep()
         self.program("claim", "edited")
         self.assertEqual(self.left(), ["uq:uq_io"])
+
+    def test_a_readme_names_all_and_runs_none(self):
+        for text in ("uq_io, uq_mmap and uq_clients.sh", "uq_io and helper"):
+            host.write(self.into / "uq/README", text)
+            self.keep()
+            self.program("uq_mmap", f"edited beside a README of {text}")
+            host.write(self.into / "uq/README", f"{text}, edited")
+            self.assertEqual(self.left(), ["uq:uq_mmap"])
+
+    def test_a_program_names_others_in_its_data_alone(self):
+        source_file = self.top / "a.c"
+        host.write(source_file, """
+            int uq_mmap(void); int uq_mmap(void) { return 7; }
+            const char *const start = "./helper";
+            int main(void) { return !start + !uq_mmap(); }""")
+        subprocess.run(["gcc", "-g", "-o", self.into / "uq/uq_io", source_file],
+                       check=True)
+        self.assertEqual({"uq/uq_io", "uq/helper", "uq/claim"}, {
+            name for name in reuse.files(self.into, "uq:uq_io")
+            if name.startswith("uq/") and name != "uq/lib.sh"})
 
     def test_a_kernel_or_a_module_runs_all(self):
         for name in ("arch/x86/boot/bzImage", "drivers/block/brd.ko"):
