@@ -146,7 +146,11 @@ class Progress:
 
 
 def complaints(text, tree):
-    """Warnings and errors as a multiset of (file, what) without numbers."""
+    """Warnings and errors as a multiset of (file, what) without numbers.
+
+    What is said of Documentation/ABI as a whole, once for each folder with a
+    page that names a file in sysfs, counts once.
+    """
     found = collections.Counter()
     prefix = f"{tree}/"
     for line in text.splitlines():
@@ -154,7 +158,10 @@ def complaints(text, tree):
                          re.IGNORECASE):
             continue
         plain = re.sub(r"\x1b\[[0-9;]*m", "", line).replace(prefix, "")
-        found[re.sub(r"(?<=[\w.]):\d+", "", plain).strip()] += 1
+        plain = re.sub(r"(?<=[\w.]):\d+", "", plain).strip()
+        if found[plain] and re.search(r" is defined \d+ times: ", plain):
+            continue
+        found[plain] += 1
     return found
 
 

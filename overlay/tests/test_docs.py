@@ -95,6 +95,12 @@ class Complaints(Scratch):
             self.ours(line % 9 + line % 12, before=line % 5),
             ["Documentation/filesystems/dax.rst: WARNING: odd"])
 
+    def test_twice_in_abi_is_the_same_in_each_folder(self):
+        line = ("WARNING: /sys/x is defined 2 times: Documentation/ABI/a; "
+                "Documentation/ABI/b\n")
+        self.assertEqual(self.ours(line * 2, before=line), [])
+        self.assertEqual(len(self.ours(line)), 1)
+
     def test_a_comment_in_a_source_is_found(self):
         said = self.ours("WARNING: TREE/fs/ext4/toy.c:8 'x' not described\n")
         self.assertTrue(docs.of_file(said, "fs/ext4/toy.c"))
