@@ -229,7 +229,7 @@ struct nvme_uq_limit {
 /**
  * DOC: Limits
  *
- * ioctl(fd, NVME_UQ_IOC_SET_LIMIT, const struct nvme_uq_limit *). Takes effect
+ * ioctl(fd, NVME_UQ_IOC_SET_LIMIT, &limit), a struct nvme_uq_limit. Takes effect
  * at once: a limit that is raised lets those go who wait, one that is lowered
  * below what is in flight lets nobody go until it has become less. A limit of
  * the depth is none. Limits survive a reset. That of an open file ends with it,
@@ -251,8 +251,8 @@ struct nvme_uq_limit {
 /**
  * DOC: Limits, asking for them
  *
- * ioctl(fd, NVME_UQ_IOC_GET_LIMIT, struct nvme_uq_limit *). @limit is the depth
- * if there is none.
+ * ioctl(fd, NVME_UQ_IOC_GET_LIMIT, &limit), a struct nvme_uq_limit. @limit is
+ * the depth if there is none.
  *
  * Return: 0, or an error: EFAULT, EINVAL for an unknown @scope, or ENXIO as for
  * NVME_UQ_IOC_SET_LIMIT.
