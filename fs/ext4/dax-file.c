@@ -4,8 +4,8 @@
  *
  * read(2) and pread(2) come here instead of through new_sync_read(), and no
  * kiocb and no iov_iter are made. What is read, how and under which locks is
- * dax-read.c's; everybody who does not read into user memory with one buffer
- * goes on using ->read_iter.
+ * dax-read.c's; reads into anything but one buffer in user memory go on using
+ * ->read_iter.
  */
 
 #include <linux/fs.h>

@@ -19,16 +19,16 @@
  * @lblk: its first logical block
  * @len: blocks; 0 when nothing is remembered
  * @zone_gen: s_system_zone_gen before the extent was checked against the zones
- * @seq: odd while somebody writes; readers of the struct take no lock
+ * @seq: odd while a task writes; readers of the struct take no lock
  *
  * Why it is safe. A mapping is used only under i_rwsem and only while i_es_seq
- * is what it was when the mapping was found. Whoever takes written blocks away
+ * is what it was when the mapping was found. A task that takes written blocks
  * from a place in the file (truncate, punch, collapse, insert, zero range, the
  * extent swaps of defragmentation and boot loader inodes) holds i_rwsem
- * exclusively and has the extent status tree changed, which increments
- * i_es_seq, before he drops it. So a reader either is there first and they wait
- * for him, or he comes after and sees the increment, ordered by i_rwsem. The
- * rest cannot harm: page faults and fallocate turn holes and unwritten extents
+ * exclusively and changes the extent status tree, which increments i_es_seq,
+ * before it drops i_rwsem. So a reader either comes first, and that task waits
+ * for it, or comes later and sees the increment, ordered by i_rwsem. The rest
+ * cannot harm: page faults and fallocate turn holes and unwritten extents
  * into written ones, but neither is remembered; the shrinker drops entries of
  * the tree and not blocks, and leaves i_es_seq as it is; eviction ends in
  * ext4_alloc_inode(), which forgets.

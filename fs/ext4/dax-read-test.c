@@ -24,8 +24,8 @@
  *    lookup finds a block written that has yet to be zeroed, also not when an
  *    extent cannot be split. The lookups are made as blocks are zeroed.
  *
- * 6. ext4_dax_read_user() fills user memory. Each row reads a file whose blocks
- *    lie on a DAX device of our own, which can answer one page at a time, have
+ * 6. ext4_dax_read_user() fills user memory. Each row reads a file with blocks
+ *    on a DAX device of our own, which can answer one page at a time, have
  *    bad pages, or be dead. dax_iomap_rw() then reads the same: count, errno
  *    and bytes must agree. Random reads of random files follow.
  *
@@ -732,7 +732,7 @@ static void drt_test_recall_new_zone(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 91, 1, &map));
 }
 
-/* While somebody writes, nobody else does, and nobody believes it. */
+/* While a task writes the map, no other one writes or uses it. */
 static void drt_test_recall_busy(struct kunit *test)
 {
 	struct drt_fs *fs = test->priv;
@@ -1230,7 +1230,7 @@ struct drt_media {
 	long run;	/* the most pages that one answer covers; 0: no limit */
 	long bad;	/* a page that cannot be had ... */
 	int bad_err;	/* ... and why */
-	long kill;	/* a page at whose access SIGKILL arrives */
+	long kill;	/* access to this page sends SIGKILL */
 };
 
 /* A file system on a DAX device, and user memory to read into. */
@@ -1676,7 +1676,7 @@ static void drt_test_read_killed(struct kunit *test)
 				       DRT_BUF_SIZE, rd->generic), -EINTR);
 }
 
-/* An inode whose size is past what its blocks can hold. */
+/* An inode with a size past what its blocks can hold. */
 static void drt_test_read_max_offset(struct kunit *test)
 {
 	static const struct drt_layout lay = {

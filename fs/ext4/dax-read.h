@@ -62,7 +62,7 @@ static inline u32 ext4_dax_zone_gen(struct inode *inode)
  * @es_seq: i_es_seq as ext4_es_lookup_extent() gave it with @es
  * @zone_gen: ext4_dax_zone_gen() before the validity check
  *
- * Of readers that come at the same time one succeeds and nobody waits.
+ * Of readers that come at the same time one succeeds and none waits.
  *
  * Context: any.
  */
@@ -73,7 +73,7 @@ static inline void ext4_dax_remember(struct inode *inode,
 	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
 	u32 seq = READ_ONCE(m->seq);
 
-	/* Fully ordered: nobody sees a field change and seq still even. */
+	/* Fully ordered: no task sees a field change and seq still even. */
 	if ((seq & 1) || cmpxchg(&m->seq, seq, seq + 1) != seq)
 		return;
 	WRITE_ONCE(m->es_seq, es_seq);
@@ -149,9 +149,9 @@ static inline void ext4_dax_remember(struct inode *inode,
  * Nothing is kept from one call to the next: the answer holds while the caller
  * holds i_rwsem (shared will do), or invalidate_lock, in the sense in which
  * ext4_map_blocks()'s does. A written block stays written and where it is, for
- * whoever frees or moves blocks holds i_rwsem exclusively. A hole or an
+ * tasks that free or move blocks hold i_rwsem exclusively. A hole or an
  * unwritten block may become written by a page fault, which takes only
- * invalidate_lock shared; a reader who found it before that reads zeroes, as if
+ * invalidate_lock shared; a reader that found it before that reads zeroes, as if
  * it had come before the fault, and never the old content of the blocks, which
  * are zeroed before the tree shows them as written (ext4_map_create_blocks()).
  *

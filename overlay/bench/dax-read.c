@@ -9,7 +9,7 @@
  *   read_iter  the same with ext4.dax_fast_read on: pread() arrives at
  *              ->read_iter, which has the fast path
  *   read       ext4.dax_fast_read on: pread() arrives at ->read
- *   off        ext4.dax_fast_read off: what having ->read costs those who
+ *   off        ext4.dax_fast_read off: what ->read costs systems that
  *              switch the fast path off
  *
  * A cell is measured in runs; between two runs all the other cells were

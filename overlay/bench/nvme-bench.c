@@ -6,7 +6,7 @@
  *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
  *		[-x name=value] [-P] [node]
  *
- * Runs in a guest whose clock counts instructions (QEMU, -icount shift=0). One
+ * Runs in a guest with a clock that counts instructions (QEMU, -icount). One
  * pass submits until @depth are in flight, @batch at a time, spins in user
  * space for long enough that the emulated device is done, and reaps all. Only
  * the system calls count, and what the spin took beyond its calibrated length,
@@ -22,8 +22,8 @@
  * all rounds of a run took but for the wait, beside the sum of its parts.
  *
  * Before the first and after the last command that counts comes an admin command
- * of which nobody else sends the like, by which whoever looks at the doorbells
- * from outside tells where the cell begins and where it ends.
+ * of a kind that is sent only here. It marks the begin and the end of the cell
+ * for an observer of the doorbells outside of the guest.
  *
  * With -P what counts is marked for the profiling plugin (insnprof.c) instead: in
  * each round so many windows, of which a round's profile is the sum.
@@ -314,7 +314,7 @@ static uint64_t calibrate(unsigned long n)
 /* What a round took, in instructions; @whole is without the wait. */
 struct round {
 	uint64_t		submit, irq, reap, user, whole;
-	unsigned long long	ticks;	/* in what is nobody's */
+	unsigned long long	ticks;	/* not assigned to a part */
 };
 
 /* The least that was ever seen of what a round cannot be without. */
@@ -325,8 +325,8 @@ struct least {
 
 /*
  * Until the device is done; returns how long. What it takes more than it should
- * is interrupts; with a polled queue it is nobody's, and there is time to see
- * whether a tick is.
+ * is interrupts; with a polled queue it is not assigned, and there is time to
+ * see whether a tick is.
  */
 static uint64_t wait_for_device(struct run *r, struct round *out,
 				uint64_t base)

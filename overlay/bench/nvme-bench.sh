@@ -91,7 +91,7 @@ few()
 	done
 }
 
-# Without user queues: what those pay who do not use them.
+# Without user queues: the cost for systems that do not use them.
 off()
 {
 	with_queues 0

@@ -11,7 +11,7 @@
  * enters, it enters once: to submit what comes next, and to reap. iopoll cannot:
  * it has to ask before it may submit, or more would be in flight.
  *
- * insns runs in a guest whose clock counts instructions (QEMU, -icount shift=0).
+ * insns runs in a guest with a clock that counts instructions (QEMU, -icount).
  * A round submits all, looks once before the device can be done, spins in user
  * space until it is, and looks again, which finds all. The submission and the
  * looks count, in the kernel and in the program; the spin does not. A command's
@@ -20,10 +20,10 @@
  *
  * profile marks the same rounds for the profiling plugin (insnprof.c).
  *
- * entries runs in a guest without -icount, whose device takes time to answer:
+ * entries runs in a guest without -icount, with a device that takes its time:
  * how often did the client enter the kernel to look, and how often for nothing?
  *
- * tail has another tenant on the queue, with an open file of its own, who always
+ * tail has another tenant on the queue, with an open file of its own. It always
  * wants so many others in flight, and may have a limit. What does the client's
  * submission and its look that finds all take? Of the rounds, one in ten takes
  * more than what is said: it shares the guest with the kernel's own work.
@@ -215,7 +215,7 @@ static void setup(struct run *r)
 		die("mapping the completion queue");
 }
 
-/* So that whoever comes next can have the queue. */
+/* So that the next process can have the queue. */
 static void let_go(struct run *r)
 {
 	if (r->o.mmap)
@@ -503,9 +503,9 @@ static void profile(struct run *r)
 /* -- beside another tenant */
 
 /*
- * io_uring's workers are what the task was that made them. Those of the other
- * tenant wait until it is his turn again: they are his work, and elsewhere have a
- * processor of their own.
+ * io_uring's workers inherit the policy of the task that made them. Those of the
+ * other tenant wait until it is its turn again: they do its work, and elsewhere
+ * have a processor of their own.
  */
 static void others_turn(bool his)
 {

@@ -66,7 +66,7 @@ cycles**: cache misses and contended atomic operations do not show, and
 - *read_iter*: the same with the parameter on: the same `pread()` arrives at
   `->read_iter`, which has the fast path.
 - *read*: the parameter on; `pread()` arrives at `->read`.
-- *off*: the parameter off; what `->read` costs those who switch it off.
+- *off*: the parameter off; what `->read` costs systems that switch it off.
 
 Data with more than one extent has extents of a single block; a hole is read
 within a file of as many data extents. With one extent the offsets vary too."""

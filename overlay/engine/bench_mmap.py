@@ -22,7 +22,7 @@ ABOUT = """\
 Pages of a file of 16 MiB that are read through a mapping, one byte each.
 *dax* maps a page per fault (`fault_around_bytes` of one page), as without the
 series; *dax-fault-around* has the window. *pte*: the mapping is out of step
-with the file, so that no huge page fits. *first*: nobody has mapped the file
+with the file, so that no huge page fits. *first*: the file was not mapped
 before, but with *pagecache* it is cached; *remap*: all of it was read through
 a mapping that is gone. *random* reads one page in 32, none twice."""
 

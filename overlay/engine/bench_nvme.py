@@ -4,7 +4,7 @@
 One client of ours sends the same commands to the three nodes of one emulated
 controller, in one boot. Waiting for the device is never counted. Doorbells are
 counted by QEMU, which sees every write to one; each cell is between two admin
-commands that nobody else sends.
+commands that are sent only here.
 """
 
 import json

@@ -4,7 +4,7 @@
 One client of ours, in two variants, on the polled user queue of an emulated
 controller that takes time to answer. Instructions are counted in one guest,
 entries into the kernel in another: the time that a device takes is the host's,
-and a guest whose clock counts instructions does not know it.
+and a guest with a clock that counts instructions does not know it.
 """
 
 import re
@@ -23,7 +23,7 @@ APPEND = ("nokaslr",)
 HIDDEN = 0.02
 # How often all of a depth is submitted, for a count of entries.
 ROUNDS = 256
-# Rounds beside another tenant, who wants so many in flight, or may have so many.
+# Rounds beside another tenant that wants, or may have, so many in flight.
 QOS_ROUNDS = 100
 OTHERS = (60, 240)
 LIMIT = 4
@@ -54,12 +54,13 @@ many of *iopoll*'s are empty depends on how fast the machine is beside its
 device."""
 
 ABOUT_QOS = """\
-A tenant with one command in flight shares a polled queue with another, who wants
+A tenant with one command in flight shares a polled queue with another that wants
 60 or 240. Counted are its submission and the look that finds all: nine rounds in
-ten take no more. Whoever looks finds everybody's completions, so the other is to
-be paid for; with a limit of 4 for his open file, no more of them than that, and
-for waking the next four, however many he wants. His own submissions and looks
-are not counted, nor is waiting."""
+ten take no more. A look finds the completions of all tenants, so it costs more
+beside the other one. With a limit of 4 for the other's open file it costs no more
+than 4 completions and waking the next four waiters, however many commands the
+other one wants. The other's submissions and looks are not counted, nor is
+waiting."""
 
 
 def programs(out):

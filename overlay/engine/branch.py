@@ -163,7 +163,7 @@ def identity():
 def grown(log):
     """Every series as (Branch, patch files), laid but not yet checked.
 
-    For those who only want to read the patches.
+    For callers that only read the patches.
     """
     everything = entries.read()
     items = lay.items()

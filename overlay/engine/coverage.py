@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make coverage`: which lines of our kernel files the tests reach.
 
-A kernel whose objects of ours count (mode "coverage") runs all kselftests;
+A kernel in which our objects count (mode "coverage") runs all kselftests;
 each guest leaves its counters, and gcovr puts them together. A file with fewer
 than nine lines of ten reached is a failure. What is left stands in
 overlay/coverage-left with a reason: a line that is not reached and has none is

@@ -22,7 +22,7 @@ from engine import (
 )
 from engine.ktap import Case
 
-# What each variant of the measurement is, for a reader who sees it first.
+# What each variant of the measurement is, for a reader that is new to it.
 MEANING = {
     "generic": "today's kernel: the iomap path",
     "read_iter": "patched, through ->read_iter",

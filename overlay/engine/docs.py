@@ -40,7 +40,7 @@ def pages(items):
 
 
 def sources(items):
-    """Our files whose comments a page may show."""
+    """Our files with comments that a page may show."""
     return sorted({item.target for item in items
                    if item.target.endswith((".c", ".h"))})
 
@@ -100,7 +100,7 @@ def _mentions(page, text, name):
 def read(items, tree, wanted):
     """Our files that Sphinx reads for these pages.
 
-    Pages, and what a page names: a source whose comments it shows, say.
+    Pages, and what a page names, such as a source of comments that it shows.
     """
     text = "".join((tree / DOCS / where / name).read_text("utf-8", "replace")
                    for where, names in wanted.items() for name in names

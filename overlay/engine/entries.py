@@ -132,7 +132,7 @@ def below(series, everything):
 
 
 def complaints(everything, paths):
-    """What is wrong with who owns which file, one sentence each."""
+    """Files with no entry or with several, one sentence each."""
     owners = {}
     for series in everything:
         for entry in series.entries:

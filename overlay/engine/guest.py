@@ -30,7 +30,7 @@ PMEM = ("memmap=512M!1G", "memmap=256M!1600M")
 
 
 def nvme(takes=0):
-    """QEMU's options for a controller whose commands take so many ns."""
+    """QEMU's options for a controller with commands that take so many ns."""
     return ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
             f"file.latency-ns={takes},format=raw,if=none,id=nvme0 "
             "-device nvme,drive=nvme0,serial=overlay0,max_ioqpairs=16",)

@@ -234,7 +234,7 @@ def lock():
 
 
 def _lock(path, variable):
-    """Lock one folder; says who holds it if another run does."""
+    """Lock one folder; names the run that holds it if another one does."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         file = open(path / ".lock", "a+", encoding="ascii")  # noqa: SIM115
@@ -377,7 +377,7 @@ def _go_on():
 def at_once(work, jobs, workers):
     """Do several jobs at a time; the results in the jobs' order.
 
-    Who is interrupted ends the programs of all of them, for good; a job that
+    An interrupt ends the programs of all of them, for good; a job that
     fails ends the others, too, and what comes after them may go on.
     """
     try:

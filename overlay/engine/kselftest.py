@@ -47,8 +47,8 @@ AFTER = {"coverage": "sh {scripts}/coverage.sh {build} {into}\n"}
 # so this makes a million.
 SOAK = {"debug": 4, "kcsan": 2}
 SOAK_MORE = {"debug": {"UQ_TEST_FUZZ_OPS": "500000"}}
-# What tests that leave it to chance what they do may be told by whoever wants
-# to see a failure again.
+# What tests that leave it to chance what they do may be told in order to see a
+# failure again.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 # The tests that race on purpose: what kcsan's kernel runs of those there are.
 RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
@@ -97,7 +97,7 @@ NOWHERE = {
 
 
 def targets():
-    """The selftest folders that are ours: those whose Makefile is.
+    """The selftest folders that are ours: those with a Makefile of ours.
 
     What is below one of them, such as modules, is built by it.
     """

@@ -248,8 +248,8 @@ SPLATS = re.compile("|".join((
 # Only what the kernel says counts: a program may well print "WARNING: ".
 # Programs and the kernel share the console, so a stamp may stand mid-line.
 KERNEL = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?")
-# What user space writes to /dev/kmsg has a stamp as well. These say whose it
-# is; what our own scripts write there (guest/run.sh) counts.
+# What user space writes to /dev/kmsg has a stamp as well. These tell its
+# origin; what our own scripts write there (guest/run.sh) counts.
 USER = re.compile(r"(virtme-(ng-)?init|systemd(-[\w-]+)?(\[\d+\])?"
                   r"|udevd(\[\d+\])?): ")
 EXPECTED = re.compile(r"overlay: expect (/.*/)\s*$")

@@ -4,7 +4,7 @@
 Every file of ours under an upstream folder lands at the same path; `X.patch`
 or `X.slug.patch` changes the file X beside which it stands. After lay() the
 laid tree is the source plus ours and nothing else, whatever it was before,
-and only files whose text changed have a new time stamp, so that make builds
+and only files with a changed text have a new time stamp, so that make builds
 no more than it must.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cover letters and mails of a series, made by b4 and sent to nobody."""
+"""Cover letters and mails of a series, made by b4 and never sent."""
 
 import email
 import email.policy
@@ -245,7 +245,7 @@ class Mails:
 
 
 def stray_addresses(path, own):
-    """Addresses in a mail that are neither ours nor nobody's."""
+    """Addresses in a mail that are neither ours nor the placeholder."""
     with open(path, "rb") as file:
         mail = email.message_from_binary_file(file,
                                               policy=email.policy.default)
@@ -286,6 +286,6 @@ def mail_complaints(mails, count, own, is_git):
         if not re.search(r"^To: .*" + re.escape(NOBODY), text, re.MULTILINE):
             yield f"{path.name} is not addressed to {NOBODY}"
         if not is_git and re.search(r"^base-commit:", text, re.MULTILINE):
-            yield f"{path.name} states a base-commit that nobody else has"
+            yield f"{path.name} states a base-commit that no other tree has"
         if "EDITME" in text or re.search(r"@(BASE|TABLE|TESTED)@", text):
             yield f"{path.name} has a placeholder left in it"

@@ -111,7 +111,7 @@ def _line(line, places, addresses):
                 re.escape(place) + r"(?![\w-])", line):
             yield f"a path of this machine: {place}"
     for found in HOMES.findall(line):
-        yield f"a path of somebody's home: {found}"
+        yield f"a path of a home folder: {found}"
     for found in REGISTRIES.findall(line):
         yield f"a package registry's host name: {found}"
     # An archive's link ends in a message's name, which looks like an address.

@@ -23,7 +23,7 @@ the results that lie in out/.
 Every file of ours that goes into the kernel belongs to exactly one entry.
 Per commit we check that it applies, that what it touches compiles without a
 warning, and that checkpatch --strict is content. Then b4 prepares the mails
-in out/series/, addressed to nobody.
+in out/series/, with a placeholder as addressee.
 """
 
 import re

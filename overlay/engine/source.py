@@ -95,7 +95,7 @@ def _kdir(path):
 
 
 def git(path, *args):
-    """What git says of a tree that may belong to somebody else, or None."""
+    """What git says of a tree that may belong to another user, or None."""
     try:
         done = subprocess.run(
             ["git", "-c", f"safe.directory={path}", "-C", str(path), *args],

@@ -4,7 +4,7 @@
 #
 # It does so twice with commands in flight: into a kernel that this one loads,
 # which runs this script again, and for good. The end mark is ours to say, as
-# nobody comes back from the second; the engine looks whether the guest ended.
+# no guest comes back from the second; the engine looks whether the guest ended.
 kernel=$2
 
 # shellcheck source=disks.sh

@@ -53,7 +53,7 @@ class Script:
                 self._inside(match.group())
 
     def _inside(self, word):
-        """Commands whose output is put into a word."""
+        """Commands that put their output into a word."""
         for part in INSIDE.finditer(word):
             inner = Script(_balanced(word[part.end():]))
             self.called |= inner.called

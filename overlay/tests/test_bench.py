@@ -42,7 +42,7 @@ def rows(text=None, config="lean"):
 
 
 def status(cases, start):
-    """How the case ended whose name starts so."""
+    """How the case ended that has a name with this start."""
     return next(case for case in cases if case.name.startswith(start))
 
 

@@ -33,7 +33,7 @@ def rows(said, bells):
 
 
 def status(cases, start):
-    """How the case ended whose name starts so."""
+    """How the case ended that has a name with this start."""
     return next(case for case in cases if case.name.startswith(start)).status
 
 

@@ -37,7 +37,7 @@ def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000, ready=900):
 
 
 def status(cases, start):
-    """How the case ended whose name starts so."""
+    """How the case ended that has a name with this start."""
     return next(case for case in cases if case.name.startswith(start)).status
 
 
@@ -105,7 +105,7 @@ class Judge(unittest.TestCase):
 
 
 def tails(unlimited, limited):
-    """Rows of a tenant beside another who wants 60, and 240."""
+    """Rows of a tenant beside another that wants 60, and 240."""
     return [{"bench": "nvme-qos", "variant": variant, "insn_per_op": insn,
              "params": {"others": others, "limit": 4 * (variant == "limited")}}
             for variant, figures in (("unlimited", unlimited),

@@ -22,7 +22,7 @@ def patch(target, line, old, new, before="", after=""):
 
 
 def series(name, *commits, requires=None):
-    """The files of a series whose commits have these files."""
+    """The files of a series with commits of these files."""
     need = f"Requires: {requires}\n" if requires else ""
     found = {f"overlay/series/{name}/0000-cover":
              f"Subject: x: {name}\n{need}\nWhy.\n"}

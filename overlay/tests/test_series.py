@@ -81,7 +81,7 @@ class Scratch(unittest.TestCase):
         return entries.read(self.root)
 
     def wrong(self):
-        """What is said about who owns which file."""
+        """What is said about the entries of files."""
         paths = [item.path for item in lay.items(self.root)]
         return list(entries.complaints(self.read(), paths))
 

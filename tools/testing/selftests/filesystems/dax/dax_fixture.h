@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The start and end of every test: ext4 on a DAX device, mounted where nobody
- * else sees it, and ext4.dax_fast_read as the variant wants it.
+ * The start and end of every test: ext4 on a DAX device, in a mount namespace
+ * of its own, and ext4.dax_fast_read as the variant wants it.
  */
 #ifndef _DAX_FIXTURE_H
 #define _DAX_FIXTURE_H

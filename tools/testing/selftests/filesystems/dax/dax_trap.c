@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that stops whoever touches it, the kernel too, until it is let go.
+ * Memory that stops tasks that touch it, the kernel too, until it is let go.
  *
  * With it a test brings two threads to where it wants them and waits for that,
  * where it would otherwise have to sleep and hope.

@@ -142,7 +142,7 @@ void dax_reader_close(struct dax_reader *rd);
 
 /* -- memory that traps */
 
-/* One page that blocks whoever touches it, until it is let go. */
+/* One page that blocks tasks that touch it, until it is let go. */
 struct dax_trap {
 	int uffd;
 	char *page;
@@ -150,9 +150,9 @@ struct dax_trap {
 
 /* @page: page-aligned anonymous memory, never touched; NULL: make it. */
 int dax_trap_arm(struct dax_trap *trap, char *page);
-/* Returns when somebody is blocked. */
+/* Returns when a task is blocked. */
 int dax_trap_wait(const struct dax_trap *trap);
-/* Gives the page @fill as content and wakes who is blocked. */
+/* Gives the page @fill as content and wakes the blocked task. */
 int dax_trap_release(const struct dax_trap *trap, int fill);
 
 /* A thread that holds the inode lock of a file, exclusively, in a write. */

@@ -138,7 +138,7 @@ TEST_F(mmap_fault_around, off_is_off)
 	close(fd);
 }
 
-/* Who reads here and there gets what was asked for, and who reads on, more. */
+/* A random reader gets the page it asked for, a sequential one gets more. */
 TEST_F(mmap_fault_around, waits_for_the_second_page)
 {
 	int fd = new_file(_metadata, &self->t, variant->data, PAGES);
@@ -383,7 +383,7 @@ TEST_F(mmap_fault_around, synchronous_mapping)
 	close(fd);
 }
 
-/* Who has asked to be told of each page must not be told of the first only. */
+/* A userfaultfd that asked for each page must not get the first only. */
 TEST_F(mmap_fault_around, userfaultfd_write_protection)
 {
 	struct uffdio_api api = {
@@ -496,8 +496,8 @@ static void count_signal(int sig)
 }
 
 /*
- * A page that fails in memory is told to whom it is mapped, even if nobody
- * has touched it yet, and is the only one that is lost.
+ * A page that fails in memory is reported to a process that has it mapped, even
+ * if it was not touched yet, and is the only one that is lost.
  */
 TEST_F(mmap_bad_page, memory_failure)
 {

@@ -197,7 +197,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* -- the one who changes things */
+/* -- the writer */
 
 static int begin_step(struct race *race, unsigned long page)
 {
@@ -337,7 +337,7 @@ TEST_F(mmap_race, readers_see_the_last_step)
 		 variant->take);
 }
 
-/* Without fault-around, to tell whose fault it is when the above fails. */
+/* Without fault-around, to see its part in it when the above fails. */
 TEST_F(mmap_race, readers_of_single_pages)
 {
 	if (self->t.window_was < 0)

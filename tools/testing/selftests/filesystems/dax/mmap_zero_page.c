@@ -3,8 +3,9 @@
  * Holes that are read through a DAX mapping are the zero page.
  *
  * They take no memory, whichever way they are mapped, and a page that is
- * written afterwards is seen by all mappings at once, whoever writes it and
- * however. For contrast, the page cache is shown to take what DAX does not.
+ * written afterwards is seen by all mappings at once, whichever process writes
+ * it and however. For contrast, the page cache is shown to take what DAX does
+ * not.
  */
 
 #include <linux/falloc.h>

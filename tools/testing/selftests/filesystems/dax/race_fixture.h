@@ -272,7 +272,7 @@ static inline void *reader(void *arg)
 	atomic_fetch_add(&t->running, 1);
 	while (!atomic_load(&t->stop) && !atomic_load(&t->failed))
 		read_and_check(t, &rnd, buf, size);
-	/* Nobody waits for a reader that has given up. */
+	/* No task waits for a reader that has given up. */
 	if (atomic_load(&t->failed))
 		sem_post(&t->enough);
 	free(buf);
@@ -299,8 +299,8 @@ static inline void start_readers(struct __test_metadata *_metadata,
 
 /*
  * Returns when there have been @n more reads, or one that was wrong. Without it
- * a writer who never waits is done with all rounds before a reader comes to run,
- * where processors are emulated one after the other.
+ * a writer that never waits is done with all rounds before a reader runs, where
+ * processors are emulated one after the other.
  */
 static inline void wait_for_reads(struct race *t, long n)
 {
@@ -343,7 +343,7 @@ static inline int write_file(struct race *t, int fd, __u32 file,
 	return ret == (ssize_t)len ? 0 : -ENOSPC;
 }
 
-/* Leaves all free blocks with tags that nobody may ever see again. */
+/* Leaves all free blocks with tags that no reader may ever see again. */
 static inline void poison_free_blocks(struct __test_metadata *_metadata,
 				      struct race *t)
 {

@@ -21,7 +21,7 @@ begin
 export DM_DISABLE_UDEV=1
 
 # Sectors at the start of each device that stay as they are: the label that
-# says whose the device is lies there.
+# marks the device as the tests' lies there.
 LABEL=2048
 
 # Both devices belong to these tests from here on.

@@ -225,7 +225,7 @@ static void by_both_paths(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, t->complaints);
 }
 
-/* A test whose body is done by both paths. */
+/* A test with a body that is done by both paths. */
 #define TEST_BOTH(name)							\
 	static void name##_body(struct __test_metadata *_metadata,	\
 				struct edges *t);	\
@@ -557,7 +557,7 @@ TEST_BOTH(offsets_in_largest_file)
 	for (i = 0; i < ARRAY_LEN(at); i++)
 		check_offsets(_metadata, fd, t, at[i]);
 
-	/* Room for the last block there may be or not; nobody may mind. */
+	/* Room for the last block there may be or not; no read may fail for it. */
 	if (!dax_write_all(fd, t->want, 100, max - 150)) {
 		out = do_read(_metadata, t, fd, PREAD, t->buf, 1000, max - 150,
 			      t->buf, t->bs);

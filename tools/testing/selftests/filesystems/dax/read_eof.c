@@ -169,8 +169,8 @@ static int insert(struct eof *t, struct range r)
 /* -- what is done around each of them */
 
 /*
- * Stores behind EOF in the last page, but not at @end or behind it, where those
- * who move EOF to @end leave what is there. The page is left mapped.
+ * Stores behind EOF in the last page, but not at @end or behind it, where calls
+ * that move EOF to @end leave what is there. The page is left mapped.
  */
 static char *stray(struct __test_metadata *_metadata, struct eof *t, size_t end)
 {

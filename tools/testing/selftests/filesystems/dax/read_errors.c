@@ -142,7 +142,7 @@ static bool has_badblocks(const struct errors *t)
 	return fd >= 0;
 }
 
-/* A file whose blocks are extents of their own: holes lie between them. */
+/* A file of blocks that are extents of their own: holes lie between them. */
 static int scattered_file(struct __test_metadata *_metadata,
 			  struct errors *t)
 {
@@ -366,14 +366,14 @@ static long long wait_killed(struct __test_metadata *_metadata, pid_t pid)
 	ASSERT_EQ(0, waitid(P_PID, pid, &info, WEXITED | WNOWAIT));
 	EXPECT_EQ(CLD_KILLED, info.si_code);
 	EXPECT_EQ(SIGKILL, info.si_status);
-	/* Its accounts are there until somebody has waited for it. */
+	/* Its accounts are there until it is waited for. */
 	rchar = rchar_of(pid);
 	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
 	return rchar;
 }
 
 /*
- * The reader waits for the inode lock, which somebody else holds, and is
+ * The reader waits for the inode lock, which another task holds, and is
  * killed meanwhile. It gets the lock with the signal pending, and must not
  * read all of what it was asked for.
  */

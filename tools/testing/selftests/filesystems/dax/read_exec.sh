@@ -50,7 +50,7 @@ run_script() {
 	[ "$("$dir/script")" = "script ran" ]
 }
 
-# A script whose interpreter is on the mount as well.
+# A script with an interpreter that is on the mount as well.
 run_script_by_binary() {
 	[ "$("$dir/script2")" = "$dir/script2" ]
 }

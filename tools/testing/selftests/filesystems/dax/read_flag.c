@@ -4,8 +4,8 @@
  *
  * With -o dax=inode it is the file's own flag that decides, and a change of it
  * counts once the inode has been evicted. A file that is not a DAX file has
- * its newest bytes in the page cache and perhaps no blocks yet, so whoever
- * reads such a file as if it were one gets old bytes, zeroes or an error.
+ * its newest bytes in the page cache and perhaps no blocks yet, so a read of
+ * such a file as if it were one gets old bytes, zeroes or an error.
  */
 
 #include <linux/fs.h>
@@ -205,7 +205,7 @@ TEST_F(read_flag, flag_changes)
 	}
 }
 
-/* As long as somebody has the file open it stays what it is. */
+/* As long as the file is open it stays what it is. */
 TEST_F(read_flag, flag_changes_while_open)
 {
 	struct flag *t = &self->t;
@@ -331,7 +331,7 @@ TEST_F(read_new, without_a_name)
 	check_new(_metadata, dax_open(&self->test.fs, "linked", O_RDWR), true);
 }
 
-/* A file whose last name is gone. */
+/* A file without a name. */
 TEST_F(read_new, unlinked)
 {
 	char path[256];

@@ -184,7 +184,7 @@ TEST_F(read_moves, extents_to_pointers)
 	stop_readers(_metadata, t);
 }
 
-/* Who has the old file open reads the old file, whatever becomes of blocks. */
+/* A task that has the old file open reads it, whatever becomes of blocks. */
 TEST_F(read_moves, unlinked_while_others_write)
 {
 	struct race *t = &self->t;
@@ -211,7 +211,7 @@ TEST_F(read_moves, unlinked_while_others_write)
 	stop_readers(_metadata, t);
 }
 
-/* Who opens it by name reads the old one or the new one: inodes come again. */
+/* An open by name gets the old file or the new one: inodes come again. */
 TEST_F(read_moves, replaced_by_rename)
 {
 	struct race *t = &self->t;
@@ -358,8 +358,8 @@ FIXTURE_TEARDOWN(read_moves_flag)
 }
 
 /*
- * The flag counts when the inode is read again, so everybody opens it by name,
- * and often nobody has it open.
+ * The flag counts when the inode is read again, so all tasks open it by name,
+ * and often none has it open.
  */
 TEST_F(read_moves_flag, comes_and_goes)
 {

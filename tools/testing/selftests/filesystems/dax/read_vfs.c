@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a read does beside reading: it may refuse to wait, it moves the file
- * position, leaves the time of last access, wakes those who watch, and is
+ * position, leaves the time of last access, wakes watchers, and is
  * counted.
  */
 
@@ -82,8 +82,8 @@ static ssize_t read_nowait(struct vfs *t)
 }
 
 /*
- * A write that cannot go on holds the inode lock: who may not wait is told so,
- * and can read again when it is over.
+ * A write that cannot go on holds the inode lock: a read that must not wait gets
+ * -EAGAIN, and can be repeated when it is over.
  */
 TEST_F(read_vfs, nowait)
 {
@@ -100,7 +100,7 @@ TEST_F(read_vfs, nowait)
 	EXPECT_EQ('x', t->buf[1]);
 }
 
-/* Who may wait does, and then sees what was written. */
+/* A read that may wait does, and then sees what was written. */
 TEST_F(read_vfs, waits_for_writer)
 {
 	struct vfs *t = &self->t;
@@ -142,7 +142,7 @@ TEST_F(read_vfs, position)
 	EXPECT_EQ(FILE_LEN, lseek(t->fd, 0, SEEK_CUR));
 }
 
-/* Those who share a position share the file: each byte is read once. */
+/* Tasks that share a position share the file: each byte is read once. */
 TEST_F(read_vfs, shared_position)
 {
 	struct vfs *t = &self->t;
@@ -354,7 +354,7 @@ TEST_F(read_vfs, read_only_mount)
 	EXPECT_EQ(OLD, get_atime(_metadata, t->fd));
 }
 
-/* -- those who watch */
+/* -- watchers */
 
 /* Access events since the last call. */
 static int inotify_count(int in)
@@ -387,7 +387,7 @@ TEST_F(read_vfs, inotify)
 	ASSERT_GE(in, 0);
 	ASSERT_GE(inotify_add_watch(in, t->path, IN_ACCESS), 0);
 	for (i = 0; i < dax_nr_methods; i++) {
-		/* Nobody is told of what aio reads. */
+		/* aio sends no access events. */
 		if (!dax_methods[i].direct ||
 		    !strcmp(dax_methods[i].name, "aio") ||
 		    dax_methods[i].read(&rd, t->buf, 100, 50) == DAX_NO_METHOD)
