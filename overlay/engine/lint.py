@@ -25,6 +25,7 @@ from engine import (
     rules,
     source,
     store,
+    words,
 )
 from engine.host import Plain
 from engine.ktap import FAIL, PASS, Case
@@ -366,10 +367,19 @@ def own_rules(job):
                 licence=rules.carries_licence(host.ROOT / name)))
 
 
+def subjects(job):
+    """How often comments, and documentation, say who instead of a subject."""
+    found = words.measure((name, text) for name in job.files
+                          if (text := rules.text_of(host.ROOT / name)))
+    for kind, measure in found.items():
+        host.say(f"    {kind}: {measure}")
+        yield _case("words", kind, words.complaints(measure))
+
+
 # -- make lint --------------------------------------------------------------
 
 TOOLS = {
-    "rules": own_rules, "shellcheck": shellcheck, "ruff": ruff,
+    "rules": own_rules, "words": subjects, "shellcheck": shellcheck, "ruff": ruff,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
     "sparse": sparse, "modules": modules,
