@@ -18,7 +18,7 @@ SAFE = host.ROOT / "tools" / "testing" / "selftests" / "uq" / "uq_safe.h"
 LABEL_BYTES = 4096
 # name: options of the controller. "slow" is throttled, so that commands stay
 # in flight; "vector" has one interrupt, "few" three queues; of "main", so many
-# commands may stay without an answer (tests of uq_silent), and a transfer can be
+# commands may stay without an answer (tests of uq_timeout), and a transfer can be
 # 4 MiB long, which takes several lists.
 CONTROLLERS = {
     "main": "max_ioqpairs=16,aerl=15,mdts=10",

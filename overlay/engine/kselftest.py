@@ -52,14 +52,14 @@ SOAK_MORE = {"debug": {"UQ_TEST_FUZZ_OPS": "500000"}}
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 # The tests that race on purpose: what kcsan's kernel runs of those there are.
 RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
-          "uq:uq_reset", "uq:uq_qos", "uq:uq_mmap_reset", "uq:uq_fault",
-          "uq:uq_io", "uq:uq_mmap", "uq:uq_owner", "filesystems/dax:read_race",
+          "uq:uq_reset", "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault",
+          "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
           "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
 # Guests with other hardware, and the tests of the lean kernel that are about
 # it. intx: no message signalled interrupts, and all DMA is bounced.
 OTHERS = {
     "intx": (("pci=nomsi", "swiotlb=force"),
-             ("uq:uq_io", "uq:uq_mmap", "uq:uq_refuse", "uq:uq_setup")),
+             ("uq:uq_io", "uq:uq_mmap", "uq:uq_errno", "uq:uq_setup")),
 }
 WITH_OTHERS = ("lean", "coverage")
 # The kernel that has all that tests can need: what another lacks of it, only
@@ -71,16 +71,16 @@ HAS_ALL = "debug"
 # tests are not for debug. intx has no interrupt for a user queue.
 LEFT_OUT = {
     "lean": {
-        "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_power": None,
-        "uq:uq_silent": None, "uq:uq_fuzz": "-V prp",
+        "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_suspend": None,
+        "uq:uq_timeout": None, "uq:uq_fuzz": "-V prp",
         "uq:uq_meta": "-V irq_separate -V poll_separate",
         "uq:uq_setup": "-T controller_memory_buffer",
     },
-    "coverage": {"uq:uq_power": "-t quiet_when_idle"},
+    "coverage": {"uq:uq_suspend": "-t quiet_when_idle"},
     "debug": {"uq:uq_fuzz": "-V sgl",
               "uq:uq_setup": "-t controller_memory_buffer"},
     "intx": {
-        "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq", "uq:uq_refuse": "-V irq",
+        "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq", "uq:uq_errno": "-V irq",
         "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
         "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
     },
@@ -91,7 +91,7 @@ ONCE = {"debug": {"UQ_TEST_FUZZ_OPS": "2000"}}
 NOWHERE = {
     "uq: uq_mmap_reset: life.*.module_stays":
         "nvme is built into all of our kernels",
-    "uq: uq_outage: outage.*.subsystem_reset":
+    "uq: uq_error: error.*.subsystem_reset":
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
 

@@ -279,7 +279,7 @@ def key(share, test):
     image = _kernel_of(share)
     if image is None:
         return None
-    name = "uq:uq_restart" if share.restart else test
+    name = "uq:uq_kexec" if share.restart else test
     return store.digest({
         "machine": machine(share.packages()), "kernel": image, "test": test,
         "nvme": share.nvme,

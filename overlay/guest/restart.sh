@@ -16,17 +16,17 @@ echo "1..2"
 case $(cat /proc/cmdline) in
 *uq_restarted*) ;;
 *)
-	./uq_restart kexec "$kernel" "$(cat /proc/cmdline) uq_restarted"
+	./uq_kexec kexec "$kernel" "$(cat /proc/cmdline) uq_restarted"
 	echo "not ok 1 another kernel takes over with commands in flight"
 	exit 1
 	;;
 esac
 
 echo "ok 1 another kernel takes over with commands in flight"
-if ./uq_restart check; then
+if ./uq_kexec check; then
 	echo "ok 2 it finds devices that work"
 else
 	echo "not ok 2 it finds devices that work"
 fi
 echo "# overlay: end"
-exec ./uq_restart off
+exec ./uq_kexec off

@@ -272,12 +272,12 @@ class Guests(Kept):
         self.assertEqual(self.left(), ["uq:uq_io"])
 
     def test_a_guest_that_restarts_is_one_test(self):
-        self.program("uq_restart", "goes down")
+        self.program("uq_kexec", "goes down")
         share = Share("lean", "lean-restart", self.into, ("restart",),
                       restart=True)
         self.keep([Case("lean: another kernel", ktap.PASS)], share)
         self.assertEqual(self.left(share), [])
-        self.program("uq_restart", "edited")
+        self.program("uq_kexec", "edited")
         self.assertEqual(self.left(share), ["restart"])
         self.keep()
         self.assertEqual(self.left(), [])

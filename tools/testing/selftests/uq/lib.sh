@@ -86,7 +86,7 @@ ctrl_of() { # BLOCK
 
 # Sets $block, $ctrl (its number) and $head to those of the first namespace.
 need_dev() {
-	why=$(./uq_claim)
+	why=$(./uq_check_devs)
 	case $? in
 	0) ;;
 	"$KSFT_SKIP") skip_all "$why" ;;
@@ -123,7 +123,7 @@ begin() {
 need_queues() {
 	begin
 	if [ -z "$(node_of irq)" ] || [ -z "$(node_of poll)" ]; then
-		why=$(./uq_claim disrupt) ||
+		why=$(./uq_check_devs disrupt) ||
 			skip_all "nvme$ctrl has no user queues; a reset $why"
 		echo 2 > $PARAMS/user_irq_queues
 		echo 2 > $PARAMS/user_poll_queues

@@ -214,8 +214,8 @@ int uq_run_all(struct io_uring *ring, unsigned int n);
  * The module of test_modules, which does things to the kernel that user space
  * cannot: whether it has a parameter, after it was loaded if need be.
  */
-#define UQ_TESTMOD_FILE	"test_modules/uq_test_outage.ko"
-#define UQ_TESTMOD	"/sys/module/uq_test_outage/parameters"
+#define UQ_TESTMOD_FILE	"test_modules/uq_test_events.ko"
+#define UQ_TESTMOD	"/sys/module/uq_test_events/parameters"
 bool uq_load_testmod(const char *param);
 void uq_unload_testmod(void);
 

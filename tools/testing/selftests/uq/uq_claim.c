@@ -1,24 +1,799 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For the shell tests: may the namespaces that are named be overwritten? Says why
- * not and exits with 4 (skip), or with 1 if they are not what they should be.
- *
- *   uq_claim [disrupt]
- *
- * With "disrupt": may a test also do what reaches beyond a namespace?
+ * NVMe user queues: whose completion queue it is. One open file has it, others
+ * have none of it meanwhile, and nobody sees in it what another has done, before
+ * or after; whoever runs as whom, and however the owner ends.
  */
 #define _GNU_SOURCE
-#include "uq_safe.h"
-#include "kselftest.h"
+#include <pthread.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include "uq_cq.h"
+#include "uq_fixture.h"
+
+#define NOBODY	65534
+#define AREA	(1024 * 1024)
+#define BATCH	64
+#define PAGE	((size_t)sysconf(_SC_PAGESIZE))
+
+FIXTURE(claim)
+{
+	struct uq_node node;
+	long long spurious;	/* before; other tests make some on purpose */
+	unsigned char *buf;
+	unsigned int flags;	/* for rings */
+	int fd[2];		/* two open files */
+};
+
+FIXTURE_VARIANT(claim)
+{
+	bool poll;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(claim, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(claim, poll) { .poll = true };
+/* clang-format on */
+
+static int claim(int fd)
+{
+	return ioctl(fd, NVME_UQ_IOC_CLAIM) ? -errno : 0;
+}
+
+/*
+ * The last reference to an open file may be dropped a little after whoever had
+ * it was heard of last: rings go in a worker.
+ */
+static int claim_soon(int fd)
+{
+	int ret;
+
+	do {
+		ret = claim(fd);
+		sched_yield();
+	} while (ret == -EBUSY);
+	return ret;
+}
+
+FIXTURE_SETUP(claim)
+{
+	struct uq_ns ns;
+	int i;
+
+	ASSERT_TRUE(uq_ns_nth(&ns, 0));
+	if (uq_no_queue(&ns, variant->poll))
+		SKIP(return, UQ_NO_QUEUE);
+	ASSERT_TRUE(uq_find(&self->node, variant->poll))
+		TH_LOG("no user queue of this kind");
+	if (self->node.ns.lba != 512)
+		SKIP(return, "the first namespace has blocks of %u bytes",
+		     self->node.ns.lba);
+	self->spurious = uq_attr(self->node.name, "spurious");
+	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
+	for (i = 0; i < 2; i++) {
+		self->fd[i] = open(self->node.path, O_RDWR);
+		ASSERT_LE(0, self->fd[i]);
+	}
+	i = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, i);
+	if (claim_soon(i)) {
+		ASSERT_EQ(EOPNOTSUPP, errno) TH_LOG("errno %d", errno);
+		SKIP(return, "completion queues cannot be mapped here");
+	}
+	close(i);
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+}
+
+FIXTURE_TEARDOWN(claim)
+{
+	if (!self->buf)
+		return;
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
+	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
+		  uq_attr(self->node.name, "completed"));
+}
+
+/* One read through a ring made for it, into memory of its own. */
+static int read_by(FIXTURE_DATA(claim) *self, int fd)
+{
+	void *buf = uq_alloc(4096);
+	struct io_uring ring;
+	int ret = buf ? uq_ring(&ring, 4, self->flags) : -ENOMEM;
+
+	if (ret)
+		return ret;
+	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, buf, 4096);
+	ret = uq_run(&ring);
+	io_uring_queue_exit(&ring);
+	munmap(buf, 4096);
+	return ret;
+}
+
+/*
+ * So many commands that end with a status: every byte that the device writes to
+ * an entry is something, and tells how many there were.
+ */
+static int leave_marks(FIXTURE_DATA(claim) *self, int fd, unsigned int n)
+{
+	unsigned char *buf = uq_alloc(BATCH * 512);
+	unsigned int i, batch, done = 0;
+	struct io_uring ring;
+	int ret = buf ? uq_ring(&ring, BATCH, self->flags) : -ENOMEM;
+
+	while (!ret && done < n) {
+		batch = n - done < BATCH ? n - done : BATCH;
+		for (i = 0; i < batch; i++)
+			uq_prep(&ring, fd, self->node.nsid, CMD_READ,
+				i % 2 ? 0 : 1ull << 40, buf + i * 512, 512);
+		if (io_uring_submit(&ring) != (int)batch)
+			return -EPROTO;
+		for (i = 0; i < batch; i++) {
+			int res = uq_reap(&ring, NULL);
+
+			if (res && STATUS(res) != ST_LBA_RANGE)
+				ret = res;
+		}
+		done += batch;
+	}
+	io_uring_queue_exit(&ring);
+	munmap(buf, BATCH * 512);
+	return ret;
+}
+
+/* Bytes of a mapped queue, up to the end of its pages, that tell anything. */
+static unsigned int leaked(const struct uq_cq *cq)
+{
+	const unsigned char *p = (const unsigned char *)cq->cqe;
+	unsigned int n = 0, i;
+
+	for (i = 0; i < cq->len; i++) {
+		bool status = i % sizeof(*cq->cqe) ==
+			offsetof(struct nvme_uq_cqe, status);
+
+		/* of an entry, its phase stays */
+		if (status && i / sizeof(*cq->cqe) < cq->info->entries)
+			n += !!(p[i] & ~1);
+		else
+			n += !!p[i];
+	}
+	return n;
+}
+
+static unsigned int leaked_info(const struct uq_cq *cq)
+{
+	const unsigned char *p = (const unsigned char *)cq->info;
+	unsigned int n = 0, i;
+
+	for (i = cq->info->size; i < PAGE; i++)
+		n += !!p[i];
+	return n + !!cq->info->submitted + !!cq->info->completed;
+}
+
+/* -- one owner */
+
+TEST_F(claim, claimed_once)
+{
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(0, claim(self->fd[0]));
+	EXPECT_EQ(1, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(0, claim(self->fd[0]));
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	close(self->fd[0]);
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+TEST_F(claim, needs_reading_and_writing)
+{
+	static const int modes[] = { O_RDONLY, O_WRONLY };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		int fd = open(self->node.path, modes[i]);
+
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(-EACCES, claim(fd));
+		close(fd);
+	}
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+}
+
+/* Commands of others fail, and the device has not seen them. */
+TEST_F(claim, commands_of_others)
+{
+	struct nvme_passthru_cmd io = {
+		.opcode		= CMD_READ,
+		.nsid		= self->node.nsid,
+		.addr		= (uintptr_t)self->buf,
+		.data_len	= 4096,
+		.cdw12		= 7,
+	};
+	long long sent;
+
+	EXPECT_EQ(0, read_by(self, self->fd[1]));
+	ASSERT_EQ(0, claim(self->fd[0]));
+	sent = uq_attr(self->node.name, "submitted");
+	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
+	EXPECT_EQ(sent, uq_attr(self->node.name, "submitted"));
+	/* what goes another way goes on */
+	EXPECT_EQ((int)self->node.nsid, ioctl(self->fd[1], NVME_IOCTL_ID));
+	EXPECT_EQ(0, ioctl(self->fd[1], NVME_IOCTL_IO_CMD, &io));
+	EXPECT_EQ(0, read_by(self, self->fd[0]));
+	EXPECT_EQ(sent + 1, uq_attr(self->node.name, "submitted"));
+	close(self->fd[0]);
+	EXPECT_EQ(0, read_by(self, self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* Another namespace's node is another way to the same queue. */
+TEST_F(claim, node_of_a_neighbour)
+{
+	struct uq_ns ns[2];
+	struct uq_node mine, other;
+	struct io_uring ring;
+	int fd[2], irq, poll;
+	unsigned int i;
+
+	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
+		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid)
+			break;
+	if (!uq_ns_nth(&ns[1], i + 1))
+		SKIP(return, "no two namespaces of one controller were named");
+	if (!uq_node_nth(&mine, &ns[0], variant->poll, 0)) {
+		if (!uq_may_disrupt(NULL, 0))
+			SKIP(return, UQ_NEEDS_LEAVE);
+		ASSERT_EQ(0, uq_bring_up(&ns[0], 2, 2));
+		ASSERT_TRUE(uq_settle(&ns[0], &irq, &poll));
+		ASSERT_TRUE(uq_settle(&ns[1], &irq, &poll));
+	}
+	ASSERT_TRUE(uq_node_nth(&mine, &ns[0], variant->poll, 0));
+	ASSERT_TRUE(uq_node_nth(&other, &ns[1], variant->poll, 0));
+	ASSERT_EQ(uq_attr(mine.name, "qid"), uq_attr(other.name, "qid"));
+	fd[0] = open(mine.path, O_RDWR);
+	fd[1] = open(other.path, O_RDWR);
+	ASSERT_LE(0, fd[0]);
+	ASSERT_LE(0, fd[1]);
+	ASSERT_EQ(0, claim(fd[0]));
+	EXPECT_EQ(-EBUSY, claim(fd[1]));
+	EXPECT_EQ(1, uq_attr(other.name, "claimed"));
+	ASSERT_EQ(0, uq_ring(&ring, 4, self->flags));
+	uq_prep_raw(&ring, fd[1], ns[1].nsid, CMD_FLUSH, 0, NULL, 0, 0);
+	EXPECT_EQ(-EBUSY, uq_run(&ring));
+	close(fd[0]);
+	EXPECT_EQ(0, claim(fd[1]));
+	close(fd[1]);
+	io_uring_queue_exit(&ring);
+}
+
+/* While anything is in flight, whoever sent it, nobody becomes the owner. */
+TEST_F(claim, in_flight)
+{
+	struct uq_node slow;
+	struct io_uring ring;
+	unsigned int i;
+	int fd[2];
+
+	if (!uq_find_slow(&slow, variant->poll))
+		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	fd[0] = open(slow.path, O_RDWR);
+	fd[1] = open(slow.path, O_RDWR);
+	ASSERT_LE(0, fd[0]);
+	ASSERT_LE(0, fd[1]);
+	ASSERT_EQ(0, uq_ring(&ring, 64, self->flags));
+	for (i = 0; i < 64; i++)
+		uq_prep(&ring, fd[0], slow.nsid, CMD_READ, i,
+			self->buf + i * 512, 512);
+	ASSERT_EQ(64, io_uring_submit(&ring));
+	EXPECT_EQ(-EBUSY, claim(fd[0]));
+	EXPECT_EQ(-EBUSY, claim(fd[1]));
+	for (i = 0; i < 64; i++)
+		EXPECT_EQ(0, uq_reap(&ring, NULL));
+	EXPECT_EQ(0, claim(fd[1]));
+	EXPECT_EQ(-EBUSY, claim(fd[0]));
+	close(fd[1]);
+	EXPECT_EQ(0, claim(fd[0]));
+	close(fd[0]);
+	io_uring_queue_exit(&ring);
+}
+
+/* -- until the open file is gone: its descriptors and its mappings */
+
+TEST_F(claim, closed_then_unmapped)
+{
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	close(self->fd[0]);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
+	munmap((void *)cq.cqe, cq.len);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	EXPECT_EQ(NVME_UQ_ALIVE, cq.info->dead);
+	munmap((void *)cq.info, cq.info_len);
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+TEST_F(claim, unmapped_then_closed)
+{
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	uq_cq_unmap(&cq);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	EXPECT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	uq_cq_unmap(&cq);
+	close(self->fd[0]);
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* Mapped several times, unmapped in pieces, and one descriptor of two closed. */
+TEST_F(claim, in_pieces)
+{
+	struct uq_cq cq, again;
+	int copy = dup(self->fd[0]);
+
+	ASSERT_LE(0, copy);
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, uq_cq_map(&again, copy));
+	close(self->fd[0]);
+	uq_cq_unmap(&cq);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	close(copy);
+	/* its last pages first */
+	while (again.len) {
+		EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+		again.len -= PAGE;
+		munmap((void *)again.cqe + again.len, PAGE);
+	}
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	munmap((void *)again.info, again.info_len);
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* A ring holds the files that are registered with it. */
+TEST_F(claim, registered_file)
+{
+	struct io_uring ring;
+
+	ASSERT_EQ(0, uq_ring(&ring, 4, self->flags));
+	ASSERT_EQ(0, claim(self->fd[0]));
+	ASSERT_EQ(0, io_uring_register_files(&ring, self->fd, 1));
+	close(self->fd[0]);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	io_uring_queue_exit(&ring);
+	EXPECT_EQ(0, claim_soon(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* Killed with the queue mapped and full: it is free again, and idle. */
+TEST_F(claim, killed)
+{
+	unsigned int i, k;
+	int status;
+	pid_t pid;
+
+	close(self->fd[0]);
+	for (i = 0; i < 8 * uq_scale(); i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			int fd = open(self->node.path, O_RDWR);
+			struct io_uring ring;
+			struct uq_cq cq;
+
+			if (fd < 0 || uq_ring(&ring, 512, self->flags) ||
+			    claim_soon(fd) || uq_cq_map(&cq, fd))
+				_exit(1);
+			for (k = 0; k < 512; k++)
+				uq_prep(&ring, fd, self->node.nsid, CMD_READ,
+					k, self->buf + k * 512, 512);
+			io_uring_submit(&ring);
+			uq_cq_wait(&cq, &ring, 100);
+			kill(getpid(), SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status)) TH_LOG("status %d", status);
+	}
+	EXPECT_EQ(0, claim_soon(self->fd[1]));
+	EXPECT_EQ(0, read_by(self, self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* -- fork, and descriptors that are passed on */
+
+/* A child's exit code. */
+static int as_child(FIXTURE_DATA(claim) *self, struct uq_cq *cq,
+		    int (*fn)(FIXTURE_DATA(claim) *self, struct uq_cq *cq))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(fn(self, cq));
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static int look_at_entries(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	return uq_cq_written(cq->cqe, true) & 0;
+}
+
+static int look_at_info(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	return __atomic_load_n(&cq->info->head, __ATOMIC_RELAXED) & 0;
+}
+
+static int map_anew(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	struct uq_cq mine;
+
+	if (uq_cq_map(&mine, self->fd[0]))
+		return 1;
+	if (mine.info->submitted != 1 || read_by(self, self->fd[0]) ||
+	    mine.info->submitted != 2)
+		return 2;
+	return 0;
+}
+
+TEST_F(claim, child)
+{
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, read_by(self, self->fd[0]));
+	EXPECT_EQ(-SIGSEGV, as_child(self, &cq, look_at_entries));
+	EXPECT_EQ(-SIGSEGV, as_child(self, &cq, look_at_info));
+	/* it has the descriptor, and with it the right */
+	EXPECT_EQ(0, as_child(self, &cq, map_anew));
+	/* what it did with it is seen here, and its end is no end */
+	EXPECT_EQ(2, cq.info->completed);
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	uq_cq_unmap(&cq);
+	close(self->fd[0]);
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* Whoever was given the descriptor is the owner when all others have gone. */
+TEST_F(claim, passed_on)
+{
+	int status, to[2];
+	pid_t pid;
+	char byte;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, to));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct uq_cq cq;
+		int fd;
+
+		close(self->fd[0]);
+		close(self->fd[1]);
+		close(to[0]);
+		if (setgid(NOBODY) || setuid(NOBODY) ||
+		    open(self->node.path, O_RDWR) >= 0)
+			_exit(1);
+		fd = uq_receive_fd(to[1]);
+		if (fd < 0 || uq_cq_map(&cq, fd))
+			_exit(2);
+		if (write(to[1], "m", 1) != 1 || read(to[1], &byte, 1) != 1)
+			_exit(3);
+		if (read_by(self, fd) || cq.info->completed != 1)
+			_exit(4);
+		_exit(0);
+	}
+	close(to[1]);
+	ASSERT_EQ(0, claim(self->fd[0]));
+	ASSERT_EQ(0, uq_send_fd(to[0], self->fd[0]));
+	close(self->fd[0]);
+	ASSERT_EQ(1, read(to[0], &byte, 1));
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	ASSERT_EQ(1, write(to[0], "g", 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_EQ(0, claim_soon(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* -- what is seen of others: nothing */
+
+/* Whatever was in the queue, and however often it has been around. */
+TEST_F(claim, past_of_others)
+{
+	unsigned int entries = self->node.depth + 1, i;
+	const unsigned int rounds[] = {
+		1, 3, entries / 2, entries - 1, entries, entries + 1,
+		2 * entries - 7,
+	};
+	struct uq_cq cq;
+
+	for (i = 0; i < ARRAY_SIZE(rounds); i++) {
+		int fd = open(self->node.path, O_RDWR);
+
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, leave_marks(self, self->fd[1], rounds[i]));
+		ASSERT_EQ(0, uq_cq_map(&cq, fd));
+		EXPECT_EQ(0, leaked(&cq)) TH_LOG("after %u", rounds[i]);
+		EXPECT_EQ(0, leaked_info(&cq));
+		/* and the queue works as if nothing had happened to it */
+		EXPECT_EQ(0, leave_marks(self, fd, entries + 3));
+		EXPECT_NE(0, leaked(&cq));
+		uq_cq_unmap(&cq);
+		close(fd);
+	}
+}
+
+/* An owner sees its own past, which a second claim does not take away. */
+TEST_F(claim, own_past)
+{
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, leave_marks(self, self->fd[0], 10));
+	EXPECT_NE(0, leaked(&cq));
+	EXPECT_EQ(10, cq.info->completed);
+	uq_cq_unmap(&cq);
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	EXPECT_NE(0, leaked(&cq));
+	EXPECT_EQ(10, cq.info->completed);
+	uq_cq_unmap(&cq);
+	close(self->fd[0]);
+	/* the next one does not */
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[1]));
+	EXPECT_EQ(0, leaked(&cq));
+	EXPECT_EQ(0, leaked_info(&cq));
+	uq_cq_unmap(&cq);
+	close(self->fd[1]);
+}
+
+/* Others try while the queue is mapped: not a byte changes. */
+TEST_F(claim, present_of_others)
+{
+	struct nvme_uq_cqe *before;
+	struct nvme_uq_info info;
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, leave_marks(self, self->fd[0], 20));
+	before = malloc(cq.len);
+	ASSERT_NE(NULL, before);
+	memcpy(before, cq.cqe, cq.len);
+	info = *cq.info;
+	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
+	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
+	EXPECT_EQ(0, memcmp(before, cq.cqe, cq.len));
+	EXPECT_EQ(0, memcmp(&info, cq.info, sizeof(info)));
+	free(before);
+	uq_cq_unmap(&cq);
+}
+
+struct two {
+	FIXTURE_DATA(claim)	*self;
+	int			talk[2];
+};
+
+/* The other user: leaves its marks, then looks for those of the first one. */
+static int other_user(struct two *two)
+{
+	FIXTURE_DATA(claim) *self = two->self;
+	struct uq_cq cq;
+	char byte;
+	int fd;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	fd = open(self->node.path, O_RDWR);
+	if (fd < 0 || leave_marks(self, fd, 2000))
+		return 2;
+	if (write(two->talk[1], "a", 1) != 1 ||
+	    read(two->talk[1], &byte, 1) != 1)
+		return 3;
+	/* the first user has the queue now */
+	if (claim(fd) != -EBUSY || read_by(self, fd) != -EBUSY)
+		return 4;
+	if (write(two->talk[1], "b", 1) != 1 ||
+	    read(two->talk[1], &byte, 1) != 1)
+		return 5;
+	if (uq_cq_map(&cq, fd))
+		return 6;
+	if (leaked(&cq) || leaked_info(&cq))
+		return 7;
+	if (read_by(self, fd) || cq.info->completed != 1)
+		return 8;
+	return 0;
+}
+
+TEST_F(claim, two_users)
+{
+	struct two two = { .self = self };
+	struct uq_cq cq;
+	int status;
+	pid_t pid;
+	char byte;
+
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, two.talk));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->fd[0]);
+		close(self->fd[1]);
+		close(two.talk[0]);
+		_exit(other_user(&two));
+	}
+	close(two.talk[1]);
+	close(self->fd[1]);
+	ASSERT_EQ(1, read(two.talk[0], &byte, 1));
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	EXPECT_EQ(0, leaked(&cq));
+	EXPECT_EQ(0, leaked_info(&cq));
+	EXPECT_EQ(0, leave_marks(self, self->fd[0], 2000));
+	ASSERT_EQ(1, write(two.talk[0], "A", 1));
+	ASSERT_EQ(1, read(two.talk[0], &byte, 1));
+	EXPECT_EQ(2000, cq.info->completed);
+	uq_cq_unmap(&cq);
+	close(self->fd[0]);
+	ASSERT_EQ(1, write(two.talk[0], "B", 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+static int claim_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	int fd;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 255;
+	fd = open(self->node.path, O_RDWR);
+	if (fd < 0)
+		return errno;
+	return -claim(fd);
+}
+
+static int read_only_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	int fd;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 255;
+	fd = open(self->node.path, O_RDONLY);
+	if (fd < 0)
+		return 254;
+	return -claim(fd);
+}
+
+/* Who may open the node for writing may claim; nobody else may. */
+TEST_F(claim, permission)
+{
+	close(self->fd[0]);
+	close(self->fd[1]);
+	EXPECT_EQ(EACCES, as_child(self, NULL, claim_as_nobody));
+	ASSERT_EQ(0, chmod(self->node.path, 0644));
+	EXPECT_EQ(EACCES, as_child(self, NULL, claim_as_nobody));
+	EXPECT_EQ(EACCES, as_child(self, NULL, read_only_as_nobody));
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	EXPECT_EQ(0, as_child(self, NULL, claim_as_nobody));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+/* What an opcode and a namespace come to, with no data. */
+static int result_of(FIXTURE_DATA(claim) *self, struct io_uring *ring, int fd,
+		     int opcode, __u32 nsid)
+{
+	uq_prep_raw(ring, fd, nsid, opcode, 0, NULL, 0, 0);
+	return uq_run(ring);
+}
+
+/* The first command that comes to something else once the queue is claimed. */
+static int same_rights_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	const __u32 nsid[] = { self->node.nsid, 0, self->node.nsid + 1, ~0u };
+	int before[256][ARRAY_SIZE(nsid)], opcode, fd;
+	struct io_uring ring;
+	unsigned int i, pass;
+
+	if (setgid(NOBODY) || setuid(NOBODY))
+		return 1;
+	fd = open(self->node.path, O_RDWR);
+	if (fd < 0 || uq_ring(&ring, 4, self->flags))
+		return 2;
+	for (pass = 0; pass < 2; pass++) {
+		if (pass && claim_soon(fd))
+			return 3;
+		for (opcode = 0; opcode < 256; opcode++)
+			for (i = 0; i < ARRAY_SIZE(nsid); i++) {
+				int ret = result_of(self, &ring, fd, opcode,
+						    nsid[i]);
+
+				if (!pass)
+					before[opcode][i] = ret;
+				else if (ret != before[opcode][i])
+					return 4;
+			}
+	}
+	/* and there was something to refuse, and something to do */
+	return before[CMD_READ][0] < 0 || before[CMD_READ][1] != -EINVAL ||
+		before[CMD_READ][2] != -EINVAL ||
+		before[0x80][0] != -EACCES ? 5 : 0;
+}
+
+/* To have a queue to oneself is no leave to send what one may not. */
+TEST_F(claim, no_more_rights)
+{
+	close(self->fd[0]);
+	close(self->fd[1]);
+	ASSERT_EQ(0, chmod(self->node.path, 0666));
+	EXPECT_EQ(0, as_child(self, NULL, same_rights_as_nobody));
+	ASSERT_EQ(0, chmod(self->node.path, 0600));
+}
+
+/* -- all at once */
+
+struct contender {
+	FIXTURE_DATA(claim)	*self;
+	unsigned long		won, lost, bad;
+};
+
+/* Claims, looks for what others left, uses the queue, lets go; until sated. */
+static void *contend(void *arg)
+{
+	struct contender *c = arg;
+
+	while (c->won < 25 * uq_scale() && !c->bad) {
+		int fd = open(c->self->node.path, O_RDWR), ret;
+		struct uq_cq cq;
+
+		ret = fd < 0 ? -errno : uq_cq_map(&cq, fd);
+		if (!ret) {
+			c->won++;
+			c->bad += leaked(&cq) || leaked_info(&cq);
+			c->bad += !!leave_marks(c->self, fd, 8);
+			c->bad += cq.info->completed != 8;
+			uq_cq_unmap(&cq);
+		} else if (ret == -EBUSY) {
+			c->lost++;
+			ret = read_by(c->self, fd);
+			c->bad += ret && ret != -EBUSY;
+		} else {
+			c->bad++;
+		}
+		close(fd);
+		sched_yield();
+	}
+	return NULL;
+}
+
+TEST_F(claim, contended)
+{
+	struct contender c[4] = { 0 };
+	pthread_t t[4];
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		c[i].self = self;
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, contend, &c[i]));
+	}
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(t[i], NULL));
+		TH_LOG("%lu claims, %lu refused", c[i].won, c[i].lost);
+		EXPECT_EQ(0, c[i].bad);
+	}
+	EXPECT_EQ(0, claim_soon(self->fd[0]));
+}
 
 int main(int argc, char **argv)
 {
-	char why[UQ_WHY_LEN];
-	int ret = uq_find_devs(why, sizeof(why));
-
-	if (!ret && argc > 1 && !uq_may_disrupt(why, sizeof(why)))
-		ret = KSFT_SKIP;
-	if (ret)
-		printf("%s\n", why);
-	return ret;
+	return uq_main(argc, argv);
 }

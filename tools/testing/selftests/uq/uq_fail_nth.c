@@ -11,7 +11,7 @@
  * or worse. Needs CONFIG_FAILSLAB and CONFIG_FAIL_PAGE_ALLOC, and for the latter
  * CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. Best with panic_on_warn.
  *
- * Environment, beside that of uq_soak.h:
+ * Environment, beside that of uq_random.h:
  *   UQ_TEST_FAIL_ANYWHERE	let probe, reset and scan fail at other points, too
  */
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@
 
 #include "uq_fault.h"
 #include "uq_fixture.h"
-#include "uq_soak.h"
+#include "uq_random.h"
 
 #define DEBUG	"/sys/kernel/debug"
 #define AREA	1048576

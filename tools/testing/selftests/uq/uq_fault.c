@@ -571,8 +571,8 @@ TEST_F(fault, several_lists)
 	munmap(buf, 2 * half);
 }
 
-UQ_LEAVE_OUT("fault.irq.beyond_the_buffer", "with SGLs it is in uq_refuse");
-UQ_LEAVE_OUT("fault.poll.beyond_the_buffer", "with SGLs it is in uq_refuse");
+UQ_LEAVE_OUT("fault.irq.beyond_the_buffer", "with SGLs it is in uq_errno");
+UQ_LEAVE_OUT("fault.poll.beyond_the_buffer", "with SGLs it is in uq_errno");
 
 /*
  * A command that could make the device go beyond the buffer reaches no device

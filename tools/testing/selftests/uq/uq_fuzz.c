@@ -26,7 +26,7 @@
  *     metadata: there the device goes beyond what it was given, which is not the
  *     user queues' doing.
  *
- * Environment, beside that of uq_soak.h:
+ * Environment, beside that of uq_random.h:
  *   UQ_TEST_FUZZ_OPS	how many operations each test does at least, instead of
  *			what UQ_TEST_SCALE says
  */

@@ -11,7 +11,7 @@
 #define SELFTESTS_UQ_FUZZ_H
 
 #include "kselftest.h"
-#include "uq_soak.h"
+#include "uq_random.h"
 
 /*
  * The blocks of each namespace that are written to, and the most at once. All

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "uq_fixture.h"
-#include "uq_soak.h"
+#include "uq_random.h"
 
 #define AREA	(8 << 20)
 #define HALF	(AREA / 2)

@@ -400,8 +400,8 @@ void uq_restore_settings(void)
 		    strcmp(now, s->val))
 			uq_write_line(s->path, s->val[0] ? s->val : "\n");
 	}
-	/* devices that are left out of a suspend, see uq_test_outage.c */
-	uq_write_line("/sys/module/uq_test_outage/parameters/spare", "0");
+	/* devices that are left out of a suspend, see uq_test_events.c */
+	uq_write_line("/sys/module/uq_test_events/parameters/spare", "0");
 }
 
 /* -- the end of a test, in whichever way */

@@ -12,7 +12,7 @@
 
 need_dev
 need_tool mkfs.ext4 mount umount blkdiscard pgrep
-./uq_claim disrupt > /dev/null || skip_all "$(./uq_claim disrupt)"
+./uq_check_devs disrupt > /dev/null || skip_all "$(./uq_check_devs disrupt)"
 need_queues
 
 # A namespace that shares its controller with the one before it. Names change
@@ -65,7 +65,7 @@ asked() { # CODE REASON DEVICES COMMAND...
 
 in_use() {
 	mkfs.ext4 -q -F "/dev/$alone" && mount -o ro "/dev/$alone" "$tmp/mnt" || return
-	asked 4 "$alone is in use" "/dev/$alone" ./uq_refuse
+	asked 4 "$alone is in use" "/dev/$alone" ./uq_errno
 	got=$?
 	umount "$tmp/mnt"
 	return "$got"
@@ -76,7 +76,7 @@ neighbour_in_use() {
 	set -- $shared
 	mkfs.ext4 -q -F "/dev/$2" && mount -o ro "/dev/$2" "$tmp/mnt" || return
 	asked 4 "$2, which shares a controller with $1, is in use" "/dev/$1" \
-		./uq_refuse
+		./uq_errno
 	got=$?
 	umount "$tmp/mnt"
 	blkdiscard -f -z "/dev/$2"
@@ -88,12 +88,12 @@ holds_data() {
 	blkdiscard -f -z "/dev/$alone" || return
 	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
 		2> /dev/null
-	asked 4 "$alone holds data" "/dev/$alone" ./uq_refuse
+	asked 4 "$alone holds data" "/dev/$alone" ./uq_errno
 }
 
 blank() {
 	blkdiscard -f -z "/dev/$alone" || return
-	asked 0 "" "/dev/$alone" ./uq_claim || return
+	asked 0 "" "/dev/$alone" ./uq_check_devs || return
 	tail -c 4096 "/dev/$alone" | grep -q -a uq-selftest
 }
 
@@ -101,7 +101,7 @@ blank() {
 labelled() {
 	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
 		2> /dev/null
-	asked 0 "" "/dev/$alone" ./uq_claim
+	asked 0 "" "/dev/$alone" ./uq_check_devs
 }
 
 # A controller of another model, as far as programs can see.
@@ -119,11 +119,11 @@ other_model() { # CODE REASON COMMAND...
 }
 
 no_such_device() {
-	asked 1 "no NVMe namespace" "/dev/$alone /dev/null" ./uq_refuse
+	asked 1 "no NVMe namespace" "/dev/$alone /dev/null" ./uq_errno
 }
 
 no_device() {
-	asked 4 "UQ_TEST_DEV names no" "" ./uq_refuse
+	asked 4 "UQ_TEST_DEV names no" "" ./uq_errno
 }
 
 fuzz() { # OPERATIONS
@@ -168,11 +168,11 @@ check "a labelled device is taken" labelled
 check "no reset of a controller of another model" \
 	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_reset
 check "nor anything else that reaches beyond a namespace" \
-	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_claim disrupt
+	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_check_devs disrupt
 check "its namespace is tested all the same" \
-	other_model 0 "" ./uq_refuse -t command_flags
+	other_model 0 "" ./uq_errno -t command_flags
 check "with UQ_TEST_DESTRUCTIVE=1 all is" \
-	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_claim disrupt
+	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_check_devs disrupt
 for signal in TERM INT KILL; do
 	check "parameters are put back after SIG$signal" killed $signal
 done

@@ -27,7 +27,7 @@
 #include "uq_cq.h"
 #include "uq_fault.h"
 #include "uq_fixture.h"
-#include "uq_soak.h"
+#include "uq_random.h"
 
 #define WORKERS		6
 #define SPAN		64		/* blocks of one worker */

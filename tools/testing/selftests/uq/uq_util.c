@@ -575,7 +575,7 @@ bool uq_load_testmod(const char *param)
 
 void uq_unload_testmod(void)
 {
-	syscall(SYS_delete_module, "uq_test_outage", O_NONBLOCK);
+	syscall(SYS_delete_module, "uq_test_events", O_NONBLOCK);
 }
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)

@@ -3,8 +3,8 @@
  * What the tests of outages share: one user queue with tenants, and a module by
  * which to make things happen to its device that no emulated one does.
  */
-#ifndef SELFTESTS_UQ_OUTAGE_H
-#define SELFTESTS_UQ_OUTAGE_H
+#ifndef SELFTESTS_UQ_ERROR_H
+#define SELFTESTS_UQ_ERROR_H
 
 #include <limits.h>
 #include <sys/syscall.h>
@@ -15,7 +15,7 @@
 #define PARAMETERS	UQ_TESTMOD
 #define EVENT		PARAMETERS "/event"
 
-FIXTURE(outage)
+FIXTURE(error)
 {
 	struct uq_node node;
 	struct tenants tenants;
@@ -23,20 +23,20 @@ FIXTURE(outage)
 	int config;
 };
 
-FIXTURE_VARIANT(outage)
+FIXTURE_VARIANT(error)
 {
 	bool poll;
 	bool slow;	/* so that commands are in flight for sure */
 };
 
 /* clang-format off */
-FIXTURE_VARIANT_ADD(outage, irq) { .poll = false };
-FIXTURE_VARIANT_ADD(outage, poll) { .poll = true };
-FIXTURE_VARIANT_ADD(outage, irq_slow) { .poll = false, .slow = true };
-FIXTURE_VARIANT_ADD(outage, poll_slow) { .poll = true, .slow = true };
+FIXTURE_VARIANT_ADD(error, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(error, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(error, irq_slow) { .poll = false, .slow = true };
+FIXTURE_VARIANT_ADD(error, poll_slow) { .poll = true, .slow = true };
 /* clang-format on */
 
-FIXTURE_SETUP(outage)
+FIXTURE_SETUP(error)
 {
 	char path[PATH_MAX + 16];
 	struct uq_ns ns;
@@ -59,7 +59,7 @@ FIXTURE_SETUP(outage)
 	ASSERT_LE(0, self->config);
 }
 
-FIXTURE_TEARDOWN(outage)
+FIXTURE_TEARDOWN(error)
 {
 	if (self->config >= 0)
 		close(self->config);
@@ -74,7 +74,7 @@ static bool have_module(void)
 
 #define NO_MODULE	"no " UQ_TESTMOD_FILE
 
-static int event(FIXTURE_DATA(outage) *self, const char *what)
+static int event(FIXTURE_DATA(error) *self, const char *what)
 {
 	char line[64];
 
@@ -98,7 +98,7 @@ struct silent {
 };
 
 static void start_silent(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(outage) *self, struct silent *s)
+			 FIXTURE_DATA(error) *self, struct silent *s)
 {
 	unsigned int i;
 
@@ -122,4 +122,4 @@ static void end_silent(struct __test_metadata *_metadata, struct silent *s)
 	close(s->fd);
 }
 
-#endif /* SELFTESTS_UQ_OUTAGE_H */
+#endif /* SELFTESTS_UQ_ERROR_H */

@@ -9,8 +9,8 @@
  *			processes never meet twice in the same way, so a failure
  *			is likely to come again, not certain.
  */
-#ifndef SELFTESTS_UQ_SOAK_H
-#define SELFTESTS_UQ_SOAK_H
+#ifndef SELFTESTS_UQ_RANDOM_H
+#define SELFTESTS_UQ_RANDOM_H
 
 #include "uq.h"
 
@@ -83,4 +83,4 @@ int uq_fill_slots(const struct uq_node *node);
  */
 int uq_wait_child(pid_t pid, const unsigned long *done);
 
-#endif /* SELFTESTS_UQ_SOAK_H */
+#endif /* SELFTESTS_UQ_RANDOM_H */

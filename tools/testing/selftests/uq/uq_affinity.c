@@ -65,24 +65,24 @@ static int use(const struct uq_node *node, unsigned int batches,
 	return ret;
 }
 
-FIXTURE(cpu)
+FIXTURE(affinity)
 {
 	struct uq_ns ns;
 	int cpu[MAX_CPU];
 	unsigned int nr;
 };
 
-FIXTURE_VARIANT(cpu)
+FIXTURE_VARIANT(affinity)
 {
 	bool poll;
 };
 
 /* clang-format off */
-FIXTURE_VARIANT_ADD(cpu, irq) { .poll = false };
-FIXTURE_VARIANT_ADD(cpu, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(affinity, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(affinity, poll) { .poll = true };
 /* clang-format on */
 
-FIXTURE_SETUP(cpu)
+FIXTURE_SETUP(affinity)
 {
 	ASSERT_TRUE(uq_ns_nth(&self->ns, 0));
 	if (uq_no_queue(&self->ns, variant->poll))
@@ -94,11 +94,11 @@ FIXTURE_SETUP(cpu)
 	ASSERT_LT(0, self->nr);
 }
 
-FIXTURE_TEARDOWN(cpu)
+FIXTURE_TEARDOWN(affinity)
 {
 }
 
-TEST_F(cpu, any_to_any_queue)
+TEST_F(affinity, any_to_any_queue)
 {
 	struct uq_node node;
 	unsigned int c, n;
@@ -135,7 +135,7 @@ static void *keep_using(void *arg)
 }
 
 /* A process that is sent from one processor to another notices nothing. */
-TEST_F(cpu, moved_under_load)
+TEST_F(affinity, moved_under_load)
 {
 	struct user u = { .stop = false };
 	cpu_set_t set;
@@ -230,9 +230,9 @@ static unsigned int irq_counts(int irq, unsigned long long *count)
 	return n;
 }
 
-UQ_LEAVE_OUT("cpu.poll.interrupt_goes_where_it_is_sent", "polled queues have no interrupt");
+UQ_LEAVE_OUT("affinity.poll.interrupt_goes_where_it_is_sent", "polled queues have no interrupt");
 
-TEST_F(cpu, interrupt_goes_where_it_is_sent)
+TEST_F(affinity, interrupt_goes_where_it_is_sent)
 {
 	unsigned long long before[MAX_CPU], after[MAX_CPU];
 	struct uq_node node;

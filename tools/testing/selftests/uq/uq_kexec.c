@@ -2,9 +2,9 @@
 /*
  * NVMe user queues when the system goes down, for a guest of its own:
  *
- *   uq_restart kexec KERNEL CMDLINE	into another kernel
- *   uq_restart off			power off
- *   uq_restart check			what the kernel finds that comes after it
+ *   uq_kexec kexec KERNEL CMDLINE	into another kernel
+ *   uq_kexec off			power off
+ *   uq_kexec check			what the kernel finds that comes after it
  *
  * The first two do so with commands in flight on queues of both kinds of two
  * devices, and with tenants that go on sending. UQ_TEST_DEV and UQ_TEST_SLOW_DEV

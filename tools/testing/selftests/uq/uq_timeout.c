@@ -40,7 +40,7 @@ struct counts {
 	long long submitted, spurious, timeouts, cancelled;
 };
 
-FIXTURE(silent)
+FIXTURE(timeout)
 {
 	struct uq_node node;
 	struct io_uring ring;
@@ -50,14 +50,14 @@ FIXTURE(silent)
 	char admin_timeout[16], io_timeout[16];
 };
 
-FIXTURE_VARIANT(silent)
+FIXTURE_VARIANT(timeout)
 {
 	bool poll;
 };
 
 /* clang-format off */
-FIXTURE_VARIANT_ADD(silent, irq) { .poll = false };
-FIXTURE_VARIANT_ADD(silent, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(timeout, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(timeout, poll) { .poll = true };
 /* clang-format on */
 
 static struct counts counts(const char *node)
@@ -99,7 +99,7 @@ static int new_ring(struct io_uring *ring, bool poll)
 	return uq_ring(ring, 64, poll ? IORING_SETUP_IOPOLL : 0);
 }
 
-FIXTURE_SETUP(silent)
+FIXTURE_SETUP(timeout)
 {
 	struct uq_node *node = &self->node;
 	struct uq_ns ns;
@@ -127,7 +127,7 @@ FIXTURE_SETUP(silent)
 }
 
 /* Everybody has ended, and a command comes through. */
-FIXTURE_TEARDOWN(silent)
+FIXTURE_TEARDOWN(timeout)
 {
 	struct uq_node *node = &self->node;
 
@@ -151,30 +151,30 @@ FIXTURE_TEARDOWN(silent)
 	EXPECT_EQ(0, ctrl_set(&node->ns, "io_timeout", self->io_timeout));
 }
 
-static bool can_pretend(const FIXTURE_DATA(silent) *self)
+static bool can_pretend(const FIXTURE_DATA(timeout) *self)
 {
 	return uq_can_fault(self->node.ns.ctrl);
 }
 
-static int set_fault(const FIXTURE_DATA(silent) *self, const char *what,
+static int set_fault(const FIXTURE_DATA(timeout) *self, const char *what,
 		     unsigned int n)
 {
 	return uq_fault_set(self->node.ns.ctrl, what, n);
 }
 
-static long long fault_left(const FIXTURE_DATA(silent) *self, const char *what)
+static long long fault_left(const FIXTURE_DATA(timeout) *self, const char *what)
 {
 	return uq_fault_left(self->node.ns.ctrl, what);
 }
 
 /* The next @n admin commands of a kind are not answered, or refused. */
-static int set_admin_fault(const FIXTURE_DATA(silent) *self, const char *what,
+static int set_admin_fault(const FIXTURE_DATA(timeout) *self, const char *what,
 			   unsigned int opcode, unsigned int n)
 {
 	return uq_fault_admin(self->node.ns.ctrl, what, opcode, n);
 }
 
-static struct nvme_uring_cmd *prep(FIXTURE_DATA(silent) *self, unsigned int i,
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(timeout) *self, unsigned int i,
 				   __u32 timeout)
 {
 	struct nvme_uring_cmd *c;
@@ -294,7 +294,7 @@ static void task_with_a_lost_command(const struct uq_node *node, enum end how)
  * A task ends in every way, or goes on, with a command of which it will never
  * hear: by the reset, the latest, and with its page unpinned and its slot free.
  */
-TEST_F(silent, lost_completions_and_the_end_of_a_task)
+TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 {
 	long long ever, ever_before, pins = pinned(&ever_before);
 	const char *node = self->node.name;
@@ -341,7 +341,7 @@ TEST_F(silent, lost_completions_and_the_end_of_a_task)
  * An interrupt that got lost, or nobody who polls: the completion is there, so
  * the command ends when it is due, and no abort is sent.
  */
-TEST_F(silent, looked_for_before_it_is_aborted)
+TEST_F(timeout, looked_for_before_it_is_aborted)
 {
 	const char *node = self->node.name;
 
@@ -361,7 +361,7 @@ TEST_F(silent, looked_for_before_it_is_aborted)
 }
 
 /* Of two that got lost, the one is due that says nothing of a time. */
-TEST_F(silent, each_command_its_own_time)
+TEST_F(timeout, each_command_its_own_time)
 {
 	const char *node = self->node.name;
 
@@ -394,7 +394,7 @@ static int identify(int ctrl, unsigned int nsid, unsigned char *id)
 }
 
 /* The reset too comes of a device that nobody looks after in between. */
-TEST_F(silent, reset_in_its_own_time)
+TEST_F(timeout, reset_in_its_own_time)
 {
 	const char *node = self->node.name;
 
@@ -416,7 +416,7 @@ TEST_F(silent, reset_in_its_own_time)
  * reset, which others use too, the device has the time that the block layer
  * gives it, here two hours.
  */
-TEST_F(silent, short_timeout_of_a_lost_command)
+TEST_F(timeout, short_timeout_of_a_lost_command)
 {
 	unsigned int resets = uq_resets_logged(self->node.ns.ctrl);
 	const char *node = self->node.name;
@@ -458,7 +458,7 @@ static unsigned int abort_limit(const struct uq_ns *ns)
  * the first two; the others have a second.
  */
 static void lose_with_aborts(struct __test_metadata *_metadata,
-			     FIXTURE_DATA(silent) *self, unsigned int first)
+			     FIXTURE_DATA(timeout) *self, unsigned int first)
 {
 	unsigned int i, limit = abort_limit(&self->node.ns), lost = limit + 2;
 	const char *node = self->node.name;
@@ -483,13 +483,13 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	EXPECT_EQ(self->before.cancelled + lost, uq_attr(node, "cancelled"));
 }
 
-TEST_F(silent, aborts_that_are_not_answered)
+TEST_F(timeout, aborts_that_are_not_answered)
 {
 	lose_with_aborts(_metadata, self, 1000);
 }
 
 /* Those that no abort can be sent for are in nobody's way, wherever they are. */
-TEST_F(silent, overdue_before_those_with_an_abort)
+TEST_F(timeout, overdue_before_those_with_an_abort)
 {
 	lose_with_aborts(_metadata, self, 1500);
 }
@@ -504,7 +504,7 @@ struct queue {
 };
 
 static void lose_on(struct __test_metadata *_metadata,
-		    FIXTURE_DATA(silent) *self, struct queue *q, unsigned int i)
+		    FIXTURE_DATA(timeout) *self, struct queue *q, unsigned int i)
 {
 	ASSERT_TRUE(uq_node_nth(&q->node, &self->node.ns, i & 1, i / 2));
 	q->fd = open(q->node.path, O_RDONLY);
@@ -528,7 +528,7 @@ static long long all_timeouts(const struct uq_ns *ns)
 }
 
 /* All queues want to abort, and there is still an abort for the block layer. */
-TEST_F(silent, one_abort_is_left)
+TEST_F(timeout, one_abort_is_left)
 {
 	unsigned int i, limit = abort_limit(&self->node.ns);
 	const struct uq_ns *ns = &self->node.ns;
@@ -666,7 +666,7 @@ TEST_F(batch, told_before_it_is_late)
 /* -- admin commands that are not answered, or refused */
 
 /* A reset whose deletion of queues is not answered ends commands all the same. */
-TEST_F(silent, queues_that_are_not_deleted)
+TEST_F(timeout, queues_that_are_not_deleted)
 {
 	static const int opcodes[] = { ADMIN_DELETE_SQ, ADMIN_DELETE_CQ };
 	unsigned int i;
@@ -696,7 +696,7 @@ TEST_F(silent, queues_that_are_not_deleted)
  * A device that refuses to create a queue: neither it nor those of its kind that
  * follow are there, and the others are, and the block device.
  */
-TEST_F(silent, queues_that_are_refused)
+TEST_F(timeout, queues_that_are_refused)
 {
 	static const int opcodes[] = { ADMIN_CREATE_CQ, ADMIN_CREATE_SQ };
 	unsigned char *block = self->buf + 4096;
@@ -750,7 +750,7 @@ static bool wait_for(const char *path)
 	return true;
 }
 
-static void let_go(FIXTURE_DATA(silent) *self)
+static void let_go(FIXTURE_DATA(timeout) *self)
 {
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
@@ -760,7 +760,7 @@ static void let_go(FIXTURE_DATA(silent) *self)
 
 /* With nothing of it open any more, it comes back under its name. */
 static void bind_again(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(silent) *self, const char *id)
+		       FIXTURE_DATA(timeout) *self, const char *id)
 {
 	struct uq_node *node = &self->node;
 	struct uq_ns ns = node->ns;
@@ -782,7 +782,7 @@ static void bind_again(struct __test_metadata *_metadata,
  * A controller that does not answer at all when it comes up is given up, as it
  * is when that happens to one of the block layer's queues. Nobody waits for it.
  */
-TEST_F(silent, controller_that_never_comes_up)
+TEST_F(timeout, controller_that_never_comes_up)
 {
 	struct nvme_uring_cmd *c;
 	char id[32];
@@ -815,7 +815,7 @@ TEST_F(silent, controller_that_never_comes_up)
 }
 
 /* A driver that is unbound does not wait for what got lost. */
-TEST_F(silent, unbound_while_lost)
+TEST_F(timeout, unbound_while_lost)
 {
 	char id[32];
 
@@ -833,7 +833,7 @@ TEST_F(silent, unbound_while_lost)
 }
 
 /* Until the completion of the only command has been lost or held back. */
-static void wait_fault(FIXTURE_DATA(silent) *self, const char *what)
+static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
 {
 	while (fault_left(self, what) > 0)
 		io_uring_enter(self->ring.ring_fd, 0, 0,
@@ -845,7 +845,7 @@ static void wait_fault(FIXTURE_DATA(silent) *self, const char *what)
  * are still to come, nor a completion that is held back. The files go before the
  * device is let go of, also for a task that has one of them open.
  */
-TEST_F(silent, faults_end_with_the_controller)
+TEST_F(timeout, faults_end_with_the_controller)
 {
 	char id[32], path[PATH_MAX], c;
 	unsigned int i;
@@ -892,7 +892,7 @@ static int format(const struct uq_ns *ns)
 }
 
 /* A freeze waits for what got lost no longer than for its timeout. */
-TEST_F(silent, frozen_while_lost)
+TEST_F(timeout, frozen_while_lost)
 {
 	const char *node = self->node.name;
 	int ret;
@@ -932,7 +932,7 @@ static void *run_format(void *arg)
  * The command's timeout ends it for both, though the controller is on its way
  * out already and cannot be reset.
  */
-TEST_F(silent, frozen_and_unbound_while_lost)
+TEST_F(timeout, frozen_and_unbound_while_lost)
 {
 	const char *node = self->node.name;
 	char id[32], state[16] = "";
@@ -972,7 +972,7 @@ TEST_F(silent, frozen_and_unbound_while_lost)
 #define HAS	16
 
 static pid_t stopped_tenant(struct __test_metadata *_metadata,
-			    FIXTURE_DATA(silent) *self)
+			    FIXTURE_DATA(timeout) *self)
 {
 	const struct uq_node *node = &self->node;
 	struct io_uring ring;
@@ -1018,7 +1018,7 @@ static void goes_on(struct __test_metadata *_metadata, pid_t pid)
 }
 
 /* Those who wait for its slots get them. */
-TEST_F(silent, stopped_while_others_wait)
+TEST_F(timeout, stopped_while_others_wait)
 {
 	const char *node = self->node.name;
 	char path[128], usual[16];
@@ -1038,7 +1038,7 @@ TEST_F(silent, stopped_while_others_wait)
 	goes_on(_metadata, pid);
 }
 
-TEST_F(silent, stopped_and_reset)
+TEST_F(timeout, stopped_and_reset)
 {
 	pid_t pid = stopped_tenant(_metadata, self);
 
@@ -1048,7 +1048,7 @@ TEST_F(silent, stopped_and_reset)
 	goes_on(_metadata, pid);
 }
 
-TEST_F(silent, stopped_and_frozen)
+TEST_F(timeout, stopped_and_frozen)
 {
 	pid_t pid = stopped_tenant(_metadata, self);
 	int ret = format(&self->node.ns);
@@ -1063,7 +1063,7 @@ TEST_F(silent, stopped_and_frozen)
 		  uq_attr(self->node.name, "timeouts"));
 }
 
-TEST_F(silent, stopped_and_unbound)
+TEST_F(timeout, stopped_and_unbound)
 {
 	char id[32];
 	pid_t pid = stopped_tenant(_metadata, self);

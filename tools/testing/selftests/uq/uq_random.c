@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tests share that leave it to chance what they do; see uq_soak.h.
+ * What the tests share that leave it to chance what they do; see uq_random.h.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <limits.h>
 #include <time.h>
 
-#include "uq_soak.h"
+#include "uq_random.h"
 
 /* A bound for what never comes. What does come is never timed. */
 #define NEVER	600

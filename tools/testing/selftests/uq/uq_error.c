@@ -5,11 +5,11 @@
  * the driver's back; is shut down; or is formatted in use. Each command ends
  * once and in a documented way, and the queues come back if the device does.
  *
- * What no emulated device does, test_modules/uq_test_outage.ko does instead.
+ * What no emulated device does, test_modules/uq_test_events.ko does instead.
  */
 #define _GNU_SOURCE
 
-#include "uq_outage.h"
+#include "uq_error.h"
 
 /* of the PCI specification */
 #define PCI_COMMAND		0x04
@@ -24,20 +24,20 @@
 
 /* -- what anybody can do to a device */
 
-static __u16 config_read(FIXTURE_DATA(outage) *self, unsigned int at)
+static __u16 config_read(FIXTURE_DATA(error) *self, unsigned int at)
 {
 	__u16 val = 0;
 
 	return pread(self->config, &val, 2, at) == 2 ? val : 0;
 }
 
-static int config_write(FIXTURE_DATA(outage) *self, unsigned int at, __u16 val)
+static int config_write(FIXTURE_DATA(error) *self, unsigned int at, __u16 val)
 {
 	return pwrite(self->config, &val, 2, at) == 2 ? 0 : -errno;
 }
 
 /* Where a capability is, or 0. */
-static unsigned int config_find(FIXTURE_DATA(outage) *self, unsigned int id)
+static unsigned int config_find(FIXTURE_DATA(error) *self, unsigned int id)
 {
 	unsigned int at, left = 48;
 
@@ -55,7 +55,7 @@ static unsigned int config_find(FIXTURE_DATA(outage) *self, unsigned int id)
 }
 
 /* A reset has given back what was taken from the device. */
-static bool wait_command(FIXTURE_DATA(outage) *self, __u16 bit)
+static bool wait_command(FIXTURE_DATA(error) *self, __u16 bit)
 {
 	char path[64], state[16];
 
@@ -71,7 +71,7 @@ static bool wait_command(FIXTURE_DATA(outage) *self, __u16 bit)
 	return true;
 }
 
-static int set_timeout(FIXTURE_DATA(outage) *self, const char *which,
+static int set_timeout(FIXTURE_DATA(error) *self, const char *which,
 		       const char *ms, char *old, size_t len)
 {
 	char path[64];
@@ -84,14 +84,14 @@ static int set_timeout(FIXTURE_DATA(outage) *self, const char *which,
 	return ret ?: uq_write_line(path, ms);
 }
 
-static int set_admin_timeout(FIXTURE_DATA(outage) *self, const char *ms,
+static int set_admin_timeout(FIXTURE_DATA(error) *self, const char *ms,
 			     char *old, size_t len)
 {
 	return set_timeout(self, "admin", ms, old, len);
 }
 
 /* A device has as long to answer an abort as any command has. */
-static int set_io_timeout(FIXTURE_DATA(outage) *self, const char *ms, char *old,
+static int set_io_timeout(FIXTURE_DATA(error) *self, const char *ms, char *old,
 			  size_t len)
 {
 	return set_timeout(self, "io", ms, old, len);
@@ -101,7 +101,7 @@ static int set_io_timeout(FIXTURE_DATA(outage) *self, const char *ms, char *old,
  * It cannot fetch commands, and says that it has failed. It must not take an
  * admin command that is not answered to find that out.
  */
-TEST_F(outage, no_dma)
+TEST_F(error, no_dma)
 {
 	char usual[16];
 
@@ -124,7 +124,7 @@ TEST_F(outage, no_dma)
  * goes on as long as it is never idle, so load ends before the command that
  * finds out. Nor may that take an admin command.
  */
-TEST_F(outage, no_registers)
+TEST_F(error, no_registers)
 {
 	char usual[16], usual_io[16];
 	int ret;
@@ -151,7 +151,7 @@ TEST_F(outage, no_registers)
  * their own status; and a reset does not wait for ever for an admin queue that
  * does not answer.
  */
-TEST_F(outage, no_interrupts)
+TEST_F(error, no_interrupts)
 {
 	unsigned int msix = config_find(self, PCI_CAP_ID_MSIX), i;
 	char usual[16];
@@ -177,7 +177,7 @@ TEST_F(outage, no_interrupts)
 }
 
 /* The PCI device is reset by somebody who does not care for NVMe. */
-TEST_F(outage, function_reset)
+TEST_F(error, function_reset)
 {
 	char path[PATH_MAX + 16];
 	unsigned int i;
@@ -220,7 +220,7 @@ static void *reset_again(void *arg)
 }
 
 /* A reset that comes before the last one is quite over. */
-TEST_F(outage, resets_at_once)
+TEST_F(error, resets_at_once)
 {
 	/* a slow device first does all that it has */
 	struct resets resets = { &self->node, variant->slow ? 3 : 10 };
@@ -244,10 +244,10 @@ TEST_F(outage, resets_at_once)
 	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
 }
 
-UQ_LEAVE_OUT("outage.*_slow.subsystem_reset", "one device is enough");
+UQ_LEAVE_OUT("error.*_slow.subsystem_reset", "one device is enough");
 
 /* The whole subsystem is reset, and the controller forgets its queues. */
-TEST_F(outage, subsystem_reset)
+TEST_F(error, subsystem_reset)
 {
 	int fd = open(self->node.ctrl, O_RDWR), ret;
 
@@ -268,7 +268,7 @@ TEST_F(outage, subsystem_reset)
 /* -- what only a driver is told */
 
 static void remove_device(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(outage) *self)
+			  FIXTURE_DATA(error) *self)
 {
 	char path[PATH_MAX + 16];
 
@@ -280,7 +280,7 @@ static void remove_device(struct __test_metadata *_metadata,
 
 /* A scan of the bus finds the device that was removed. */
 static void find_again(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(outage) *self)
+		       FIXTURE_DATA(error) *self)
 {
 	struct uq_ns ns = self->node.ns;
 
@@ -293,7 +293,7 @@ static void find_again(struct __test_metadata *_metadata,
 }
 
 /* A fatal error of the bus, after which a reset makes all well again. */
-TEST_F(outage, fatal_error)
+TEST_F(error, fatal_error)
 {
 	unsigned int i;
 
@@ -311,7 +311,7 @@ TEST_F(outage, fatal_error)
 }
 
 /* Of one that is not fatal nobody notices anything. */
-TEST_F(outage, nonfatal_error)
+TEST_F(error, nonfatal_error)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
@@ -326,7 +326,7 @@ TEST_F(outage, nonfatal_error)
  * The device does not get over the error. What was in flight ends; new commands
  * wait, as there may still come a reset, until the device is removed.
  */
-TEST_F(outage, lasting_error)
+TEST_F(error, lasting_error)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
@@ -345,7 +345,7 @@ TEST_F(outage, lasting_error)
  * The device is gone, and nobody removes it. Commands take too long, and then
  * the reset fails: they end, and so do those that wait, and all new ones.
  */
-TEST_F(outage, gone)
+TEST_F(error, gone)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
@@ -363,7 +363,7 @@ TEST_F(outage, gone)
 	find_again(_metadata, self);
 }
 
-static void wait_state(FIXTURE_DATA(outage) *self, const char *state, bool is)
+static void wait_state(FIXTURE_DATA(error) *self, const char *state, bool is)
 {
 	char path[64], now[16];
 
@@ -376,7 +376,7 @@ static void wait_state(FIXTURE_DATA(outage) *self, const char *state, bool is)
 }
 
 /* It is gone, and removed, just when a reset has brought it up. */
-TEST_F(outage, removed_at_reset)
+TEST_F(error, removed_at_reset)
 {
 	pthread_t t;
 
@@ -398,7 +398,7 @@ TEST_F(outage, removed_at_reset)
  * The system goes down. What is in flight is waited for; new commands wait. That
  * is for ever in earnest, but here the device is started again.
  */
-TEST_F(outage, shutdown)
+TEST_F(error, shutdown)
 {
 	if (!have_module())
 		SKIP(return, NO_MODULE);
@@ -415,7 +415,7 @@ TEST_F(outage, shutdown)
 }
 
 /* A tenant that has stopped polling does not stop a shutdown. */
-TEST_F(outage, silent_at_shutdown)
+TEST_F(error, silent_at_shutdown)
 {
 	struct silent s;
 
@@ -478,7 +478,7 @@ static long long block_size(const struct uq_ns *ns)
  * To other blocks and back, under load. Commands wait meanwhile; those for one
  * block of 512 bytes are the device's to refuse while it has others.
  */
-TEST_F(outage, format_under_load)
+TEST_F(error, format_under_load)
 {
 	const struct uq_ns *ns = &self->node.ns;
 
@@ -499,7 +499,7 @@ TEST_F(outage, format_under_load)
 }
 
 /* A tenant that has stopped polling does not stop a format. */
-TEST_F(outage, silent_at_format)
+TEST_F(error, silent_at_format)
 {
 	struct silent s;
 
@@ -552,7 +552,7 @@ static void *run_format(void *arg)
  * A format waits for the reads of each namespace when the device is removed. The
  * list of namespaces that it follows must not lead it elsewhere.
  */
-TEST_F(outage, removed_while_frozen)
+TEST_F(error, removed_while_frozen)
 {
 	struct uq_ns *ns = &self->node.ns;
 	char state[16] = "";
@@ -578,9 +578,9 @@ TEST_F(outage, removed_while_frozen)
 	find_again(_metadata, self);
 }
 
-UQ_LEAVE_OUT("outage.irq.removed_while_frozen", "its reads end at once");
-UQ_LEAVE_OUT("outage.poll.removed_while_frozen", "its reads end at once");
-UQ_LEAVE_OUT("outage.poll_slow.removed_while_frozen", "not about queues");
+UQ_LEAVE_OUT("error.irq.removed_while_frozen", "its reads end at once");
+UQ_LEAVE_OUT("error.poll.removed_while_frozen", "its reads end at once");
+UQ_LEAVE_OUT("error.poll_slow.removed_while_frozen", "not about queues");
 
 int main(int argc, char **argv)
 {

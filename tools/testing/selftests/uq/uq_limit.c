@@ -16,24 +16,24 @@
 #define NOBODY		65534
 #define OUTSTANDING	96
 
-FIXTURE(qos)
+FIXTURE(limit)
 {
 	struct uq_node node;
 	unsigned char *buf;
 	int fd;
 };
 
-FIXTURE_VARIANT(qos)
+FIXTURE_VARIANT(limit)
 {
 	bool poll;
 };
 
 /* clang-format off */
-FIXTURE_VARIANT_ADD(qos, irq) { .poll = false };
-FIXTURE_VARIANT_ADD(qos, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(limit, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(limit, poll) { .poll = true };
 /* clang-format on */
 
-FIXTURE_SETUP(qos)
+FIXTURE_SETUP(limit)
 {
 	struct uq_ns ns;
 
@@ -52,7 +52,7 @@ FIXTURE_SETUP(qos)
 	ASSERT_NE(NULL, self->buf);
 }
 
-FIXTURE_TEARDOWN(qos)
+FIXTURE_TEARDOWN(limit)
 {
 	if (!self->buf)
 		return;
@@ -82,7 +82,7 @@ static struct nvme_uq_limit get_limit(int fd, __u32 scope)
 	return l;
 }
 
-static int write_attr(FIXTURE_DATA(qos) *self, const char *attr,
+static int write_attr(FIXTURE_DATA(limit) *self, const char *attr,
 		      const char *val)
 {
 	char path[128];
@@ -92,14 +92,14 @@ static int write_attr(FIXTURE_DATA(qos) *self, const char *attr,
 	return uq_write_line(path, val);
 }
 
-static int write_limit(FIXTURE_DATA(qos) *self, const char *val)
+static int write_limit(FIXTURE_DATA(limit) *self, const char *val)
 {
 	return write_attr(self, "limit", val);
 }
 
 /* -- refusals, and what is there */
 
-TEST_F(qos, refused)
+TEST_F(limit, refused)
 {
 	const __u32 bad[] = { 0, self->node.depth + 1, 65536, ~0u };
 	unsigned int scope, i;
@@ -127,7 +127,7 @@ TEST_F(qos, refused)
 	EXPECT_EQ(EFAULT, errno);
 }
 
-TEST_F(qos, refused_by_the_attributes)
+TEST_F(limit, refused_by_the_attributes)
 {
 	static const char * const bad[] = {
 		"0", "-1", "x", "\n", "4294967296", "65536", "7x",
@@ -153,7 +153,7 @@ TEST_F(qos, refused_by_the_attributes)
 }
 
 /* What the administrator allows each file: those that are open, and new ones. */
-TEST_F(qos, limit_of_each_file)
+TEST_F(limit, limit_of_each_file)
 {
 	char depth[16];
 	int other;
@@ -177,7 +177,7 @@ TEST_F(qos, limit_of_each_file)
 }
 
 /* The limit of a queue is one, whichever way one looks at it. */
-TEST_F(qos, attribute_and_ioctl)
+TEST_F(limit, attribute_and_ioctl)
 {
 	struct nvme_uq_limit l = get_limit(self->fd, NVME_UQ_LIMIT_QUEUE);
 	int other = open(self->node.path, O_RDONLY);
@@ -205,7 +205,7 @@ TEST_F(qos, attribute_and_ioctl)
 			       self->node.depth));
 }
 
-static int limits_as_nobody(FIXTURE_DATA(qos) *self)
+static int limits_as_nobody(FIXTURE_DATA(limit) *self)
 {
 	int fd;
 
@@ -228,7 +228,7 @@ static int limits_as_nobody(FIXTURE_DATA(qos) *self)
 }
 
 /* The queue's limit is the administrator's: it is about everybody. */
-TEST_F(qos, permission)
+TEST_F(limit, permission)
 {
 	int status;
 	pid_t pid;
@@ -258,7 +258,7 @@ static struct nvme_uring_cmd *prep_read(struct io_uring *ring,
 }
 
 /* Submission does not wait; the commands do, and all are done in the end. */
-TEST_F(qos, submission_does_not_wait)
+TEST_F(limit, submission_does_not_wait)
 {
 	struct nvme_uq_limit l;
 	struct io_uring ring;
@@ -285,7 +285,7 @@ TEST_F(qos, submission_does_not_wait)
 }
 
 /* Limited when much is in flight already: it is counted, and not exceeded. */
-TEST_F(qos, limited_afterwards)
+TEST_F(limit, limited_afterwards)
 {
 	struct io_uring ring;
 	unsigned int i, most = 0;
@@ -312,7 +312,7 @@ TEST_F(qos, limited_afterwards)
 }
 
 /* Killed while it waits for its turn: it ends, and so does its claim to one. */
-TEST_F(qos, killed_while_waiting)
+TEST_F(limit, killed_while_waiting)
 {
 	unsigned int round, i;
 	int status;
@@ -407,7 +407,7 @@ static void *be_tenant(void *arg)
 	return NULL;
 }
 
-static void start(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
+static void start(struct __test_metadata *_metadata, FIXTURE_DATA(limit) *self,
 		  struct tenant *t, unsigned int outstanding,
 		  unsigned int limit)
 {
@@ -468,7 +468,7 @@ static void wait_done(struct tenant *t, unsigned int nr, unsigned long more)
  * A device serves its commands in order, so what a file has in flight is its
  * share of the device: both have all that they may, and never more.
  */
-static void share(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
+static void share(struct __test_metadata *_metadata, FIXTURE_DATA(limit) *self,
 		  unsigned int few, unsigned int many)
 {
 	struct tenant t[2];
@@ -488,18 +488,18 @@ static void share(struct __test_metadata *_metadata, FIXTURE_DATA(qos) *self,
 	stop(_metadata, &t[1]);
 }
 
-TEST_F(qos, four_and_sixty)
+TEST_F(limit, four_and_sixty)
 {
 	share(_metadata, self, 4, 60);
 }
 
-TEST_F(qos, as_many)
+TEST_F(limit, as_many)
 {
 	share(_metadata, self, 16, 16);
 }
 
 /* By the administrator, while they are at it: each has the same. */
-TEST_F(qos, limit_of_each_file_under_load)
+TEST_F(limit, limit_of_each_file_under_load)
 {
 	struct tenant t[2];
 	char depth[16];
@@ -525,7 +525,7 @@ TEST_F(qos, limit_of_each_file_under_load)
 }
 
 /* The limit of the queue is for all together. */
-TEST_F(qos, queue_limit)
+TEST_F(limit, queue_limit)
 {
 	struct tenant t[2];
 	unsigned int i;
@@ -550,7 +550,7 @@ TEST_F(qos, queue_limit)
 }
 
 /* Raised and lowered while there is load. */
-TEST_F(qos, changed_under_load)
+TEST_F(limit, changed_under_load)
 {
 	static const unsigned int limits[] = { 3, 24, 1, 16, 5 };
 	struct tenant t;
@@ -578,7 +578,7 @@ TEST_F(qos, changed_under_load)
  * flight when its own command is: at most those that are when it has been sent.
  */
 static unsigned int ahead_of(struct __test_metadata *_metadata,
-			     FIXTURE_DATA(qos) *self, unsigned int rounds)
+			     FIXTURE_DATA(limit) *self, unsigned int rounds)
 {
 	unsigned int i, worst = 0;
 	struct io_uring ring;
@@ -600,7 +600,7 @@ static unsigned int ahead_of(struct __test_metadata *_metadata,
 	return worst;
 }
 
-TEST_F(qos, beside_a_greedy_one)
+TEST_F(limit, beside_a_greedy_one)
 {
 	unsigned int free_for_all, kept;
 	struct tenant greedy;
@@ -628,7 +628,7 @@ TEST_F(qos, beside_a_greedy_one)
  * file never asks for more than its limit, so no command of it ever waits,
  * however many of the first one do.
  */
-TEST_F(qos, waiters_are_in_nobodys_way)
+TEST_F(limit, waiters_are_in_nobodys_way)
 {
 	struct tenant t[2];
 	unsigned int i;
@@ -656,7 +656,7 @@ TEST_F(qos, waiters_are_in_nobodys_way)
 }
 
 /* More tenants than the queue has places for: each gets on, in turn. */
-TEST_F(qos, nobody_starves)
+TEST_F(limit, nobody_starves)
 {
 	struct tenant t[5];
 	unsigned int i;
@@ -700,7 +700,7 @@ static unsigned char writer_of(unsigned int round, unsigned int nr)
  * of a polled queue go other ways when a worker finds them than when the ring
  * does.
  */
-TEST_F(qos, order_of_arrival)
+TEST_F(limit, order_of_arrival)
 {
 	long long sent = uq_attr(self->node.name, "submitted");
 	const unsigned int all = IN_LINE + 1;
@@ -739,7 +739,7 @@ TEST_F(qos, order_of_arrival)
 /* -- a tenant in a hurry, and workers that are told of something else */
 
 /* Reads that the device has no chance to be done with in a millisecond. */
-static int hurry_as_nobody(FIXTURE_DATA(qos) *self)
+static int hurry_as_nobody(FIXTURE_DATA(limit) *self)
 {
 	struct io_uring ring;
 	unsigned int i;
@@ -767,7 +767,7 @@ static int hurry_as_nobody(FIXTURE_DATA(qos) *self)
  * A timeout of a millisecond, from a user without any right but to open the
  * node: the device is slow, and nothing happens to it.
  */
-TEST_F(qos, short_timeout_resets_nothing)
+TEST_F(limit, short_timeout_resets_nothing)
 {
 	unsigned int before = uq_resets_logged(self->node.ns.ctrl);
 	int status;
@@ -811,7 +811,7 @@ static unsigned int notify_workers(void)
  * Workers that wait are told of task work, or of a live patch. Nobody has
  * cancelled their commands, which are done.
  */
-TEST_F(qos, notified_while_waiting)
+TEST_F(limit, notified_while_waiting)
 {
 	unsigned int i, notified = 0;
 	struct io_uring ring;
@@ -835,7 +835,7 @@ TEST_F(qos, notified_while_waiting)
 }
 
 /* A reset ends what is in flight; limits and who waits come through it. */
-TEST_F(qos, reset_under_load)
+TEST_F(limit, reset_under_load)
 {
 	struct tenant t[2];
 	unsigned int i;

@@ -8,7 +8,7 @@
 #include <dirent.h>
 
 #include "uq_fault.h"
-#include "uq_outage.h"
+#include "uq_error.h"
 
 #define SPARE		PARAMETERS "/spare"
 #define NS_ATTACHMENT	0x15
@@ -85,7 +85,7 @@ static bool have_suspend(void)
 }
 
 /* What is in flight is waited for, a queue of frozen tenants polled. */
-TEST_F(outage, under_load)
+TEST_F(error, under_load)
 {
 	unsigned int i;
 
@@ -105,7 +105,7 @@ TEST_F(outage, under_load)
 }
 
 /* A command that waits, perhaps for long, does not keep a system from it. */
-TEST_F(outage, while_waiting)
+TEST_F(error, while_waiting)
 {
 	char usual[16];
 	struct silent s;
@@ -129,14 +129,14 @@ TEST_F(outage, while_waiting)
 	expect_idle(_metadata, &self->tenants);
 }
 
-UQ_LEAVE_OUT("outage.*_slow.quiet_when_idle", "one device is enough");
+UQ_LEAVE_OUT("error.*_slow.quiet_when_idle", "one device is enough");
 
 /*
  * Once all commands have ended, nothing touches a doorbell: where a suspend leaves
  * the device its state, it sleeps from then on. That somebody looks after a
  * queue is seen by a doorbell of another one, which was lost later.
  */
-TEST_F(outage, quiet_when_idle)
+TEST_F(error, quiet_when_idle)
 {
 	struct uq_node other;
 	struct io_uring ring;
