@@ -35,6 +35,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CMD_FLUSH	0x00
@@ -50,6 +51,9 @@
 #define ST_SGL_LENGTH	0x0f
 #define ST_LBA_RANGE	0x80
 #define ST_COMPARE	0x285
+
+/* A bound for what never comes, in seconds. What does come is never timed. */
+#define UQ_NEVER	600
 
 /* What older headers do not have. */
 #ifndef IORING_SETUP_HYBRID_IOPOLL
@@ -109,6 +113,23 @@ unsigned int uq_count_nodes(const struct uq_ns *ns, bool poll);
 bool uq_find(struct uq_node *node, bool poll);
 bool uq_find_slow(struct uq_node *node, bool poll);
 
+/*
+ * For the setup of a fixture: the first node of a kind of the first namespace,
+ * which has to have blocks of 512 bytes. Returns 0 or the exit code of a test that
+ * cannot run, with a sentence in @why: 4 to skip it, 1 as there should be a node.
+ */
+int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len);
+/* The first namespace, or the slow one, likewise. */
+int uq_need_ns(struct uq_ns *ns, bool slow, char *why, size_t len);
+/*
+ * Likewise, nodes of two namespaces of one controller, the first one without
+ * metadata. The controller is reset if it has no user queues.
+ */
+int uq_need_neighbours(struct uq_node node[2], bool poll, char *why, size_t len);
+
+/* Metadata in a buffer of its own, which the kernel supports. */
+bool uq_separate_metadata(const struct uq_ns *ns);
+
 /* -- attributes and parameters */
 
 /* A number from sysfs; -1 if it is not there. */
@@ -123,14 +144,27 @@ int uq_write_line(const char *path, const char *val);
 /* Entries of a folder, without hidden ones; none if it is not there. */
 unsigned int uq_count_entries(const char *path);
 
+/* The monotonic clock, in seconds. */
+time_t uq_seconds(void);
 /* Waits until a file is there, or gone. */
 int uq_wait_path(const char *path, bool there);
 /* The folder of a controller's PCI device, in PATH_MAX bytes. */
 int uq_pci_path(const struct uq_ns *ns, char *path);
+/* Its name on the bus, such as "0000:00:04.0". */
+int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len);
+/* An attribute of a controller. */
+int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
+int uq_ctrl_set(int ctrl, const char *name, const char *val);
+/* Is a controller in this state, as in "live"? */
+bool uq_ctrl_is(int ctrl, const char *state);
 /* Resets a controller and returns when it is live again. */
 int uq_reset(int ctrl);
-/* Sets both parameters, resets, and waits for the nodes to be @irq and @poll. */
+/* Sets both parameters, and resets. */
 int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
+/* A node of a controller that is reset, to have two user queues of each kind. */
+bool uq_bring_up_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
+/* The same without a reset if it has them. */
+bool uq_ensure_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
 /* The Y of the nodes ngXnYqZ that a controller has now, of any one namespace; -1. */
 int uq_find_head(int ctrl);
 /* Waits until a namespace has these nodes; false if it never does. */
@@ -216,15 +250,34 @@ int uq_run_all(struct io_uring *ring, unsigned int n);
  */
 #define UQ_TESTMOD_FILE	"test_modules/uq_test_events.ko"
 #define UQ_TESTMOD	"/sys/module/uq_test_events/parameters"
+#define UQ_NO_TESTMOD	"no " UQ_TESTMOD_FILE
 bool uq_load_testmod(const char *param);
 void uq_unload_testmod(void);
+/* What its parameter "event" makes happen to a PCI device. */
+int uq_test_event(const char *pci, const char *what);
 
 void uq_fill(void *buf, size_t len, unsigned int seed);
 /* Memory that is there, page-aligned; NULL if there is none. */
 void *uq_alloc(size_t len);
 
-/* A descriptor through a socket; the one that came, or -1. */
-int uq_send_fd(int sock, int fd);
-int uq_receive_fd(int sock);
+/* A descriptor through a socket, and a number with it; the one that came, or -1. */
+int uq_send_fd(int sock, int fd, unsigned int number, int flags);
+int uq_receive_fd(int sock, unsigned int *number, int flags);
+
+/* -- privileges */
+
+/* The user and group without any capability: "nobody" and "nogroup". */
+#define UQ_UNPRIVILEGED	65534
+
+/* Becomes that user for good. */
+int uq_drop_privileges(void);
+/*
+ * Runs @fn() in a child process as that user. Returns what @fn() does, which is
+ * from -127 to 127, or -1000 if that cannot be told.
+ */
+int uq_run_unprivileged(int (*fn)(void *data), void *data);
+/* The same while the node has mode @mode. */
+int uq_run_with_mode(const struct uq_node *node, mode_t mode,
+		     int (*fn)(void *data), void *data);
 
 #endif /* SELFTESTS_UQ_H */

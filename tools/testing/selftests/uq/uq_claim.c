@@ -12,7 +12,6 @@
 #include "uq_cq.h"
 #include "uq_fixture.h"
 
-#define NOBODY	65534
 #define AREA	(1024 * 1024)
 #define BATCH	64
 #define PAGE	((size_t)sysconf(_SC_PAGESIZE))
@@ -58,17 +57,13 @@ static int claim_soon(int fd)
 
 FIXTURE_SETUP(claim)
 {
-	struct uq_ns ns;
-	int i;
+	char why[UQ_WHY_LEN];
+	int ret, i;
 
-	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (uq_no_queue(&ns, variant->poll))
-		SKIP(return, UQ_NO_QUEUE);
-	ASSERT_TRUE(uq_find(&self->node, variant->poll))
-		TH_LOG("no user queue of this kind");
-	if (self->node.ns.lba != 512)
-		SKIP(return, "the first namespace has blocks of %u bytes",
-		     self->node.ns.lba);
+	ret = uq_need_node(&self->node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	self->spurious = uq_attr(self->node.name, "spurious");
 	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
 	for (i = 0; i < 2; i++) {
@@ -233,36 +228,25 @@ TEST_F(claim, commands_of_others)
 /* Another namespace's node is another way to the same queue. */
 TEST_F(claim, node_of_a_neighbour)
 {
-	struct uq_ns ns[2];
-	struct uq_node mine, other;
+	struct uq_node node[2];
+	char why[UQ_WHY_LEN];
 	struct io_uring ring;
-	int fd[2], irq, poll;
-	unsigned int i;
+	int ret, fd[2];
 
-	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
-		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid)
-			break;
-	if (!uq_ns_nth(&ns[1], i + 1))
-		SKIP(return, "no two namespaces of one controller were named");
-	if (!uq_node_nth(&mine, &ns[0], variant->poll, 0)) {
-		if (!uq_may_disrupt(NULL, 0))
-			SKIP(return, UQ_NEEDS_LEAVE);
-		ASSERT_EQ(0, uq_bring_up(&ns[0], 2, 2));
-		ASSERT_TRUE(uq_settle(&ns[0], &irq, &poll));
-		ASSERT_TRUE(uq_settle(&ns[1], &irq, &poll));
-	}
-	ASSERT_TRUE(uq_node_nth(&mine, &ns[0], variant->poll, 0));
-	ASSERT_TRUE(uq_node_nth(&other, &ns[1], variant->poll, 0));
-	ASSERT_EQ(uq_attr(mine.name, "qid"), uq_attr(other.name, "qid"));
-	fd[0] = open(mine.path, O_RDWR);
-	fd[1] = open(other.path, O_RDWR);
+	ret = uq_need_neighbours(node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_EQ(uq_attr(node[0].name, "qid"), uq_attr(node[1].name, "qid"));
+	fd[0] = open(node[0].path, O_RDWR);
+	fd[1] = open(node[1].path, O_RDWR);
 	ASSERT_LE(0, fd[0]);
 	ASSERT_LE(0, fd[1]);
 	ASSERT_EQ(0, claim(fd[0]));
 	EXPECT_EQ(-EBUSY, claim(fd[1]));
-	EXPECT_EQ(1, uq_attr(other.name, "claimed"));
+	EXPECT_EQ(1, uq_attr(node[1].name, "claimed"));
 	ASSERT_EQ(0, uq_ring(&ring, 4, self->flags));
-	uq_prep_raw(&ring, fd[1], ns[1].nsid, CMD_FLUSH, 0, NULL, 0, 0);
+	uq_prep_raw(&ring, fd[1], node[1].nsid, CMD_FLUSH, 0, NULL, 0, 0);
 	EXPECT_EQ(-EBUSY, uq_run(&ring));
 	close(fd[0]);
 	EXPECT_EQ(0, claim(fd[1]));
@@ -475,16 +459,17 @@ TEST_F(claim, passed_on)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
+		unsigned int number;
 		struct uq_cq cq;
 		int fd;
 
 		close(self->fd[0]);
 		close(self->fd[1]);
 		close(to[0]);
-		if (setgid(NOBODY) || setuid(NOBODY) ||
+		if (uq_drop_privileges() ||
 		    open(self->node.path, O_RDWR) >= 0)
 			_exit(1);
-		fd = uq_receive_fd(to[1]);
+		fd = uq_receive_fd(to[1], &number, 0);
 		if (fd < 0 || uq_cq_map(&cq, fd))
 			_exit(2);
 		if (write(to[1], "m", 1) != 1 || read(to[1], &byte, 1) != 1)
@@ -495,7 +480,7 @@ TEST_F(claim, passed_on)
 	}
 	close(to[1]);
 	ASSERT_EQ(0, claim(self->fd[0]));
-	ASSERT_EQ(0, uq_send_fd(to[0], self->fd[0]));
+	ASSERT_EQ(0, uq_send_fd(to[0], self->fd[0], 0, 0));
 	close(self->fd[0]);
 	ASSERT_EQ(1, read(to[0], &byte, 1));
 	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
@@ -591,7 +576,7 @@ static int other_user(struct two *two)
 	char byte;
 	int fd;
 
-	if (setgid(NOBODY) || setuid(NOBODY))
+	if (uq_drop_privileges())
 		return 1;
 	fd = open(self->node.path, O_RDWR);
 	if (fd < 0 || leave_marks(self, fd, 2000))
@@ -650,42 +635,33 @@ TEST_F(claim, two_users)
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 
-static int claim_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+static int claim_rw(void *data)
 {
-	int fd;
+	FIXTURE_DATA(claim) *self = data;
+	int fd = open(self->node.path, O_RDWR);
 
-	if (setgid(NOBODY) || setuid(NOBODY))
-		return 255;
-	fd = open(self->node.path, O_RDWR);
-	if (fd < 0)
-		return errno;
-	return -claim(fd);
+	return fd < 0 ? -errno : claim(fd);
 }
 
-static int read_only_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+static int claim_ro(void *data)
 {
-	int fd;
+	FIXTURE_DATA(claim) *self = data;
+	int fd = open(self->node.path, O_RDONLY);
 
-	if (setgid(NOBODY) || setuid(NOBODY))
-		return 255;
-	fd = open(self->node.path, O_RDONLY);
-	if (fd < 0)
-		return 254;
-	return -claim(fd);
+	return fd < 0 ? 1 : claim(fd);
 }
 
 /* Who may open the node for writing may claim; nobody else may. */
 TEST_F(claim, permission)
 {
+	struct uq_node *node = &self->node;
+
 	close(self->fd[0]);
 	close(self->fd[1]);
-	EXPECT_EQ(EACCES, as_child(self, NULL, claim_as_nobody));
-	ASSERT_EQ(0, chmod(self->node.path, 0644));
-	EXPECT_EQ(EACCES, as_child(self, NULL, claim_as_nobody));
-	EXPECT_EQ(EACCES, as_child(self, NULL, read_only_as_nobody));
-	ASSERT_EQ(0, chmod(self->node.path, 0666));
-	EXPECT_EQ(0, as_child(self, NULL, claim_as_nobody));
-	ASSERT_EQ(0, chmod(self->node.path, 0600));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(claim_rw, self));
+	EXPECT_EQ(-EACCES, uq_run_with_mode(node, 0644, claim_rw, self));
+	EXPECT_EQ(-EACCES, uq_run_with_mode(node, 0644, claim_ro, self));
+	EXPECT_EQ(0, uq_run_with_mode(node, 0666, claim_rw, self));
 }
 
 /* What an opcode and a namespace come to, with no data. */
@@ -697,15 +673,14 @@ static int result_of(FIXTURE_DATA(claim) *self, struct io_uring *ring, int fd,
 }
 
 /* The first command that comes to something else once the queue is claimed. */
-static int same_rights_as_nobody(FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+static int same_rights(void *data)
 {
+	FIXTURE_DATA(claim) *self = data;
 	const __u32 nsid[] = { self->node.nsid, 0, self->node.nsid + 1, ~0u };
 	int before[256][ARRAY_SIZE(nsid)], opcode, fd;
 	struct io_uring ring;
 	unsigned int i, pass;
 
-	if (setgid(NOBODY) || setuid(NOBODY))
-		return 1;
 	fd = open(self->node.path, O_RDWR);
 	if (fd < 0 || uq_ring(&ring, 4, self->flags))
 		return 2;
@@ -734,9 +709,7 @@ TEST_F(claim, no_more_rights)
 {
 	close(self->fd[0]);
 	close(self->fd[1]);
-	ASSERT_EQ(0, chmod(self->node.path, 0666));
-	EXPECT_EQ(0, as_child(self, NULL, same_rights_as_nobody));
-	ASSERT_EQ(0, chmod(self->node.path, 0600));
+	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, same_rights, self));
 }
 
 /* -- all at once */

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "uq_fixture.h"
 
-#define NOBODY	65534
 #define AREA	(2 << 20)
 
 FIXTURE(uq)
@@ -31,16 +30,13 @@ FIXTURE_VARIANT_ADD(uq, poll) { .poll = true };
 
 FIXTURE_SETUP(uq)
 {
-	struct uq_ns ns;
+	char why[UQ_WHY_LEN];
+	int ret;
 
-	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (uq_no_queue(&ns, variant->poll))
-		SKIP(return, UQ_NO_QUEUE);
-	ASSERT_TRUE(uq_find(&self->node, variant->poll))
-		TH_LOG("no user queue of this kind");
-	if (self->node.ns.lba != 512)
-		SKIP(return, "the first namespace has blocks of %u bytes",
-		     self->node.ns.lba);
+	ret = uq_need_node(&self->node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
 	self->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, self->fd);
@@ -95,37 +91,25 @@ TEST_F(uq, foreign_nsid)
 /* Of several namespaces, each node reaches its own and no other. */
 TEST_F(uq, foreign_nsid_of_a_neighbour)
 {
-	struct uq_ns ns[2];
-	struct uq_node mine, other;
-	int fd, irq, poll;
-	unsigned int i;
+	struct uq_node node[2];
+	char why[UQ_WHY_LEN];
+	int ret, fd, i;
 
-	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
-		/* in whatever order they were found; metadata is not the point */
-		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid &&
-		    !ns[0].ms)
-			break;
-	if (!uq_ns_nth(&ns[1], i + 1))
-		SKIP(return, "no two namespaces of one controller were named");
-	if (!uq_node_nth(&mine, &ns[0], variant->poll, 0)) {
-		if (!uq_may_disrupt(NULL, 0))
-			SKIP(return, UQ_NEEDS_LEAVE);
-		ASSERT_EQ(0, uq_bring_up(&ns[0], 2, 2));
-		ASSERT_TRUE(uq_settle(&ns[0], &irq, &poll));
-		ASSERT_TRUE(uq_settle(&ns[1], &irq, &poll));
-	}
-	ASSERT_TRUE(uq_node_nth(&mine, &ns[0], variant->poll, 0));
-	ASSERT_TRUE(uq_node_nth(&other, &ns[1], variant->poll, 0));
-	EXPECT_EQ(uq_attr(mine.name, "qid"), uq_attr(other.name, "qid"));
-	fd = open(mine.path, O_RDWR);
+	ret = uq_need_neighbours(node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	EXPECT_EQ(uq_attr(node[0].name, "qid"), uq_attr(node[1].name, "qid"));
+	fd = open(node[0].path, O_RDWR);
 	ASSERT_LE(0, fd);
-	EXPECT_EQ((int)ns[0].nsid, ioctl(fd, NVME_IOCTL_ID));
+	EXPECT_EQ((int)node[0].nsid, ioctl(fd, NVME_IOCTL_ID));
 	for (i = 0; i < 2; i++) {
-		uq_prep_raw(&self->ring, fd, ns[i].nsid, CMD_WRITE, 0,
-			    self->buf, ns[i].lba + (ns[i].ext ? ns[i].ms : 0),
-			    1);
+		const struct uq_ns *ns = &node[i].ns;
+
+		uq_prep_raw(&self->ring, fd, ns->nsid, CMD_WRITE, 0,
+			    self->buf, ns->lba + (ns->ext ? ns->ms : 0), 1);
 		EXPECT_EQ(i ? -EINVAL : 0, uq_run(&self->ring))
-			TH_LOG("nsid %u by %s", ns[i].nsid, mine.path);
+			TH_LOG("nsid %u by %s", ns->nsid, node[0].path);
 	}
 	close(fd);
 }
@@ -348,28 +332,10 @@ TEST_F(uq, metadata_where_there_is_none)
 
 /* -- to whom */
 
-/* Run @fn as somebody without any capability; what it returns. */
-static int as_nobody(FIXTURE_DATA(uq) *self,
-		     int (*fn)(FIXTURE_DATA(uq) *self))
+static int open_node(void *data)
 {
-	int status, ret;
-	pid_t pid = fork();
+	FIXTURE_DATA(uq) *self = data;
 
-	if (pid < 0)
-		return -1000;
-	if (!pid) {
-		if (setgid(NOBODY) || setuid(NOBODY))
-			_exit(255);
-		ret = fn(self);
-		_exit(ret < 0 ? -ret : ret ? 200 : 0);
-	}
-	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-		return -1001;
-	return -WEXITSTATUS(status);
-}
-
-static int open_node(FIXTURE_DATA(uq) *self)
-{
 	return open(self->node.path, O_RDONLY) < 0 ? -errno : 0;
 }
 
@@ -381,7 +347,7 @@ TEST_F(uq, not_for_everybody)
 	EXPECT_TRUE(S_ISCHR(st.st_mode));
 	EXPECT_EQ(0600, st.st_mode & 07777);
 	EXPECT_EQ(0, st.st_uid);
-	EXPECT_EQ(-EACCES, as_nobody(self, open_node));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(open_node, self));
 }
 
 static int command(FIXTURE_DATA(uq) *self, int mode, int opcode)
@@ -397,32 +363,32 @@ static int command(FIXTURE_DATA(uq) *self, int mode, int opcode)
 	return uq_run(&ring);
 }
 
-static int read_ro(FIXTURE_DATA(uq) *self)
+static int read_ro(void *self)
 {
 	return command(self, O_RDONLY, CMD_READ);
 }
 
-static int write_ro(FIXTURE_DATA(uq) *self)
+static int write_ro(void *self)
 {
 	return command(self, O_RDONLY, CMD_WRITE);
 }
 
-static int write_rw(FIXTURE_DATA(uq) *self)
+static int write_rw(void *self)
 {
 	return command(self, O_RDWR, CMD_WRITE);
 }
 
-static int zeroes_ro(FIXTURE_DATA(uq) *self)
+static int zeroes_ro(void *self)
 {
 	return command(self, O_RDONLY, CMD_ZEROES);
 }
 
-static int vendor_rw(FIXTURE_DATA(uq) *self)
+static int vendor_rw(void *self)
 {
 	return command(self, O_RDWR, 0x81);
 }
 
-static int fabrics_rw(FIXTURE_DATA(uq) *self)
+static int fabrics_rw(void *self)
 {
 	return command(self, O_RDWR, 0x7f);
 }
@@ -442,17 +408,17 @@ static int admin_ioctl(FIXTURE_DATA(uq) *self, int opcode)
 	return ioctl(fd, NVME_IOCTL_ADMIN_CMD, &cmd) < 0 ? -errno : 0;
 }
 
-static int identify(FIXTURE_DATA(uq) *self)
+static int identify(void *self)
 {
 	return admin_ioctl(self, 0x06);
 }
 
-static int get_log(FIXTURE_DATA(uq) *self)
+static int get_log(void *self)
 {
 	return admin_ioctl(self, 0x02);
 }
 
-static int format(FIXTURE_DATA(uq) *self)
+static int format(void *self)
 {
 	return admin_ioctl(self, 0x80);
 }
@@ -460,31 +426,32 @@ static int format(FIXTURE_DATA(uq) *self)
 TEST_F(uq, with_permission)
 {
 	ASSERT_EQ(0, chmod(self->node.path, 0666));
-	EXPECT_EQ(0, as_nobody(self, read_ro));
-	EXPECT_EQ(-EACCES, as_nobody(self, write_ro));
-	EXPECT_EQ(-EACCES, as_nobody(self, zeroes_ro));
-	EXPECT_EQ(0, as_nobody(self, write_rw));
-	EXPECT_EQ(-EACCES, as_nobody(self, vendor_rw));
-	EXPECT_EQ(-EACCES, as_nobody(self, fabrics_rw));
-	EXPECT_EQ(0, as_nobody(self, identify));
-	EXPECT_EQ(-EACCES, as_nobody(self, get_log));
-	EXPECT_EQ(-EACCES, as_nobody(self, format));
+	EXPECT_EQ(0, uq_run_unprivileged(read_ro, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(write_ro, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(zeroes_ro, self));
+	EXPECT_EQ(0, uq_run_unprivileged(write_rw, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(vendor_rw, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(fabrics_rw, self));
+	EXPECT_EQ(0, uq_run_unprivileged(identify, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(get_log, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(format, self));
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 
 /* The same answers as the generic node's, also to root. */
 TEST_F(uq, privilege_as_on_the_generic_node)
 {
+	static const uid_t user[] = { 0, UQ_UNPRIVILEGED };
 	static const int modes[] = { O_RDONLY, O_RDWR };
 	struct uq_node ng = self->node;
-	unsigned int m, op, who;
+	unsigned int m, op, u;
 
 	if (access(self->node.generic, F_OK))
 		SKIP(return, "no %s", self->node.generic);
 	snprintf(ng.path, sizeof(ng.path), "%s", self->node.generic);
 	ASSERT_EQ(0, chmod(self->node.path, 0666));
 	ASSERT_EQ(0, chmod(ng.path, 0666));
-	for (who = 0; who < 2; who++)
+	for (u = 0; u < 2; u++)
 		for (m = 0; m < 2; m++)
 			for (op = 0; op < 256; op++) {
 				struct nvme_uring_cmd *c;
@@ -509,17 +476,15 @@ TEST_F(uq, privilege_as_on_the_generic_node)
 						    op, 0, NULL, 0);
 					c->cdw10 = ~0u;
 					c->cdw11 = ~0u;
-					if (who)
-						ASSERT_EQ(0, seteuid(NOBODY));
+					ASSERT_EQ(0, seteuid(user[u]));
 					ret[i] = uq_run(&ring);
-					if (who)
-						ASSERT_EQ(0, seteuid(0));
+					ASSERT_EQ(0, seteuid(0));
 					close(fd);
 					io_uring_queue_exit(&ring);
 				}
 				EXPECT_EQ(ret[0], ret[1])
 					TH_LOG("opcode %#x, %s, %s", op,
-					       who ? "nobody" : "root",
+					       u ? "nobody" : "root",
 					       m ? "O_RDWR" : "O_RDONLY");
 			}
 	ASSERT_EQ(0, chmod(self->node.path, 0600));

@@ -8,8 +8,12 @@
  * What no emulated device does, test_modules/uq_test_events.ko does instead.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
+#include <limits.h>
+#include <sched.h>
 
-#include "uq_error.h"
+#include "uq_fixture.h"
+#include "uq_load.h"
 
 /* of the PCI specification */
 #define PCI_COMMAND		0x04
@@ -21,6 +25,53 @@
 #define  PCI_MSIX_MASK_ALL	0x4000
 #define COMMAND_MEMORY		0x2
 #define COMMAND_MASTER		0x4
+
+FIXTURE(error)
+{
+	struct uq_node node;
+	struct uq_tenants tenants;
+	char pci[PATH_MAX];
+	int config;
+};
+
+FIXTURE_VARIANT(error)
+{
+	bool poll;
+	bool slow;	/* so that commands are in flight for sure */
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(error, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(error, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(error, irq_slow) { .poll = false, .slow = true };
+FIXTURE_VARIANT_ADD(error, poll_slow) { .poll = true, .slow = true };
+/* clang-format on */
+
+FIXTURE_SETUP(error)
+{
+	char path[PATH_MAX + 16];
+	char why[UQ_WHY_LEN];
+	struct uq_ns ns;
+	int ret;
+
+	self->config = -1;
+	ret = uq_need_ns(&ns, variant->slow, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_TRUE(uq_ensure_node(&self->node, &ns, variant->poll));
+	ASSERT_TRUE(uq_tenants_init(&self->tenants, &self->node));
+	ASSERT_EQ(0, uq_pci_path(&ns, self->pci));
+	snprintf(path, sizeof(path), "%s/config", self->pci);
+	self->config = open(path, O_RDWR | O_SYNC);
+	ASSERT_LE(0, self->config);
+}
+
+FIXTURE_TEARDOWN(error)
+{
+	if (self->config >= 0)
+		close(self->config);
+}
 
 /* -- what anybody can do to a device */
 
@@ -57,44 +108,44 @@ static unsigned int config_find(FIXTURE_DATA(error) *self, unsigned int id)
 /* A reset has given back what was taken from the device. */
 static bool wait_command(FIXTURE_DATA(error) *self, __u16 bit)
 {
-	char path[64], state[16];
+	int ctrl = self->node.ns.ctrl;
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state",
-		 self->node.ns.ctrl);
 	do {
 		sched_yield();
-		uq_read_line(path, state, sizeof(state));
-		if (!strcmp(state, "dead"))
+		if (uq_ctrl_is(ctrl, "dead"))
 			return false;
 	} while (!(config_read(self, PCI_COMMAND) & bit) ||
-		 strcmp(state, "live"));
+		 !uq_ctrl_is(ctrl, "live"));
 	return true;
 }
 
-static int set_timeout(FIXTURE_DATA(error) *self, const char *which,
+static int set_timeout(FIXTURE_DATA(error) *self, const char *attr,
 		       const char *ms, char *old, size_t len)
 {
-	char path[64];
-	int ret = 0;
+	int ctrl = self->node.ns.ctrl, ret = 0;
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/%s_timeout",
-		 self->node.ns.ctrl, which);
 	if (old)
-		ret = uq_read_line(path, old, len);
-	return ret ?: uq_write_line(path, ms);
+		ret = uq_ctrl_get(ctrl, attr, old, len);
+	return ret ?: uq_ctrl_set(ctrl, attr, ms);
+}
+
+/* Load whose commands time out soon; those of a slow device need longer. */
+static int start_timed(FIXTURE_DATA(error) *self, bool slow)
+{
+	return uq_tenants_start(&self->tenants, slow ? 5000 : 1000);
 }
 
 static int set_admin_timeout(FIXTURE_DATA(error) *self, const char *ms,
 			     char *old, size_t len)
 {
-	return set_timeout(self, "admin", ms, old, len);
+	return set_timeout(self, "admin_timeout", ms, old, len);
 }
 
 /* A device has as long to answer an abort as any command has. */
 static int set_io_timeout(FIXTURE_DATA(error) *self, const char *ms, char *old,
 			  size_t len)
 {
-	return set_timeout(self, "io", ms, old, len);
+	return set_timeout(self, "io_timeout", ms, old, len);
 }
 
 /*
@@ -106,16 +157,17 @@ TEST_F(error, no_dma)
 	char usual[16];
 
 	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
-	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, start_timed(self, variant->slow));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
 				  config_read(self, PCI_COMMAND) &
 				  ~COMMAND_MASTER));
 	EXPECT_TRUE(wait_command(self, COMMAND_MASTER));
-	EXPECT_LT(0, end_load(_metadata, &self->tenants));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_LT(0, self->tenants.interrupted);
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /*
@@ -131,19 +183,19 @@ TEST_F(error, no_registers)
 
 	ASSERT_EQ(0, set_admin_timeout(self, "7200000", usual, sizeof(usual)));
 	ASSERT_EQ(0, set_io_timeout(self, "1000", usual_io, sizeof(usual_io)));
-	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, start_timed(self, variant->slow));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, config_write(self, PCI_COMMAND,
 				  config_read(self, PCI_COMMAND) &
 				  ~COMMAND_MEMORY));
-	end_load(_metadata, &self->tenants);
-	ret = read_once(&self->tenants, 512, 1000);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	ret = uq_tenants_read(&self->tenants, 512, 1000);
 	EXPECT_TRUE(!ret || ret == -EINTR) TH_LOG("%d", ret);
 	EXPECT_TRUE(wait_command(self, COMMAND_MEMORY));
 	EXPECT_EQ(0, set_io_timeout(self, usual_io, NULL, 0));
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /*
@@ -158,22 +210,22 @@ TEST_F(error, no_interrupts)
 	__u16 flags;
 
 	if (!msix)
-		SKIP(return, "%s has no MSI-X", self->pci);
+		SKIP(return, "%s has no MSI-X", self->node.ctrl);
 	ASSERT_EQ(0, set_admin_timeout(self, "1000", usual, sizeof(usual)));
 	flags = config_read(self, msix + PCI_MSIX_FLAGS);
 	ASSERT_EQ(0, config_write(self, msix + PCI_MSIX_FLAGS,
 				  flags | PCI_MSIX_MASK_ALL));
 	for (i = 0; i < 3; i++)
-		EXPECT_EQ(0, read_once(&self->tenants, 512, 200));
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+		EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 200));
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_EQ(0, set_admin_timeout(self, usual, NULL, 0));
 	EXPECT_EQ(0, config_read(self, msix + PCI_MSIX_FLAGS) &
 		  PCI_MSIX_MASK_ALL);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /* The PCI device is reset by somebody who does not care for NVMe. */
@@ -184,15 +236,15 @@ TEST_F(error, function_reset)
 
 	snprintf(path, sizeof(path), "%s/reset", self->pci);
 	if (access(path, W_OK))
-		SKIP(return, "%s cannot be reset", self->pci);
-	start_load(_metadata, &self->tenants, 0);
+		SKIP(return, "%s cannot be reset", self->node.ctrl);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 	for (i = 0; i < 3; i++) {
-		wait_busy(&self->tenants);
+		uq_tenants_wait_busy(&self->tenants);
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	}
-	end_load(_metadata, &self->tenants);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 static void *reset_once(void *arg)
@@ -230,18 +282,18 @@ TEST_F(error, resets_at_once)
 
 	snprintf(path, sizeof(path), "%s/reset", self->pci);
 	if (access(path, W_OK))
-		SKIP(return, "%s cannot be reset", self->pci);
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+		SKIP(return, "%s cannot be reset", self->node.ctrl);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, pthread_create(&t, NULL, reset_again, &resets));
 	for (i = 0; i < resets.nr; i++)
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	ASSERT_EQ(0, pthread_join(t, NULL));
 	/* nobody was told that the queue or the device is gone */
-	EXPECT_FALSE(self->tenants.l[0].stop || self->tenants.l[1].stop);
-	end_load(_metadata, &self->tenants);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_FALSE(self->tenants.load[0].stop || self->tenants.load[1].stop);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 UQ_LEAVE_OUT("error.*_slow.subsystem_reset", "one device is enough");
@@ -252,13 +304,13 @@ TEST_F(error, subsystem_reset)
 	int fd = open(self->node.ctrl, O_RDWR), ret;
 
 	ASSERT_LE(0, fd);
-	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, start_timed(self, variant->slow));
+	uq_tenants_wait_busy(&self->tenants);
 	ret = ioctl(fd, NVME_IOCTL_SUBSYS_RESET) ? -errno : 0;
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	close(fd);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 	if (ret == -ENOTTY)
 		SKIP(return, "%s cannot reset its subsystem (CAP.NSSRS)",
 		     self->node.ctrl);
@@ -266,6 +318,16 @@ TEST_F(error, subsystem_reset)
 }
 
 /* -- what only a driver is told */
+
+static bool have_module(void)
+{
+	return uq_load_testmod("event");
+}
+
+static int event(FIXTURE_DATA(error) *self, const char *what)
+{
+	return uq_test_event(strrchr(self->pci, '/') + 1, what);
+}
 
 static void remove_device(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(error) *self)
@@ -289,7 +351,7 @@ static void find_again(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /* A fatal error of the bus, after which a reset makes all well again. */
@@ -298,28 +360,29 @@ TEST_F(error, fatal_error)
 	unsigned int i;
 
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, 0);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 	for (i = 0; i < 3; i++) {
-		wait_busy(&self->tenants);
+		uq_tenants_wait_busy(&self->tenants);
 		EXPECT_EQ(0, event(self, "fatal"));
 	}
 	/* a device may do all it has before it gives up a queue */
-	end_load(_metadata, &self->tenants);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /* Of one that is not fatal nobody notices anything. */
 TEST_F(error, nonfatal_error)
 {
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	EXPECT_EQ(0, event(self, "nonfatal"));
-	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_EQ(0, self->tenants.interrupted);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
 /*
@@ -329,15 +392,15 @@ TEST_F(error, nonfatal_error)
 TEST_F(error, lasting_error)
 {
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "lasting"));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 	remove_device(_metadata, self);
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	find_again(_metadata, self);
 }
 
@@ -348,16 +411,17 @@ TEST_F(error, lasting_error)
 TEST_F(error, gone)
 {
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
-	wait_busy(&self->tenants);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, start_timed(self, variant->slow));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "gone"));
 	/* by themselves: what stops them is a device that is lost */
-	while (!self->tenants.l[0].stop || !self->tenants.l[1].stop)
+	while (!self->tenants.load[0].stop || !self->tenants.load[1].stop)
 		sched_yield();
-	EXPECT_LT(0, end_load(_metadata, &self->tenants));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(-ENODEV, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_LT(0, self->tenants.interrupted);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(-ENODEV, uq_tenants_read(&self->tenants, 512, 0));
 	ASSERT_EQ(0, event(self, "back"));
 	remove_device(_metadata, self);
 	find_again(_metadata, self);
@@ -365,14 +429,9 @@ TEST_F(error, gone)
 
 static void wait_state(FIXTURE_DATA(error) *self, const char *state, bool is)
 {
-	char path[64], now[16];
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state",
-		 self->node.ns.ctrl);
 	do {
 		sched_yield();
-		uq_read_line(path, now, sizeof(now));
-	} while (!strcmp(now, state) != is);
+	} while (uq_ctrl_is(self->node.ns.ctrl, state) != is);
 }
 
 /* It is gone, and removed, just when a reset has brought it up. */
@@ -381,16 +440,16 @@ TEST_F(error, removed_at_reset)
 	pthread_t t;
 
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, variant->slow ? 5000 : 1000);
-	wait_busy(&self->tenants);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, start_timed(self, variant->slow));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, pthread_create(&t, NULL, reset_once, &self->node));
 	wait_state(self, "live", false);
 	wait_state(self, "live", true);
 	ASSERT_EQ(0, event(self, "gone"));
 	remove_device(_metadata, self);
 	ASSERT_EQ(0, pthread_join(t, NULL));
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	find_again(_metadata, self);
 }
 
@@ -401,32 +460,33 @@ TEST_F(error, removed_at_reset)
 TEST_F(error, shutdown)
 {
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "shutdown"));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
 	ASSERT_EQ(0, event(self, "start"));
-	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_EQ(0, self->tenants.interrupted);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /* A tenant that has stopped polling does not stop a shutdown. */
 TEST_F(error, silent_at_shutdown)
 {
-	struct silent s;
+	struct uq_unreaped u;
 
 	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_silent(_metadata, self, &s);
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_unreaped_start(&u, &self->node, self->tenants.buf));
 	EXPECT_EQ(0, event(self, "shutdown"));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
 	EXPECT_EQ(0, event(self, "start"));
-	end_silent(_metadata, &s);
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, uq_unreaped_end(&u));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
 /* -- format under use */
@@ -484,32 +544,33 @@ TEST_F(error, format_under_load)
 
 	if (find_format(ns, 512) < 0 || find_format(ns, 4096) < 0)
 		SKIP(return, "%s has no other format", ns->block);
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	EXPECT_EQ(0, format(ns, 4096));
 	EXPECT_EQ(4096, block_size(ns));
-	EXPECT_EQ(0, read_once(&self->tenants, 4096, 0));
-	EXPECT_LT(0, read_once(&self->tenants, 512, 0));
-	wait_busy(&self->tenants);
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 4096, 0));
+	EXPECT_LT(0, uq_tenants_read(&self->tenants, 512, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, format(ns, 512));
 	EXPECT_EQ(512, block_size(ns));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
-	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_EQ(0, self->tenants.interrupted);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
 /* A tenant that has stopped polling does not stop a format. */
 TEST_F(error, silent_at_format)
 {
-	struct silent s;
+	struct uq_unreaped u;
 
 	if (find_format(&self->node.ns, 512) < 0)
 		SKIP(return, "%s has no format", self->node.block);
-	start_silent(_metadata, self, &s);
+	ASSERT_EQ(0, uq_unreaped_start(&u, &self->node, self->tenants.buf));
 	EXPECT_EQ(0, format(&self->node.ns, 512));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
-	end_silent(_metadata, &s);
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, uq_unreaped_end(&u));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
 /* -- removal while a format waits */
@@ -584,5 +645,8 @@ UQ_LEAVE_OUT("error.poll_slow.removed_while_frozen", "not about queues");
 
 int main(int argc, char **argv)
 {
-	return outage_main(argc, argv);
+	int ret = uq_main(argc, argv);
+
+	uq_unload_testmod();
+	return ret;
 }

@@ -20,7 +20,7 @@
 #include <limits.h>
 #include <linux/nvme_uq.h>
 
-#include "uq_fault.h"
+#include "uq_inject.h"
 #include "uq_fixture.h"
 #include "uq_random.h"
 
@@ -582,11 +582,6 @@ TEST_F(nth, first_command)
 		sweep(_metadata, self, &kinds[i]);
 }
 
-static bool separate(const struct uq_ns *ns)
-{
-	return ns->usable && ns->ms && !ns->ext;
-}
-
 static int op_meta(FIXTURE_DATA(nth) *self)
 {
 	const struct uq_ns *ns = &self->node.ns;
@@ -626,7 +621,7 @@ TEST_F(nth, metadata)
 	bool reached;
 	int ret;
 
-	if (!uq_ns_find(&ns, separate))
+	if (!uq_ns_find(&ns, uq_separate_metadata))
 		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
 	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));

@@ -9,7 +9,7 @@
 #include <sched.h>
 
 #include "uq_cq.h"
-#include "uq_fault.h"
+#include "uq_inject.h"
 #include "uq_fixture.h"
 
 #define AREA	(4 << 20)

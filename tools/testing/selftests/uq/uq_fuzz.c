@@ -40,11 +40,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "uq_fault.h"
 #include "uq_fixture.h"
+#include "uq_inject.h"
 #include "uq_fuzz.h"
 
-#define NOBODY	65534
 #define OPS	4000
 #define WORKERS	4
 #define TARGETS	64
@@ -152,46 +151,26 @@ static void open_file(struct fuzz *f, unsigned int slot)
 				UQ_PICK(&f->rng, modes) | O_CLOEXEC);
 }
 
-/* By a message of which the data says what it is a descriptor of. */
+/* With the number of the target that it is a descriptor of. */
 static void pass_file(struct fuzz *f, unsigned int slot)
 {
-	char control[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec iov = { &f->file[slot].target, sizeof(unsigned int) };
-	struct msghdr msg = {
-		.msg_iov	= &iov,
-		.msg_iovlen	= 1,
-		.msg_control	= control,
-		.msg_controllen	= sizeof(control),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &f->file[slot].fd, sizeof(int));
-	sendmsg(f->sock, &msg, MSG_DONTWAIT);
+	uq_send_fd(f->sock, f->file[slot].fd, f->file[slot].target,
+		   MSG_DONTWAIT);
 }
 
 static void take_file(struct fuzz *f, unsigned int slot)
 {
-	char control[CMSG_SPACE(sizeof(int))];
 	unsigned int target;
-	struct iovec iov = { &target, sizeof(target) };
-	struct msghdr msg = {
-		.msg_iov	= &iov,
-		.msg_iovlen	= 1,
-		.msg_control	= control,
-		.msg_controllen	= sizeof(control),
-	};
+	int fd = uq_receive_fd(f->sock, &target,
+			       MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-	if (recvmsg(f->sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0 ||
-	    !CMSG_FIRSTHDR(&msg))
+	if (fd < 0)
 		return;
 	if (f->file[slot].fd >= 0)
 		close(f->file[slot].fd);
+	f->file[slot].fd = fd;
 	f->file[slot].target = target;
 	f->file[slot].claimed = false;
-	memcpy(&f->file[slot].fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
 }
 
 static void fuzz_files(struct fuzz *f)
@@ -667,7 +646,7 @@ static int run(struct fuzz *f, unsigned int ops)
 	unsigned int i;
 
 	fuzz_map_init();
-	if (!f->root && (setgid(NOBODY) || setuid(NOBODY)))
+	if (!f->root && uq_drop_privileges())
 		return 3;
 	/* what a test that failed leaves behind is in nobody's way */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

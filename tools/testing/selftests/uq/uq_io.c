@@ -38,16 +38,13 @@ FIXTURE_VARIANT_ADD(uq, poll) { .poll = true };
 FIXTURE_SETUP(uq)
 {
 	struct iovec iov;
-	struct uq_ns ns;
+	char why[UQ_WHY_LEN];
+	int ret;
 
-	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (uq_no_queue(&ns, variant->poll))
-		SKIP(return, UQ_NO_QUEUE);
-	ASSERT_TRUE(uq_find(&self->node, variant->poll))
-		TH_LOG("no user queue of this kind");
-	if (self->node.ns.lba != LBA)
-		SKIP(return, "the first namespace has blocks of %u bytes",
-		     self->node.ns.lba);
+	ret = uq_need_node(&self->node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	self->spurious = uq_attr(self->node.name, "spurious");
 	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
 	self->fd = open(self->node.path, O_RDWR);
@@ -575,16 +572,17 @@ TEST_F(uq, descriptor_passed)
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
+		unsigned int number;
 		int fd;
 
 		close(self->fd);
-		if (setgid(65534) || setuid(65534) ||
+		if (uq_drop_privileges() ||
 		    open(self->node.path, O_RDONLY) >= 0)
 			_exit(3);
-		fd = uq_receive_fd(pair[1]);
+		fd = uq_receive_fd(pair[1], &number, 0);
 		_exit(fd < 0 ? 4 : read_by(fd, self));
 	}
-	ASSERT_EQ(0, uq_send_fd(pair[0], self->fd));
+	ASSERT_EQ(0, uq_send_fd(pair[0], self->fd, 0, 0));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
 }

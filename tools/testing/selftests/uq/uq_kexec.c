@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <linux/kexec.h>
 #include <linux/reboot.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include "uq_load.h"
@@ -37,7 +38,7 @@ static bool find_node(struct uq_node *node, unsigned int i)
 static int keep_busy(void)
 {
 	static struct uq_node nodes[TENANTS];
-	static struct load loads[TENANTS];
+	static struct uq_load loads[TENANTS];
 	pthread_t thread;
 	unsigned int i;
 
@@ -45,7 +46,7 @@ static int keep_busy(void)
 		if (!find_node(&nodes[i], i))
 			return -ENODEV;
 		loads[i].node = &nodes[i];
-		if (pthread_create(&thread, NULL, run_load, &loads[i]))
+		if (pthread_create(&thread, NULL, uq_load_run, &loads[i]))
 			return -EAGAIN;
 	}
 	for (i = 0; i < TENANTS; i++)

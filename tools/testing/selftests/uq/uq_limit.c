@@ -13,7 +13,6 @@
 
 #include "uq_fixture.h"
 
-#define NOBODY		65534
 #define OUTSTANDING	96
 
 FIXTURE(limit)
@@ -205,13 +204,11 @@ TEST_F(limit, attribute_and_ioctl)
 			       self->node.depth));
 }
 
-static int limits_as_nobody(FIXTURE_DATA(limit) *self)
+static int limits_unprivileged(void *data)
 {
-	int fd;
+	FIXTURE_DATA(limit) *self = data;
+	int fd = open(self->node.path, O_RDONLY);
 
-	if (setgid(NOBODY) || setuid(NOBODY))
-		return 1;
-	fd = open(self->node.path, O_RDONLY);
 	if (fd < 0)
 		return 2;
 	if (set_limit(fd, NVME_UQ_LIMIT_QUEUE, 3) != -EACCES)
@@ -230,17 +227,8 @@ static int limits_as_nobody(FIXTURE_DATA(limit) *self)
 /* The queue's limit is the administrator's: it is about everybody. */
 TEST_F(limit, permission)
 {
-	int status;
-	pid_t pid;
-
-	ASSERT_EQ(0, chmod(self->node.path, 0666));
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(limits_as_nobody(self));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_EQ(0, WEXITSTATUS(status));
-	ASSERT_EQ(0, chmod(self->node.path, 0600));
+	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, limits_unprivileged,
+				      self));
 }
 
 /* -- what a limit holds back */
@@ -739,15 +727,13 @@ TEST_F(limit, order_of_arrival)
 /* -- a tenant in a hurry, and workers that are told of something else */
 
 /* Reads that the device has no chance to be done with in a millisecond. */
-static int hurry_as_nobody(FIXTURE_DATA(limit) *self)
+static int hurry_unprivileged(void *data)
 {
+	FIXTURE_DATA(limit) *self = data;
+	int fd = open(self->node.path, O_RDONLY), ret;
 	struct io_uring ring;
 	unsigned int i;
-	int fd, ret;
 
-	if (setgid(NOBODY) || setuid(NOBODY))
-		return 1;
-	fd = open(self->node.path, O_RDONLY);
 	if (fd < 0 || ring_of(&self->node, &ring))
 		return 2;
 	for (i = 0; i < 32; i++)
@@ -770,18 +756,10 @@ static int hurry_as_nobody(FIXTURE_DATA(limit) *self)
 TEST_F(limit, short_timeout_resets_nothing)
 {
 	unsigned int before = uq_resets_logged(self->node.ns.ctrl);
-	int status;
-	pid_t pid;
 
-	ASSERT_EQ(0, chmod(self->node.path, 0666));
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(hurry_as_nobody(self));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, hurry_unprivileged,
+				      self));
 	EXPECT_EQ(before, uq_resets_logged(self->node.ns.ctrl));
-	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 
 /* Tell each worker of this task's rings as a live patch does; how many? */

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tenants that keep a user queue busy while something happens to it. Each command
- * must end once, in a way that is documented.
+ * Load on a user queue while something happens to it. Each command must end once,
+ * in a way that is documented.
  */
 #ifndef SELFTESTS_UQ_LOAD_H
 #define SELFTESTS_UQ_LOAD_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "uq.h"
 
-#define UQ_LOAD_BATCH	64
-
-struct load {
+/* One thread that reads. */
+struct uq_load {
 	struct uq_node	*node;
 	unsigned int	timeout_ms;	/* of each command; 0 for the usual */
 	bool		plain;		/* its ring does not poll */
@@ -24,53 +22,53 @@ struct load {
 	int		first_bad;
 };
 
-/* What a command may end with. A lost queue or device ends the load. */
-static void count(struct load *l, int res)
-{
-	if (res == -EINTR)
-		l->interrupted++;
-	else if (res > 0)
-		l->status++;
-	else if (res == -ENXIO || res == -ENODEV)
-		l->stop = true;
-	else if (res && !l->bad++)
-		l->first_bad = res;
-}
+/* A thread: reads until it is told to stop, or the queue or device is lost. */
+void *uq_load_run(void *load);
+/* Counts what a command ended with. A lost queue or device stops the load. */
+void uq_load_count(struct uq_load *load, int res);
+/* Waits until the queue has commands in flight, while there is load. */
+void uq_load_wait_busy(const struct uq_load *load);
+/* Once its thread has ended: prints the counters; false if a command went wrong. */
+bool uq_load_is_good(const struct uq_load *load);
 
-static void *run_load(void *arg)
-{
-	struct load *l = arg;
-	unsigned char *buf = uq_alloc(UQ_LOAD_BATCH * 4096);
-	int fd = open(l->node->path, O_RDONLY), i, n;
-	struct io_uring ring;
+/* Two tenants that keep one user queue busy. */
+struct uq_tenants {
+	struct uq_node	*node;
+	bool		plain;		/* their rings do not poll */
+	long long	spurious;	/* before; other tests make some on purpose */
+	unsigned long	interrupted;	/* commands, when the load has ended */
+	unsigned char	*buf;
+	struct uq_load	load[2];
+	pthread_t	thread[2];
+};
 
-	if (fd < 0 || !buf ||
-	    uq_ring(&ring, UQ_LOAD_BATCH,
-		    l->node->poll && !l->plain ? IORING_SETUP_IOPOLL : 0)) {
-		l->bad++;
-		return NULL;
-	}
-	while (!l->stop) {
-		for (i = 0; i < UQ_LOAD_BATCH; i++)
-			uq_prep(&ring, fd, l->node->nsid, CMD_READ,
-				(l->sent + i) % 4096, buf + i * 4096,
-				512)->timeout_ms = l->timeout_ms;
-		n = io_uring_submit(&ring);
-		if (n != UQ_LOAD_BATCH) {
-			l->bad++;
-			l->first_bad = n;
-			break;
-		}
-		l->sent += n;
-		while (l->done < l->sent) {
-			count(l, uq_reap(&ring, NULL));
-			l->done++;
-		}
-	}
-	io_uring_queue_exit(&ring);
-	close(fd);
-	munmap(buf, UQ_LOAD_BATCH * 4096);
-	return NULL;
-}
+/* Before all else; false if there is no memory. */
+bool uq_tenants_init(struct uq_tenants *t, struct uq_node *node);
+/* Starts the load. Each command has @timeout_ms, or the usual time with 0. */
+int uq_tenants_start(struct uq_tenants *t, unsigned int timeout_ms);
+void uq_tenants_wait_busy(const struct uq_tenants *t);
+/* They send nothing more. */
+void uq_tenants_stop(struct uq_tenants *t);
+/* Stops them and waits for all commands; false if one of them went wrong. */
+bool uq_tenants_end(struct uq_tenants *t);
+/* Waits until nothing is in flight; false if the counters do not agree then. */
+bool uq_tenants_idle(const struct uq_tenants *t);
+/* Reads one block, through a node that is opened for it; its result. */
+int uq_tenants_read(const struct uq_tenants *t, __u32 len,
+		    unsigned int timeout_ms);
+
+/* Commands of a ring that nothing reaps. */
+#define UQ_UNREAPED	16
+
+struct uq_unreaped {
+	struct io_uring	ring;
+	int		fd;
+};
+
+/* Submits them, with buffers of 4096 bytes each in @buf. */
+int uq_unreaped_start(struct uq_unreaped *u, const struct uq_node *node,
+		      unsigned char *buf);
+/* Reaps them and closes the ring: 0, or the first result that is not. */
+int uq_unreaped_end(struct uq_unreaped *u);
 
 #endif /* SELFTESTS_UQ_LOAD_H */

@@ -33,11 +33,6 @@ FIXTURE_VARIANT_ADD(meta, irq_extended) { .poll = false, .ext = true };
 FIXTURE_VARIANT_ADD(meta, poll_extended) { .poll = true, .ext = true };
 /* clang-format on */
 
-static bool separate(const struct uq_ns *ns)
-{
-	return ns->usable && ns->ms && !ns->ext;
-}
-
 /* Only the block device needs to know of it, so that one may be of no use. */
 static bool extended(const struct uq_ns *ns)
 {
@@ -48,7 +43,7 @@ FIXTURE_SETUP(meta)
 {
 	struct uq_ns ns;
 
-	if (!uq_ns_find(&ns, variant->ext ? extended : separate))
+	if (!uq_ns_find(&ns, variant->ext ? extended : uq_separate_metadata))
 		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
 	if (!uq_count_nodes(&ns, variant->poll)) {
 		if (!uq_may_disrupt(NULL, 0))

@@ -39,16 +39,13 @@ FIXTURE_VARIANT_ADD(map, poll) { .poll = true };
 
 FIXTURE_SETUP(map)
 {
-	struct uq_ns ns;
+	char why[UQ_WHY_LEN];
+	int ret;
 
-	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (uq_no_queue(&ns, variant->poll))
-		SKIP(return, UQ_NO_QUEUE);
-	ASSERT_TRUE(uq_find(&self->node, variant->poll))
-		TH_LOG("no user queue of this kind");
-	if (self->node.ns.lba != 512)
-		SKIP(return, "the first namespace has blocks of %u bytes",
-		     self->node.ns.lba);
+	ret = uq_need_node(&self->node, variant->poll, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	self->spurious = uq_attr(self->node.name, "spurious");
 	self->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, self->fd);

@@ -15,6 +15,7 @@
 
 #include "uq_cq.h"
 #include "uq_fixture.h"
+#include "uq_load.h"
 
 #define AREA	(1024 * 1024)
 #define PAGE	((size_t)sysconf(_SC_PAGESIZE))
@@ -81,19 +82,17 @@ static void let_go(FIXTURE_DATA(life) *self)
 
 FIXTURE_SETUP(life)
 {
+	char why[UQ_WHY_LEN];
 	struct uq_ns ns;
 	unsigned int i;
 	int ret;
 
-	if (variant->slow && !uq_ns_slow(&ns))
-		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
-	if (ns.lba != 512)
-		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	ret = uq_need_ns(&ns, variant->slow, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	/* a test before may have left others */
-	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  self->depth, sizeof(self->depth)));
 	self->buf = uq_alloc(AREA);
@@ -190,20 +189,19 @@ TEST_F(life, claim_outlives_a_reset)
 	EXPECT_EQ(0, read_mapped(self));
 }
 
-struct load {
+struct reader {
 	FIXTURE_DATA(life)	*self;
-	atomic_bool		stop;
-	atomic_ulong		done;
-	unsigned long		sent, interrupted, bad;
+	struct uq_load		load;
 	unsigned long		seen[UQ_CQ_GONE + 1];
-	int			first_bad;
+	pthread_t		thread;
 };
 
 /* Keeps 32 commands in flight and looks all the time. */
-static void *run_load(void *arg)
+static void *run_reader(void *arg)
 {
-	FIXTURE_DATA(life) *self = ((struct load *)arg)->self;
-	struct load *l = arg;
+	FIXTURE_DATA(life) *self = ((struct reader *)arg)->self;
+	struct reader *k = arg;
+	struct uq_load *l = &k->load;
 	unsigned int i, left;
 
 	while (!l->stop) {
@@ -216,61 +214,54 @@ static void *run_load(void *arg)
 		}
 		l->sent += 32;
 		for (left = 32; left; left--) {
-			int res;
-
 			while (!io_uring_cq_ready(&self->ring)) {
 				enum uq_cq_seen saw = uq_cq_look(&self->cq);
 
-				l->seen[saw]++;
+				k->seen[saw]++;
 				if (saw == UQ_CQ_NONE)
 					continue;
 				uq_cq_wait(&self->cq, &self->ring, 0);
 			}
-			res = uq_reap(&self->ring, NULL);
+			uq_load_count(l, uq_reap(&self->ring, NULL));
 			l->done++;
-			if (res == -EINTR)
-				l->interrupted++;
-			else if (res == -ENXIO || res == -ENODEV)
-				l->stop = true;
-			else if (res && !l->bad++)
-				l->first_bad = res;
 		}
 	}
 	return NULL;
 }
 
-static void end_load(struct __test_metadata *_metadata, struct load *l,
-		     pthread_t t)
+static void start_reader(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(life) *self, struct reader *k)
 {
-	l->stop = true;
-	ASSERT_EQ(0, pthread_join(t, NULL));
-	TH_LOG("%lu sent, %lu interrupted; seen: %lu down, %lu new, %lu remap, %lu gone",
-	       l->sent, l->interrupted, l->seen[UQ_CQ_DOWN],
-	       l->seen[UQ_CQ_NEW], l->seen[UQ_CQ_REMAP], l->seen[UQ_CQ_GONE]);
-	EXPECT_EQ(0, l->bad) TH_LOG("result %d", l->first_bad);
-	EXPECT_EQ(l->sent, l->done);
+	memset(k, 0, sizeof(*k));
+	k->self = self;
+	k->load.node = &self->node;
+	ASSERT_EQ(0, pthread_create(&k->thread, NULL, run_reader, k));
 }
 
-static void wait_busy(struct load *l)
+static void end_reader(struct __test_metadata *_metadata, struct reader *k)
 {
-	while (uq_attr(l->self->node.name, "in_flight") <= 0 && !l->bad)
-		sched_yield();
+	k->load.stop = true;
+	ASSERT_EQ(0, pthread_join(k->thread, NULL));
+	TH_LOG("seen: %lu down, %lu new, %lu remap, %lu gone",
+	       k->seen[UQ_CQ_DOWN], k->seen[UQ_CQ_NEW], k->seen[UQ_CQ_REMAP],
+	       k->seen[UQ_CQ_GONE]);
+	EXPECT_TRUE(uq_load_is_good(&k->load));
+	EXPECT_EQ(0, k->load.status);
 }
 
 /* Under load each command ends once, and its reader does not hang. */
 TEST_F(life, reset_under_load)
 {
-	struct load l = { .self = self };
+	struct reader reader;
 	unsigned int i;
-	pthread_t t;
 
-	ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
+	start_reader(_metadata, self, &reader);
 	for (i = 0; i < 5 * uq_scale(); i++) {
-		wait_busy(&l);
+		uq_load_wait_busy(&reader.load);
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	}
-	end_load(_metadata, &l, t);
-	EXPECT_EQ(0, l.seen[UQ_CQ_GONE]);
+	end_reader(_metadata, &reader);
+	EXPECT_EQ(0, reader.seen[UQ_CQ_GONE]);
 	EXPECT_EQ(0, read_mapped(self));
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
@@ -354,19 +345,18 @@ TEST_F(life, longer)
 TEST_F(life, sizes_under_load)
 {
 	static const char * const depth[] = { "100", "700", "64", "1024" };
-	struct load l = { .self = self };
+	struct reader reader;
 	unsigned int i;
-	pthread_t t;
 
-	ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
+	start_reader(_metadata, self, &reader);
 	for (i = 0; i < ARRAY_SIZE(depth) * uq_scale(); i++) {
-		wait_busy(&l);
+		uq_load_wait_busy(&reader.load);
 		EXPECT_EQ(0, uq_param_set("io_queue_depth",
 					  depth[i % ARRAY_SIZE(depth)]));
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	}
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
-	end_load(_metadata, &l, t);
+	end_reader(_metadata, &reader);
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	uq_cq_forget(&self->cq);
 	uq_cq_unmap(&self->cq);
@@ -397,20 +387,6 @@ TEST_F(life, away_and_back)
 }
 
 /* -- the end */
-
-static int pci_path(const struct uq_ns *ns, char *path)
-{
-	char link[64];
-
-	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
-	return realpath(link, path) ? 0 : -errno;
-}
-
-static void wait_there(const char *path)
-{
-	while (access(path, F_OK))
-		sched_yield();
-}
 
 /* By the driver, or the device itself. */
 static int take_away(const char *pci, bool device)
@@ -466,7 +442,8 @@ static bool give_back_name(const char *pci, const struct uq_ns *ns)
 	if (take_away(pci, false) || !give_back(pci, false, &now))
 		return false;
 	snprintf(path, sizeof(path), "/dev/%s", ns->block);
-	wait_there(path);
+	if (uq_wait_path(path, true))
+		return false;
 	return now.ctrl == ns->ctrl && now.head == ns->head;
 }
 
@@ -510,20 +487,19 @@ static int use_new(const struct uq_ns *ns, bool poll)
 static void unbind_and_bind(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(life) *self, bool device, bool load)
 {
-	struct load l = { .self = self };
 	struct uq_ns ns = self->node.ns;
+	struct reader reader;
 	char pci[PATH_MAX];
 	unsigned int i;
-	pthread_t t;
 
-	ASSERT_EQ(0, pci_path(&ns, pci));
+	ASSERT_EQ(0, uq_pci_path(&ns, pci));
 	if (load) {
-		ASSERT_EQ(0, pthread_create(&t, NULL, run_load, &l));
-		wait_busy(&l);
+		start_reader(_metadata, self, &reader);
+		uq_load_wait_busy(&reader.load);
 	}
 	EXPECT_EQ(0, take_away(pci, device));
 	if (load)
-		end_load(_metadata, &l, t);
+		end_reader(_metadata, &reader);
 
 	expect_gone(_metadata, self);
 	/* under load, a look may have put its own page there */
@@ -569,7 +545,7 @@ TEST_F(life, unmapped_after_the_end)
 	struct uq_ns ns = self->node.ns;
 	char pci[PATH_MAX];
 
-	ASSERT_EQ(0, pci_path(&ns, pci));
+	ASSERT_EQ(0, uq_pci_path(&ns, pci));
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
 	EXPECT_EQ(0, take_away(pci, false));
@@ -605,7 +581,7 @@ TEST_F(life, namespace_removed)
 	close(self->fd);
 
 	EXPECT_EQ(0, uq_attach(&self->node.ns, true));
-	wait_there(self->node.block);
+	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 	self->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, self->fd);
@@ -651,7 +627,7 @@ TEST_F(life, namespace_removed_after_its_node)
 	second = -1;
 
 	EXPECT_EQ(0, uq_attach(ns, true));
-	wait_there(self->node.block);
+	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	EXPECT_TRUE(uq_wait_nodes(ns, 2, 2));
 	EXPECT_EQ(0, use_new(ns, variant->poll));
 out:

@@ -4,13 +4,8 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <limits.h>
-#include <time.h>
 
 #include "uq_random.h"
-
-/* A bound for what never comes. What does come is never timed. */
-#define NEVER	600
 
 /* -- numbers */
 
@@ -61,33 +56,31 @@ static long long vm_counter(const char *name)
 	return n;
 }
 
-long long uq_pinned(void)
+long long uq_pinned_ever(void)
 {
-	long long got, released;
 	char line[16];
 
 	/* what each processor has counted by itself is added to the rest */
 	uq_read_line("/proc/sys/vm/stat_refresh", line, sizeof(line));
-	released = vm_counter("nr_foll_pin_released");
-	got = vm_counter("nr_foll_pin_acquired");
-	return got < 0 || released < 0 ? -1 : got - released;
+	return vm_counter("nr_foll_pin_acquired");
 }
 
-static time_t seconds(void)
+long long uq_pinned(void)
 {
-	struct timespec ts;
+	long long ever = uq_pinned_ever();
+	/* read last, the balance is never too low */
+	long long released = vm_counter("nr_foll_pin_released");
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
+	return ever < 0 || released < 0 ? -1 : ever - released;
 }
 
 bool uq_wait_unpinned(long long before)
 {
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	/* a ring that was closed lets go of its buffers a little later */
 	while (uq_pinned() > before) {
-		if (seconds() - start > NEVER)
+		if (uq_seconds() - start > UQ_NEVER)
 			return false;
 		usleep(1000);
 	}
@@ -110,12 +103,12 @@ static void scan_for_leaks(void)
 {
 	char path[] = "/sys/module/kmemleak/parameters/min_unref_scans";
 	char line[16] = "1";
-	time_t start = seconds();
+	time_t start = uq_seconds();
 	int n;
 
 	uq_read_line(path, line, sizeof(line));
 	/* a bound for what never comes: nobody will refer to it again */
-	while (seconds() - start < LEAK_AGE)
+	while (uq_seconds() - start < LEAK_AGE)
 		usleep(100000);
 	for (n = atoi(line); n >= 0 && scan(); n--)
 		;
@@ -198,17 +191,6 @@ bool uq_peace_kept(const struct uq_peace *peace)
 }
 
 /* -- a device, which may have got another number */
-
-int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)
-{
-	char link[64], path[PATH_MAX];
-
-	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
-	if (!realpath(link, path))
-		return -errno;
-	snprintf(pci, len, "%.60s", strrchr(path, '/') + 1);
-	return 0;
-}
 
 int uq_ctrl_of_pci(const char *pci)
 {
@@ -345,16 +327,16 @@ static void tell_file(pid_t pid, const char *name)
 int uq_wait_child(pid_t pid, const unsigned long *done)
 {
 	unsigned long seen = 0, now;
-	time_t start = seconds();
+	time_t start = uq_seconds();
 	int status;
 	pid_t ret;
 
 	while (!(ret = waitpid(pid, &status, WNOHANG))) {
 		now = done ? __atomic_load_n(done, __ATOMIC_RELAXED) : 0;
 		if (now != seen)
-			start = seconds();
+			start = uq_seconds();
 		seen = now;
-		if (seconds() - start > NEVER) {
+		if (uq_seconds() - start > UQ_NEVER) {
 			printf("# process %d does not end\n", pid);
 			tell_file(pid, "status");
 			tell_file(pid, "stack");

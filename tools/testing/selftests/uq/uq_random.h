@@ -40,6 +40,8 @@ static inline bool uq_1in(struct uq_rng *rng, unsigned int n)
 
 /* Pages that the whole system has pinned; -1 if it does not tell. */
 long long uq_pinned(void);
+/* All that it ever pinned. */
+long long uq_pinned_ever(void);
 /* Waits until there are no more than @before; false if that never happens. */
 bool uq_wait_unpinned(long long before);
 
@@ -60,11 +62,10 @@ void uq_peace_begin(struct uq_peace *peace, bool leaks);
 bool uq_peace_kept(const struct uq_peace *peace);
 
 /*
- * A controller by its PCI device, "0000:00:04.0", as its number may change when
- * the device is removed while somebody still has a node open.
+ * A controller by the name of its PCI device, see uq_pci_of(), as its number may
+ * change when the device is removed while one of its nodes is open. The number
+ * that it has now, -1 for none:
  */
-int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len);
-/* The number that it has now, -1 for none. */
 int uq_ctrl_of_pci(const char *pci);
 /* The @n'th node that is there, of either kind; its namespace has one format. */
 bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n);

@@ -9,12 +9,13 @@
 #define UQ_DISRUPTIVE	true
 #include <limits.h>
 
-#include "uq_tenants.h"
+#include "uq_fixture.h"
+#include "uq_load.h"
 
 FIXTURE(reset)
 {
 	struct uq_node node;
-	struct tenants tenants;
+	struct uq_tenants tenants;
 };
 
 FIXTURE_VARIANT(reset)
@@ -34,18 +35,17 @@ FIXTURE_VARIANT_ADD(reset, poll_plain) { .poll = true, .plain = true };
 
 FIXTURE_SETUP(reset)
 {
+	char why[UQ_WHY_LEN];
 	struct uq_ns ns;
+	int ret;
 
-	if (variant->slow && !uq_ns_slow(&ns))
-		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-	ASSERT_TRUE(variant->slow || uq_ns_nth(&ns, 0));
-	if (ns.lba != 512)
-		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
+	ret = uq_need_ns(&ns, variant->slow, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
 	/* a test before may have left others */
-	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
-	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
-	ASSERT_TRUE(get_tenants(&self->tenants, &self->node));
+	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
+	ASSERT_TRUE(uq_tenants_init(&self->tenants, &self->node));
 	self->tenants.plain = variant->plain;
 }
 
@@ -57,14 +57,14 @@ TEST_F(reset, under_load)
 {
 	unsigned int i;
 
-	start_load(_metadata, &self->tenants, 0);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 	for (i = 0; i < 5 * uq_scale(); i++) {
-		wait_busy(&self->tenants);
+		uq_tenants_wait_busy(&self->tenants);
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	}
-	end_load(_metadata, &self->tenants);
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 UQ_LEAVE_OUT("reset.*_slow.parameters", "not about a device");
@@ -86,7 +86,7 @@ TEST_F(reset, parameters)
 	EXPECT_EQ(0, uq_param_set(name, "1"));
 	EXPECT_EQ(1, uq_param_get(name));
 	EXPECT_EQ(2, uq_count_nodes(&self->node.ns, variant->poll));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 	EXPECT_EQ(0, uq_param_set(name, "2"));
 }
 
@@ -123,15 +123,15 @@ TEST_F(reset, away_under_load)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
 
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
 	EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 UQ_LEAVE_OUT("reset.*_slow.changing_numbers", "one device is enough");
@@ -146,18 +146,18 @@ TEST_F(reset, changing_numbers)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(steps); i++) {
-		start_load(_metadata, &self->tenants, 0);
+		ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 		EXPECT_EQ(0, uq_bring_up(&self->node.ns, steps[i][0],
 					 steps[i][1]));
 		EXPECT_TRUE(uq_wait_nodes(&self->node.ns, steps[i][0],
 					  steps[i][1]));
-		end_load(_metadata, &self->tenants);
+		EXPECT_TRUE(uq_tenants_end(&self->tenants));
 		if (access(self->node.path, F_OK)) {
 			EXPECT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
 			EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 		}
 	}
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
 /* The block device does not notice any of it. */
@@ -193,12 +193,12 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 
 	ASSERT_EQ(0, uq_pci_path(&self->node.ns, pci));
 	id = strrchr(pci, '/') + 1;
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	snprintf(path, sizeof(path), removed ? "%s/remove" :
 		 "%s/driver/unbind", pci);
 	EXPECT_EQ(0, uq_write_line(path, removed ? "1" : id));
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_NE(0, access(self->node.path, F_OK));
 	EXPECT_EQ(0, uq_write_line(removed ? "/sys/bus/pci/rescan" :
 				   "/sys/bus/pci/drivers/nvme/bind",
@@ -208,7 +208,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	ns = self->node.ns;
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, self->node.poll, 0));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 TEST_F(reset, unbind_under_load)
@@ -267,16 +267,14 @@ TEST_F(reset, namespace_away_and_back)
 	fd = open(node->path, O_RDONLY);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
-	start_load(_metadata, &self->tenants, 0);
-	wait_busy(&self->tenants);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
+	uq_tenants_wait_busy(&self->tenants);
 	ret = uq_attach(&ns, false);
-	if (ret) {
-		self->tenants.l[0].stop = true;
-		self->tenants.l[1].stop = true;
-	} else {
+	if (ret)
+		uq_tenants_stop(&self->tenants);
+	else
 		EXPECT_TRUE(uq_wait_nodes(&ns, 0, 0));
-	}
-	end_load(_metadata, &self->tenants);
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
 		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
 	ASSERT_EQ(0, ret);
@@ -290,8 +288,8 @@ TEST_F(reset, namespace_away_and_back)
 	EXPECT_EQ(0, uq_wait_path(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 out:
 	io_uring_queue_exit(&ring);
 	close(fd);
@@ -371,7 +369,7 @@ TEST_F(reset, namespace_removed_after_its_node)
 	ASSERT_EQ(0, uq_attach(&ns, true));
 	EXPECT_EQ(0, uq_wait_path(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 out:
 	io_uring_queue_exit(&ring);
 	close(fd);

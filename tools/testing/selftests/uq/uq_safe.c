@@ -8,7 +8,7 @@
 #include <linux/fs.h>
 #include <sys/prctl.h>
 
-#include "uq_fault.h"
+#include "uq_inject.h"
 #include "uq_safe.h"
 #include "kselftest.h"
 

@@ -25,8 +25,8 @@
 #include <time.h>
 
 #include "uq_cq.h"
-#include "uq_fault.h"
 #include "uq_fixture.h"
+#include "uq_inject.h"
 #include "uq_random.h"
 
 #define WORKERS		6
@@ -36,8 +36,6 @@
 #define SECTORS		(BLOCK / LBA)
 #define MOST		32		/* commands in flight of one worker */
 #define ROUNDS		8
-/* A bound for what never comes. What does come is never timed. */
-#define NEVER		600
 
 /* What the processes share. It outlives each of them. */
 struct shared {
@@ -544,36 +542,19 @@ static void respawn(struct __test_metadata *_metadata,
 	}
 }
 
-static time_t seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
-}
-
-static bool is_live(int ctrl)
-{
-	char path[64], state[16];
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state", ctrl);
-	return ctrl >= 0 && !uq_read_line(path, state, sizeof(state)) &&
-		!strcmp(state, "live");
-}
-
 /* There may be none to wait for: so, for the controller too. */
 static bool wait_nodes(FIXTURE_DATA(stress) *self)
 {
 	unsigned int irq, poll;
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	do {
 		uq_count_of_pci(self->pci, &irq, &poll);
 		if (irq == self->irq && poll == self->poll &&
-		    is_live(uq_ctrl_of_pci(self->pci)))
+		    uq_ctrl_is(uq_ctrl_of_pci(self->pci), "live"))
 			return true;
 		usleep(1000);
-	} while (seconds() - start < NEVER);
+	} while (uq_seconds() - start < UQ_NEVER);
 	return false;
 }
 
@@ -582,10 +563,10 @@ static bool wait_progress(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(stress) *self, unsigned int commands)
 {
 	unsigned long goal = self->all->done + commands;
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	while (__atomic_load_n(&self->all->done, __ATOMIC_RELAXED) < goal) {
-		if (seconds() - start > NEVER || self->all->bad)
+		if (uq_seconds() - start > UQ_NEVER || self->all->bad)
 			return false;
 		respawn(_metadata, self);
 		usleep(1000);
@@ -707,10 +688,10 @@ static void wait_fault(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stress) *self, const char *what, int left)
 {
 	int ctrl = uq_ctrl_of_pci(self->pci);
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	while (uq_fault_left(ctrl, what) > left && !self->all->bad) {
-		ASSERT_GT(NEVER, seconds() - start) TH_LOG("%s", what);
+		ASSERT_GT(UQ_NEVER, uq_seconds() - start) TH_LOG("%s", what);
 		respawn(_metadata, self);
 		usleep(1000);
 	}

@@ -5,13 +5,53 @@
  * a device that is only put to sleep relies on.
  */
 #define _GNU_SOURCE
+#define UQ_DISRUPTIVE	true
 #include <dirent.h>
+#include <sched.h>
 
-#include "uq_fault.h"
-#include "uq_error.h"
+#include "uq_fixture.h"
+#include "uq_inject.h"
+#include "uq_load.h"
 
-#define SPARE		PARAMETERS "/spare"
+#define SPARE		UQ_TESTMOD "/spare"
 #define NS_ATTACHMENT	0x15
+
+FIXTURE(suspend)
+{
+	struct uq_node node;
+	struct uq_tenants tenants;
+};
+
+FIXTURE_VARIANT(suspend)
+{
+	bool poll;
+	bool slow;	/* so that commands are in flight for sure */
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(suspend, irq) { .poll = false };
+FIXTURE_VARIANT_ADD(suspend, poll) { .poll = true };
+FIXTURE_VARIANT_ADD(suspend, irq_slow) { .poll = false, .slow = true };
+FIXTURE_VARIANT_ADD(suspend, poll_slow) { .poll = true, .slow = true };
+/* clang-format on */
+
+FIXTURE_SETUP(suspend)
+{
+	char why[UQ_WHY_LEN];
+	struct uq_ns ns;
+	int ret;
+
+	ret = uq_need_ns(&ns, variant->slow, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_TRUE(uq_ensure_node(&self->node, &ns, variant->poll));
+	ASSERT_TRUE(uq_tenants_init(&self->tenants, &self->node));
+}
+
+FIXTURE_TEARDOWN(suspend)
+{
+}
 
 /*
  * Waits for a controller to be live and its scan to be over. After a Namespace
@@ -26,12 +66,11 @@ static int wait_for_scan(int ctrl)
 		.addr		= (uintptr_t)list,
 		.data_len	= sizeof(list),
 	};
-	char path[64], state[16];
+	char state[16];
 	int ret;
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/state", ctrl);
 	do {
-		ret = uq_read_line(path, state, sizeof(state));
+		ret = uq_ctrl_get(ctrl, "state", state, sizeof(state));
 		/* one that is dead or being removed scans no more */
 		if (ret || !strcmp(state, "dead") || !strncmp(state, "del", 3))
 			return ret;
@@ -85,58 +124,60 @@ static bool have_suspend(void)
 }
 
 /* What is in flight is waited for, a queue of frozen tenants polled. */
-TEST_F(error, under_load)
+TEST_F(suspend, under_load)
 {
 	unsigned int i;
 
 	if (!have_suspend())
 		SKIP(return, NO_SUSPEND);
-	if (!have_module())
-		SKIP(return, NO_MODULE);
-	start_load(_metadata, &self->tenants, 0);
+	if (!uq_load_testmod("spare"))
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, wait_for_scans());
-		wait_busy(&self->tenants);
+		uq_tenants_wait_busy(&self->tenants);
 		EXPECT_EQ(0, sleep_to("devices"));
 	}
-	EXPECT_EQ(0, end_load(_metadata, &self->tenants));
-	expect_idle(_metadata, &self->tenants);
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_TRUE(uq_tenants_end(&self->tenants));
+	EXPECT_EQ(0, self->tenants.interrupted);
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
 /* A command that waits, perhaps for long, does not keep a system from it. */
-TEST_F(error, while_waiting)
+TEST_F(suspend, while_waiting)
 {
-	char usual[16];
-	struct silent s;
+	char usual[16], pci[64];
+	struct uq_unreaped u;
 
 	if (!have_suspend())
 		SKIP(return, NO_SUSPEND);
-	if (!have_module())
-		SKIP(return, NO_MODULE);
+	if (!uq_load_testmod("event"))
+		SKIP(return, UQ_NO_TESTMOD);
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, pci, sizeof(pci)));
 	ASSERT_EQ(0, uq_read_line("/sys/power/pm_freeze_timeout", usual,
 				  sizeof(usual)));
-	ASSERT_EQ(0, event(self, "shutdown"));
-	start_silent(_metadata, self, &s);
+	ASSERT_EQ(0, uq_test_event(pci, "shutdown"));
+	ASSERT_EQ(0, uq_unreaped_start(&u, &self->node, self->tenants.buf));
 	while (uq_attr(self->node.name, "waiting") < 1)
 		sched_yield();
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", "5000"));
 	EXPECT_EQ(0, sleep_to("freezer"));
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", usual));
 	EXPECT_LE(1, uq_attr(self->node.name, "waiting"));
-	EXPECT_EQ(0, event(self, "start"));
-	end_silent(_metadata, &s);
-	expect_idle(_metadata, &self->tenants);
+	EXPECT_EQ(0, uq_test_event(pci, "start"));
+	EXPECT_EQ(0, uq_unreaped_end(&u));
+	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
-UQ_LEAVE_OUT("error.*_slow.quiet_when_idle", "one device is enough");
+UQ_LEAVE_OUT("suspend.*_slow.quiet_when_idle", "one device is enough");
 
 /*
  * Once all commands have ended, nothing touches a doorbell: where a suspend leaves
  * the device its state, it sleeps from then on. That somebody looks after a
  * queue is seen by a doorbell of another one, which was lost later.
  */
-TEST_F(error, quiet_when_idle)
+TEST_F(suspend, quiet_when_idle)
 {
 	struct uq_node other;
 	struct io_uring ring;
@@ -166,7 +207,7 @@ TEST_F(error, quiet_when_idle)
 
 	ASSERT_EQ(0, uq_fault_set(other.ns.ctrl, "doorbell", 1));
 	self->node = other;
-	EXPECT_EQ(0, read_once(&self->tenants, 512, 0));
+	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 	EXPECT_EQ(0, uq_fault_left(other.ns.ctrl, "doorbell"));
 	ASSERT_TRUE(uq_node_nth(&self->node, &other.ns, other.poll, 0));
 	EXPECT_EQ(before, uq_attr(self->node.name, "doorbells"));
@@ -174,5 +215,8 @@ TEST_F(error, quiet_when_idle)
 
 int main(int argc, char **argv)
 {
-	return outage_main(argc, argv);
+	int ret = uq_main(argc, argv);
+
+	uq_unload_testmod();
+	return ret;
 }

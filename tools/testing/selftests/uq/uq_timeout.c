@@ -14,11 +14,10 @@
 #include <sched.h>
 #include <time.h>
 
-#include "uq_fault.h"
 #include "uq_fixture.h"
+#include "uq_inject.h"
+#include "uq_random.h"
 
-/* A bound for what never comes, in seconds. */
-#define NEVER	600
 /* Longer than any test: the command ends by something else. */
 #define FOR_EVER	7200000
 /* Status code of a command that the device does not know. */
@@ -70,30 +69,6 @@ static struct counts counts(const char *node)
 	};
 }
 
-/* An attribute of the controller. */
-static void ctrl_attr(const struct uq_ns *ns, const char *name, char *path,
-		      size_t len)
-{
-	snprintf(path, len, "/sys/class/nvme/nvme%d/%s", ns->ctrl, name);
-}
-
-static int ctrl_get(const struct uq_ns *ns, const char *name, char *val,
-		    size_t len)
-{
-	char path[64];
-
-	ctrl_attr(ns, name, path, sizeof(path));
-	return uq_read_line(path, val, len);
-}
-
-static int ctrl_set(const struct uq_ns *ns, const char *name, const char *val)
-{
-	char path[64];
-
-	ctrl_attr(ns, name, path, sizeof(path));
-	return uq_write_line(path, val);
-}
-
 static int new_ring(struct io_uring *ring, bool poll)
 {
 	return uq_ring(ring, 64, poll ? IORING_SETUP_IOPOLL : 0);
@@ -102,20 +77,19 @@ static int new_ring(struct io_uring *ring, bool poll)
 FIXTURE_SETUP(timeout)
 {
 	struct uq_node *node = &self->node;
+	char why[UQ_WHY_LEN];
 	struct uq_ns ns;
+	int ret;
 
-	ASSERT_TRUE(uq_ns_nth(&ns, 0));
-	if (ns.lba != 512)
-		SKIP(return, "%s has blocks of %u bytes", ns.block, ns.lba);
-	if (uq_count_nodes(&ns, false) != 2 || uq_count_nodes(&ns, true) != 2) {
-		ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
-		ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
-	}
-	ASSERT_TRUE(uq_node_nth(node, &ns, variant->poll, 0));
-	ASSERT_EQ(0, ctrl_get(&ns, "admin_timeout", self->admin_timeout,
-			      sizeof(self->admin_timeout)));
-	ASSERT_EQ(0, ctrl_get(&ns, "io_timeout", self->io_timeout,
-			      sizeof(self->io_timeout)));
+	ret = uq_need_ns(&ns, false, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_TRUE(uq_ensure_node(node, &ns, variant->poll));
+	ASSERT_EQ(0, uq_ctrl_get(ns.ctrl, "admin_timeout", self->admin_timeout,
+				 sizeof(self->admin_timeout)));
+	ASSERT_EQ(0, uq_ctrl_get(ns.ctrl, "io_timeout", self->io_timeout,
+				 sizeof(self->io_timeout)));
 	self->before = counts(node->name);
 	self->fd = open(node->path, O_RDWR);
 	ASSERT_LE(0, self->fd);
@@ -147,8 +121,9 @@ FIXTURE_TEARDOWN(timeout)
 		close(self->fd);
 		close(self->block);
 	}
-	EXPECT_EQ(0, ctrl_set(&node->ns, "admin_timeout", self->admin_timeout));
-	EXPECT_EQ(0, ctrl_set(&node->ns, "io_timeout", self->io_timeout));
+	EXPECT_EQ(0, uq_ctrl_set(node->ns.ctrl, "admin_timeout",
+				 self->admin_timeout));
+	EXPECT_EQ(0, uq_ctrl_set(node->ns.ctrl, "io_timeout", self->io_timeout));
 }
 
 static bool can_pretend(const FIXTURE_DATA(timeout) *self)
@@ -191,51 +166,7 @@ static bool ended(int res)
 	return res == -EINTR || res > 0;
 }
 
-static time_t seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
-}
-
 /* -- lost completions, and the end of the task */
-
-/* Pages that are pinned by anybody; and ever were. */
-static long long pinned(long long *ever)
-{
-	long long got = 0, n;
-	FILE *f;
-	char line[128];
-
-	/* what processors have counted by themselves */
-	uq_write_line("/proc/sys/vm/stat_refresh", "1");
-	f = fopen("/proc/vmstat", "r");
-	*ever = 0;
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "nr_foll_pin_acquired %lld", &n) == 1)
-			*ever = n;
-		if (sscanf(line, "nr_foll_pin_released %lld", &n) == 1)
-			got = n;
-	}
-	if (f)
-		fclose(f);
-	return *ever - got;
-}
-
-static bool wait_unpinned(long long most)
-{
-	time_t start = seconds();
-	long long ever;
-
-	/* others may have let go of theirs meanwhile */
-	while (pinned(&ever) > most) {
-		if (seconds() - start > NEVER)
-			return false;
-		sched_yield();
-	}
-	return true;
-}
 
 enum end {
 	KILLED, EXITS, EXECS, CLOSES_RING, CLOSES_FILE, RING_THEN_FILE,
@@ -296,7 +227,7 @@ static void task_with_a_lost_command(const struct uq_node *node, enum end how)
  */
 TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 {
-	long long ever, ever_before, pins = pinned(&ever_before);
+	long long ever = uq_pinned_ever(), pins = uq_pinned();
 	const char *node = self->node.name;
 	pid_t pid[NR_ENDS];
 	int status;
@@ -304,7 +235,7 @@ TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_fault(self, "lose", NR_ENDS));
 	for (i = 0; i < NR_ENDS; i++) {
 		pid[i] = fork();
@@ -325,10 +256,9 @@ TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 			TH_LOG("end %d", i);
 	}
 	EXPECT_EQ(0, fault_left(self, "lose"));
-	EXPECT_TRUE(wait_unpinned(pins))
-		TH_LOG("%lld pages pinned, not %lld", pinned(&ever), pins);
-	pinned(&ever);
-	EXPECT_LE(ever_before + NR_ENDS, ever);
+	EXPECT_TRUE(uq_wait_unpinned(pins))
+		TH_LOG("%lld pages pinned, not %lld", uq_pinned(), pins);
+	EXPECT_LE(ever + NR_ENDS, uq_pinned_ever());
 	TH_LOG("%d lost: %lld timeouts, %lld ended by a reset", NR_ENDS,
 	       uq_attr(node, "timeouts") - self->before.timeouts,
 	       uq_attr(node, "cancelled") - self->before.cancelled);
@@ -367,7 +297,7 @@ TEST_F(timeout, each_command_its_own_time)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_fault(self, "lose", 2));
 	prep(self, 0, FOR_EVER);
 	prep(self, 1, 0);
@@ -400,7 +330,7 @@ TEST_F(timeout, reset_in_its_own_time)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
 	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "no_nudge", "Y"));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, 1000);
@@ -423,7 +353,7 @@ TEST_F(timeout, short_timeout_of_a_lost_command)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "7200000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "7200000"));
 	ASSERT_EQ(0, set_fault(self, "lose", 2));
 	prep(self, 0, 1);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -468,7 +398,7 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	if (!limit)
 		SKIP(return, "%s cannot leave as many commands unanswered as it takes",
 		     self->node.ctrl);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_ABORT, lost));
 	ASSERT_EQ(0, set_fault(self, "lose", lost));
 	for (i = 0; i < lost; i++)
@@ -540,9 +470,9 @@ TEST_F(timeout, one_abort_is_left)
 	if (limit < 2 || limit > QUEUES)
 		SKIP(return, "%s takes %u aborts at once", self->node.ctrl,
 		     limit);
-	ASSERT_EQ(0, ctrl_set(ns, "io_timeout", "7200000"));
+	ASSERT_EQ(0, uq_ctrl_set(ns->ctrl, "io_timeout", "7200000"));
 	/* those that get no answer must not end it before */
-	ASSERT_EQ(0, ctrl_set(ns, "admin_timeout", "7200000"));
+	ASSERT_EQ(0, uq_ctrl_set(ns->ctrl, "admin_timeout", "7200000"));
 	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_ABORT, QUEUES));
 	ASSERT_EQ(0, set_fault(self, "lose", QUEUES));
 	for (i = 0; i < QUEUES; i++)
@@ -674,7 +604,7 @@ TEST_F(timeout, queues_that_are_not_deleted)
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
 	/* long enough for the admin commands that are answered */
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "admin_timeout", "5000"));
 	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		ASSERT_EQ(0, set_fault(self, "lose", 1));
 		prep(self, 0, FOR_EVER);
@@ -726,30 +656,6 @@ TEST_F(timeout, queues_that_are_refused)
 	}
 }
 
-/* By what name its driver calls the device. */
-static int pci_name(const struct uq_ns *ns, char *name, size_t len)
-{
-	char link[64], path[PATH_MAX];
-
-	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
-	if (!realpath(link, path))
-		return -errno;
-	snprintf(name, len, "%s", strrchr(path, '/') + 1);
-	return 0;
-}
-
-static bool wait_for(const char *path)
-{
-	time_t start = seconds();
-
-	while (access(path, F_OK)) {
-		if (seconds() - start > NEVER)
-			return false;
-		sched_yield();
-	}
-	return true;
-}
-
 static void let_go(FIXTURE_DATA(timeout) *self)
 {
 	io_uring_queue_exit(&self->ring);
@@ -766,7 +672,7 @@ static void bind_again(struct __test_metadata *_metadata,
 	struct uq_ns ns = node->ns;
 
 	ASSERT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind", id));
-	ASSERT_TRUE(wait_for(node->block));
+	ASSERT_EQ(0, uq_wait_path(node->block, true));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(node, &ns, node->poll, 0));
 	self->fd = open(node->path, O_RDWR);
@@ -790,8 +696,8 @@ TEST_F(timeout, controller_that_never_comes_up)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "admin_timeout", "5000"));
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "admin_timeout", "5000"));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -821,7 +727,7 @@ TEST_F(timeout, unbound_while_lost)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, id, sizeof(id)));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -853,7 +759,7 @@ TEST_F(timeout, faults_end_with_the_controller)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, id, sizeof(id)));
 	uq_fault_path(path, self->node.ns.ctrl, "repeat/times");
 	ASSERT_EQ(0, set_fault(self, "hold", 1));
 	prep(self, 0, FOR_EVER);
@@ -899,7 +805,7 @@ TEST_F(timeout, frozen_while_lost)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_EQ(0, ctrl_set(&self->node.ns, "io_timeout", "1000"));
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -946,7 +852,7 @@ TEST_F(timeout, frozen_and_unbound_while_lost)
 	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
 	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, id, sizeof(id)));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, A_WHILE);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -1068,7 +974,7 @@ TEST_F(timeout, stopped_and_unbound)
 	char id[32];
 	pid_t pid = stopped_tenant(_metadata, self);
 
-	ASSERT_EQ(0, pci_name(&self->node.ns, id, sizeof(id)));
+	ASSERT_EQ(0, uq_pci_of(&self->node.ns, id, sizeof(id)));
 	EXPECT_EQ(0, uq_write_line(UNBIND, id));
 	prep(self, 0, 0);
 	EXPECT_EQ(-ENXIO, uq_run(&self->ring));

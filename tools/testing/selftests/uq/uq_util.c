@@ -9,15 +9,12 @@
 #include <sys/klog.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "uq_safe.h"
+#include "kselftest.h"
 
 #define GENERIC	"/sys/class/nvme-generic"
 #define PARAMS	"/sys/module/nvme/parameters"
-/* A bound for what never comes. What does come is never timed. */
-#define NEVER	600
-
 /* -- files */
 
 int uq_read_line(const char *path, char *buf, size_t len)
@@ -328,9 +325,92 @@ int uq_find_head(int ctrl)
 	return head;
 }
 
+bool uq_separate_metadata(const struct uq_ns *ns)
+{
+	return ns->usable && ns->ms && !ns->ext;
+}
+
+/* -- for fixtures */
+
+static int fixed_blocks(const struct uq_ns *ns, char *why, size_t len)
+{
+	if (ns->lba == 512)
+		return KSFT_PASS;
+	snprintf(why, len, "%s has blocks of %u bytes", ns->block, ns->lba);
+	return KSFT_SKIP;
+}
+
+int uq_need_ns(struct uq_ns *ns, bool slow, char *why, size_t len)
+{
+	if (slow && !uq_ns_slow(ns)) {
+		snprintf(why, len, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+		return KSFT_SKIP;
+	}
+	if (!slow && !uq_ns_nth(ns, 0)) {
+		snprintf(why, len, "UQ_TEST_DEV names no NVMe namespace");
+		return KSFT_FAIL;
+	}
+	return fixed_blocks(ns, why, len);
+}
+
+int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len)
+{
+	struct uq_ns ns;
+
+	if (uq_ns_nth(&ns, 0) && uq_no_queue(&ns, poll)) {
+		snprintf(why, len, UQ_NO_QUEUE);
+		return KSFT_SKIP;
+	}
+	if (!uq_find(node, poll)) {
+		snprintf(why, len, "no user queue of this kind");
+		return KSFT_FAIL;
+	}
+	return fixed_blocks(&node->ns, why, len);
+}
+
+/* Of one controller, next to each other in UQ_TEST_DEV. */
+static bool find_neighbours(struct uq_ns ns[2])
+{
+	unsigned int i;
+
+	/* in whatever order they were found */
+	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
+		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid &&
+		    !ns[0].ms)
+			return true;
+	return false;
+}
+
+int uq_need_neighbours(struct uq_node node[2], bool poll, char *why, size_t len)
+{
+	struct uq_ns ns[2];
+	int nr_irq, nr_poll;
+
+	if (!find_neighbours(ns)) {
+		snprintf(why, len,
+			 "no two namespaces of one controller were named");
+		return KSFT_SKIP;
+	}
+	if (!uq_node_nth(&node[0], &ns[0], poll, 0)) {
+		if (!uq_may_disrupt(why, len))
+			return KSFT_SKIP;
+		if (uq_bring_up(&ns[0], 2, 2) ||
+		    !uq_settle(&ns[0], &nr_irq, &nr_poll) ||
+		    !uq_settle(&ns[1], &nr_irq, &nr_poll)) {
+			snprintf(why, len, "no user queues after a reset");
+			return KSFT_FAIL;
+		}
+	}
+	if (uq_node_nth(&node[0], &ns[0], poll, 0) &&
+	    uq_node_nth(&node[1], &ns[1], poll, 0))
+		return KSFT_PASS;
+	snprintf(why, len, "no user queue of this kind");
+	return KSFT_FAIL;
+}
+
 /* -- waiting */
 
-static time_t seconds(void)
+time_t uq_seconds(void)
 {
 	struct timespec ts;
 
@@ -351,10 +431,10 @@ static bool nodes_are(const struct uq_ns *ns, bool poll, unsigned int nr)
 
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 {
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	while (!nodes_are(ns, false, irq) || !nodes_are(ns, true, poll)) {
-		if (seconds() - start > NEVER)
+		if (uq_seconds() - start > UQ_NEVER)
 			return false;
 		sched_yield();
 	}
@@ -363,10 +443,10 @@ bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 
 static bool wait_zero(const char *node, const char *attr)
 {
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	while (uq_attr(node, attr) > 0) {
-		if (seconds() - start > NEVER)
+		if (uq_seconds() - start > UQ_NEVER)
 			return false;
 		sched_yield();
 	}
@@ -385,10 +465,10 @@ bool uq_wait_unclaimed(const char *node)
 
 int uq_wait_path(const char *path, bool there)
 {
-	time_t start = seconds();
+	time_t start = uq_seconds();
 
 	while (!access(path, F_OK) != there) {
-		if (seconds() - start > NEVER)
+		if (uq_seconds() - start > UQ_NEVER)
 			return -ETIMEDOUT;
 		sched_yield();
 	}
@@ -401,6 +481,47 @@ int uq_pci_path(const struct uq_ns *ns, char *path)
 
 	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
 	return realpath(link, path) ? 0 : -errno;
+}
+
+int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)
+{
+	char path[PATH_MAX];
+	int ret = uq_pci_path(ns, path);
+
+	if (!ret)
+		snprintf(pci, len, "%.60s", strrchr(path, '/') + 1);
+	return ret;
+}
+
+/* -- controllers */
+
+static void ctrl_path(int ctrl, const char *name, char *path, size_t len)
+{
+	snprintf(path, len, "/sys/class/nvme/nvme%d/%s", ctrl, name);
+}
+
+int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len)
+{
+	char path[64];
+
+	ctrl_path(ctrl, name, path, sizeof(path));
+	return uq_read_line(path, val, len);
+}
+
+int uq_ctrl_set(int ctrl, const char *name, const char *val)
+{
+	char path[64];
+
+	ctrl_path(ctrl, name, path, sizeof(path));
+	return uq_write_line(path, val);
+}
+
+bool uq_ctrl_is(int ctrl, const char *state)
+{
+	char now[32];
+
+	return !uq_ctrl_get(ctrl, "state", now, sizeof(now)) &&
+		!strcmp(now, state);
 }
 
 int uq_reset(int ctrl)
@@ -436,6 +557,19 @@ int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll)
 	if (ret)
 		return ret;
 	return uq_reset(ns->ctrl);
+}
+
+bool uq_bring_up_node(struct uq_node *node, const struct uq_ns *ns, bool poll)
+{
+	return !uq_bring_up(ns, 2, 2) && uq_wait_nodes(ns, 2, 2) &&
+		uq_node_nth(node, ns, poll, 0);
+}
+
+bool uq_ensure_node(struct uq_node *node, const struct uq_ns *ns, bool poll)
+{
+	if (uq_count_nodes(ns, false) != 2 || uq_count_nodes(ns, true) != 2)
+		return uq_bring_up_node(node, ns, poll);
+	return uq_wait_nodes(ns, 2, 2) && uq_node_nth(node, ns, poll, 0);
 }
 
 bool uq_logged(int ctrl, int *irq, int *poll)
@@ -516,11 +650,10 @@ int uq_attach(const struct uq_ns *ns, bool on)
 		.data_len	= sizeof(list),
 		.cdw10		= on ? 0 : 1,
 	};
-	char path[64], id[16];
+	char id[16];
 	int ret;
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/cntlid", ns->ctrl);
-	ret = uq_read_line(path, id, sizeof(id));
+	ret = uq_ctrl_get(ns->ctrl, "cntlid", id, sizeof(id));
 	if (ret)
 		return ret;
 	list[1] = atoi(id);
@@ -576,6 +709,14 @@ bool uq_load_testmod(const char *param)
 void uq_unload_testmod(void)
 {
 	syscall(SYS_delete_module, "uq_test_events", O_NONBLOCK);
+}
+
+int uq_test_event(const char *pci, const char *what)
+{
+	char line[96];
+
+	snprintf(line, sizeof(line), "%s %s", what, pci);
+	return uq_write_line(UQ_TESTMOD "/event", line);
 }
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
@@ -666,10 +807,10 @@ void *uq_alloc(size_t len)
 
 /* -- descriptors */
 
-int uq_send_fd(int sock, int fd)
+int uq_send_fd(int sock, int fd, unsigned int number, int flags)
 {
-	char data = 0, control[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec iov = { &data, 1 };
+	char control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec iov = { &number, sizeof(number) };
 	struct msghdr msg = {
 		.msg_iov	= &iov,
 		.msg_iovlen	= 1,
@@ -682,13 +823,13 @@ int uq_send_fd(int sock, int fd)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
+	return sendmsg(sock, &msg, flags) == sizeof(number) ? 0 : -errno;
 }
 
-int uq_receive_fd(int sock)
+int uq_receive_fd(int sock, unsigned int *number, int flags)
 {
-	char data, control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { &data, 1 };
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { number, sizeof(*number) };
 	struct msghdr msg = {
 		.msg_iov	= &iov,
 		.msg_iovlen	= 1,
@@ -697,8 +838,41 @@ int uq_receive_fd(int sock)
 	};
 	int fd;
 
-	if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
+	if (recvmsg(sock, &msg, flags) != sizeof(*number) ||
+	    !CMSG_FIRSTHDR(&msg))
 		return -1;
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
 	return fd;
+}
+
+/* -- privileges */
+
+int uq_drop_privileges(void)
+{
+	return setgid(UQ_UNPRIVILEGED) || setuid(UQ_UNPRIVILEGED) ? -errno : 0;
+}
+
+int uq_run_unprivileged(int (*fn)(void *data), void *data)
+{
+	int status, ret;
+	pid_t pid = fork();
+
+	if (!pid) {
+		ret = uq_drop_privileges() ? -127 : fn(data);
+		_exit((unsigned char)(ret > 127 ? 127 : ret));
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1000;
+	return (signed char)WEXITSTATUS(status);
+}
+
+int uq_run_with_mode(const struct uq_node *node, mode_t mode,
+		     int (*fn)(void *data), void *data)
+{
+	int ret;
+
+	if (chmod(node->path, mode))
+		return -1000;
+	ret = uq_run_unprivileged(fn, data);
+	return chmod(node->path, 0600) ? -1000 : ret;
 }
