@@ -187,7 +187,7 @@ bool uq_no_queue(const struct uq_ns *ns, bool poll);
 #define UQ_NO_QUEUE	"the controller has no interrupt for a user queue"
 /* Waits until nothing is in flight; false if that never happens. */
 bool uq_wait_idle(const char *node);
-/* And until nobody has claimed it: a ring may let go of files after its task. */
+/* And until it is not claimed: a ring may drop files after its task has ended. */
 bool uq_wait_unclaimed(const char *node);
 
 /* Numbers of the line "user irq/poll queues" that was logged last. */
@@ -266,7 +266,7 @@ int uq_receive_fd(int sock, unsigned int *number, int flags);
 
 /* -- privileges */
 
-/* The user and group without any capability: "nobody" and "nogroup". */
+/* A user and group without any capability. */
 #define UQ_UNPRIVILEGED	65534
 
 /* Becomes that user for good. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues and processors: whoever runs anywhere uses any queue, also
- * while it moves; and the interrupt of a queue goes where the administrator
- * sends it, whoever uses the queue.
+ * NVMe user queues and processors: a task on any processor can use any queue,
+ * also while it moves; and the interrupt of a queue goes to the processor that
+ * the administrator has chosen, wherever the tasks run.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -230,7 +230,8 @@ static unsigned int irq_counts(int irq, unsigned long long *count)
 	return n;
 }
 
-UQ_LEAVE_OUT("affinity.poll.interrupt_goes_where_it_is_sent", "polled queues have no interrupt");
+UQ_LEAVE_OUT("affinity.poll.interrupt_goes_where_it_is_sent",
+	     "polled queues have no interrupt");
 
 TEST_F(affinity, interrupt_goes_where_it_is_sent)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: whose completion queue it is. One open file has it, others
- * have none of it meanwhile, and nobody sees in it what another has done, before
- * or after; whoever runs as whom, and however the owner ends.
+ * NVMe user queues: claims. One open file can claim a completion queue, and
+ * others are refused meanwhile. No open file sees commands of another one in the
+ * queue, before or after, whatever users the tasks run as and however the one
+ * with the claim ends.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -41,8 +42,8 @@ static int claim(int fd)
 }
 
 /*
- * The last reference to an open file may be dropped a little after whoever had
- * it was heard of last: rings go in a worker.
+ * The last reference to an open file may be dropped a little after its task has
+ * ended: a worker of the kernel ends rings.
  */
 static int claim_soon(int fd)
 {
@@ -167,7 +168,7 @@ static unsigned int leaked_info(const struct uq_cq *cq)
 	return n + !!cq->info->submitted + !!cq->info->completed;
 }
 
-/* -- one owner */
+/* -- one claim */
 
 TEST_F(claim, claimed_once)
 {
@@ -254,7 +255,7 @@ TEST_F(claim, node_of_a_neighbour)
 	io_uring_queue_exit(&ring);
 }
 
-/* While anything is in flight, whoever sent it, nobody becomes the owner. */
+/* While a command of any open file is in flight, claims are refused. */
 TEST_F(claim, in_flight)
 {
 	struct uq_node slow;
@@ -448,7 +449,7 @@ TEST_F(claim, child)
 	close(self->fd[1]);
 }
 
-/* Whoever was given the descriptor is the owner when all others have gone. */
+/* A process with a descriptor that was passed to it keeps the claim. */
 TEST_F(claim, passed_on)
 {
 	int status, to[2];
@@ -519,7 +520,7 @@ TEST_F(claim, past_of_others)
 	}
 }
 
-/* An owner sees its own past, which a second claim does not take away. */
+/* An open file sees its own commands, also after a second claim of its own. */
 TEST_F(claim, own_past)
 {
 	struct uq_cq cq;
@@ -651,7 +652,7 @@ static int claim_ro(void *data)
 	return fd < 0 ? 1 : claim(fd);
 }
 
-/* Who may open the node for writing may claim; nobody else may. */
+/* A claim needs the node to be open for reading and writing. */
 TEST_F(claim, permission)
 {
 	struct uq_node *node = &self->node;

@@ -236,7 +236,7 @@ TEST_F(cq, scrubbed_at_every_place)
 	}
 }
 
-/* Somebody else has reaped: the CQEs are in the ring, nothing more will come. */
+/* Another task has reaped: the CQEs are in the ring, nothing more will come. */
 TEST_F(cq, nothing_in_flight)
 {
 	fake_submit(&self->f, 1);
@@ -265,7 +265,7 @@ TEST_F(cq, goes_down_and_comes_back)
 	EXPECT_EQ(UQ_CQ_READY, uq_cq_look(&self->cq));
 }
 
-/* A reset that is over before anybody looks is seen all the same. */
+/* A reset that is over before the next look is seen all the same. */
 TEST_F(cq, reset_behind_the_back)
 {
 	fake_submit(&self->f, 1);
@@ -392,7 +392,7 @@ static void *be_device(void *arg)
 	return NULL;
 }
 
-/* Whoever enters only on UQ_CQ_READY misses none, and never enters in vain. */
+/* A client that enters only on UQ_CQ_READY misses none, and finds some each time. */
 TEST_F(cq, none_missed_and_none_for_nothing)
 {
 	struct device d = { .f = &self->f, .total = 5000 };
@@ -523,7 +523,7 @@ TEST(taken_away)
 	EXPECT_EQ(0, l.cq.len);
 }
 
-TEST_SIGNAL(taken_away_and_nobody_asked, SIGBUS)
+TEST_SIGNAL(taken_away_without_survive, SIGBUS)
 {
 	struct loose l = { 0 };
 
@@ -534,7 +534,7 @@ TEST_SIGNAL(taken_away_and_nobody_asked, SIGBUS)
 }
 
 /* SIGBUS that has nothing to do with a queue ends the program as ever. */
-TEST_SIGNAL(somebody_elses, SIGBUS)
+TEST_SIGNAL(taken_away_elsewhere, SIGBUS)
 {
 	struct loose mine = { 0 }, other = { 0 };
 
@@ -546,7 +546,7 @@ TEST_SIGNAL(somebody_elses, SIGBUS)
 	uq_cq_look(&other.cq);
 }
 
-/* -- the layout, which is shared with whoever was compiled long ago */
+/* -- the layout, which older programs have been compiled with */
 
 TEST(layout)
 {

@@ -16,10 +16,10 @@
  *	...				CQEs are in the ring
  *	uq_cq_unmap(&cq);
  *
- * What is read from a mapping is a hint: it tells when to enter, and the ring
- * tells what has become of commands. A look is for who has commands
- * outstanding. One struct uq_cq is for one thread; several threads may each
- * have their own of one queue.
+ * What is read from a mapping is a hint: it tells when to enter, and the ring has
+ * the results of commands. A look is for a program with commands outstanding. One
+ * struct uq_cq is for one thread; several threads may each have their own of one
+ * queue.
  *
  * Functions that can fail return a negative errno.
  */
@@ -45,7 +45,7 @@
  * @mapped:	how many of them are mapped; 0 once uq_cq_survive() has found that
  *		they were taken away
  * @generation:	that of the last look that saw one
- * @len:	of the mapping of @cqe, in bytes; 0 if it is somebody else's
+ * @len:	of the mapping of @cqe, in bytes; 0 if it is not uq_cq_map()'s
  * @info_len:	of the mapping of @info
  */
 struct uq_cq {
@@ -61,8 +61,8 @@ struct uq_cq {
  * enum uq_cq_seen - what a look has seen
  * @UQ_CQ_NONE:	nothing to enter the kernel for
  * @UQ_CQ_READY: a completion
- * @UQ_CQ_IDLE:	nothing is in flight: somebody else has reaped what was, or it
- *		has not got there, and the ring knows
+ * @UQ_CQ_IDLE:	nothing is in flight: another task has reaped what was, or it
+ *		has not been submitted; the CQEs tell
  * @UQ_CQ_NEW:	the queue was made anew by a reset, and commands have ended; the
  *		looks that follow are at the new one
  * @UQ_CQ_REMAP: the queue is another one than the mapping was made for: the
@@ -135,7 +135,7 @@ static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
  * uq_cq_look - is there anything to enter the kernel for?
  * @cq:		the mapped queue
  *
- * For who has commands outstanding. The order of the reads is that of
+ * For a program with commands outstanding. The order of the reads is that of
  * struct nvme_uq_info.
  *
  * Return: what was seen, see there; 0 for nothing.
@@ -171,7 +171,7 @@ static inline bool uq_cq_pending(struct uq_cq *cq)
  * @cq:		the mapped queue
  * @max:	as many as are of interest
  *
- * For who enters the kernel only when a batch of them is there.
+ * For a program that enters the kernel only when a batch of them is there.
  *
  * Return: how many, up to @max, that the kernel has not yet reaped.
  */
@@ -299,8 +299,8 @@ static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
  *		have to use this open file, since others no longer can.
  *
  * Return: 0, or as NVME_UQ_IOC_CLAIM and mmap(): -EBUSY for a queue that others
- * use, -ENXIO for one that is absent; -EPROTONOSUPPORT for a kernel whose
- * information page is not for this header.
+ * use, -ENXIO for one that is absent; -EPROTONOSUPPORT for a kernel that has
+ * another version of the information page.
  */
 static inline int uq_cq_map(struct uq_cq *cq, int fd)
 {
@@ -329,7 +329,7 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 /*
  * Entries may be taken away between the look at whether they are there and the
  * look at one of them: when the driver is unbound, or when a reset makes the
- * queue smaller. That raises SIGBUS. Who wants to live through it asks for it.
+ * queue smaller. That raises SIGBUS, which ends the program unless it calls this.
  */
 
 #define UQ_CQ_SURVIVORS	16

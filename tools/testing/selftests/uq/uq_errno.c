@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: what is refused, by which errno, and to whom. Nothing that
- * is refused reaches the device.
+ * NVMe user queues: commands that are refused, by which errno, and privileges.
+ * Nothing that is refused reaches the device.
  */
 #define _GNU_SOURCE
 #include "uq_fixture.h"
@@ -330,7 +330,7 @@ TEST_F(uq, metadata_where_there_is_none)
 	EXPECT_EQ(0, sent(self));
 }
 
-/* -- to whom */
+/* -- privileges */
 
 static int open_node(void *data)
 {
@@ -339,7 +339,7 @@ static int open_node(void *data)
 	return open(self->node.path, O_RDONLY) < 0 ? -errno : 0;
 }
 
-TEST_F(uq, not_for_everybody)
+TEST_F(uq, closed_to_other_users)
 {
 	struct stat st;
 
@@ -484,7 +484,7 @@ TEST_F(uq, privilege_as_on_the_generic_node)
 				}
 				EXPECT_EQ(ret[0], ret[1])
 					TH_LOG("opcode %#x, %s, %s", op,
-					       u ? "nobody" : "root",
+					       u ? "unprivileged" : "root",
 					       m ? "O_RDWR" : "O_RDONLY");
 			}
 	ASSERT_EQ(0, chmod(self->node.path, 0600));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: outages. The device can no longer reach memory, or be
+ * NVMe user queues: errors of the device. It can no longer reach memory, or be
  * reached; loses its interrupts; reports an error to the bus; is reset behind
  * the driver's back; is shut down; or is formatted in use. Each command ends
  * once and in a documented way, and the queues come back if the device does.
@@ -73,7 +73,7 @@ FIXTURE_TEARDOWN(error)
 		close(self->config);
 }
 
-/* -- what anybody can do to a device */
+/* -- done by user space */
 
 static __u16 config_read(FIXTURE_DATA(error) *self, unsigned int at)
 {
@@ -129,7 +129,7 @@ static int set_timeout(FIXTURE_DATA(error) *self, const char *attr,
 	return ret ?: uq_ctrl_set(ctrl, attr, ms);
 }
 
-/* Load whose commands time out soon; those of a slow device need longer. */
+/* Load with a short timeout; commands of a slow device need longer. */
 static int start_timed(FIXTURE_DATA(error) *self, bool slow)
 {
 	return uq_tenants_start(&self->tenants, slow ? 5000 : 1000);
@@ -228,7 +228,7 @@ TEST_F(error, no_interrupts)
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* The PCI device is reset by somebody who does not care for NVMe. */
+/* The PCI device is reset by its attribute, without regard to NVMe. */
 TEST_F(error, function_reset)
 {
 	char path[PATH_MAX + 16];
@@ -289,7 +289,7 @@ TEST_F(error, resets_at_once)
 	for (i = 0; i < resets.nr; i++)
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	ASSERT_EQ(0, pthread_join(t, NULL));
-	/* nobody was told that the queue or the device is gone */
+	/* no command ended as if the queue or the device were gone */
 	EXPECT_FALSE(self->tenants.load[0].stop || self->tenants.load[1].stop);
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
@@ -317,7 +317,7 @@ TEST_F(error, subsystem_reset)
 	EXPECT_EQ(0, ret);
 }
 
-/* -- what only a driver is told */
+/* -- done by the PCI core, which tells the driver */
 
 static bool have_module(void)
 {
@@ -372,7 +372,7 @@ TEST_F(error, fatal_error)
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* Of one that is not fatal nobody notices anything. */
+/* One that is not fatal has no effect on commands. */
 TEST_F(error, nonfatal_error)
 {
 	if (!have_module())
@@ -405,8 +405,8 @@ TEST_F(error, lasting_error)
 }
 
 /*
- * The device is gone, and nobody removes it. Commands take too long, and then
- * the reset fails: they end, and so do those that wait, and all new ones.
+ * The device is gone, and is not removed. Commands time out, and then the reset
+ * fails: they end, and so do those that wait, and all new ones.
  */
 TEST_F(error, gone)
 {

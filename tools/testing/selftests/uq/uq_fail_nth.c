@@ -161,8 +161,8 @@ static bool set_filters(const char *what, unsigned long long val)
 }
 
 /*
- * An interrupt whose files in /proc could not be made warns when it is freed,
- * as there are none. That is not ours to fail.
+ * An interrupt without files in /proc, as they could not be made, warns when it
+ * is freed. That is not ours to fail.
  */
 static bool set_filter(unsigned long long start, unsigned long long end)
 {
@@ -903,7 +903,7 @@ static void expect_whole(struct __test_metadata *_metadata,
 	}
 }
 
-/* Whose code fails: what user queues have in nvme-core, or in nvme. */
+/* Which code fails: that of user queues in nvme-core, or in nvme. */
 static bool choose(unsigned int part, const char **name)
 {
 	static const char * const names[] = { "the front half", "the back half" };
@@ -945,7 +945,7 @@ static unsigned int probe_points(struct __test_metadata *_metadata,
 }
 
 static void sweep_probe(struct __test_metadata *_metadata,
-			FIXTURE_DATA(nth) *self, const char *whose)
+			FIXTURE_DATA(nth) *self, const char *part)
 {
 	struct picked p = { .points = probe_points(_metadata, self) };
 	unsigned int failed = 0, reached = 0;
@@ -960,19 +960,19 @@ static void sweep_probe(struct __test_metadata *_metadata,
 		expect_whole(_metadata, self, "probe", p.n);
 	}
 	TH_LOG("probe, %s: %u points, %u of them tried, %u reached, %u failed",
-	       whose, p.points, p.tries, reached, failed);
+	       part, p.points, p.tries, reached, failed);
 }
 
 /* A probe in which something fails ends, with an errno or not, and the next works. */
 TEST_F_TIMEOUT(nth, probe, 3 * 3600)
 {
-	const char *whose;
+	const char *part;
 	unsigned int i;
 
-	if (!choose(0, &whose))
+	if (!choose(0, &part))
 		SKIP(return, CANNOT_CHOOSE);
-	for (i = 0; i < 2 && choose(i, &whose); i++)
-		sweep_probe(_metadata, self, whose);
+	for (i = 0; i < 2 && choose(i, &part); i++)
+		sweep_probe(_metadata, self, part);
 }
 
 /* -- what runs in a worker */
@@ -1048,7 +1048,7 @@ static unsigned int worker_points(struct __test_metadata *_metadata,
 
 static void sweep_work(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(nth) *self, const struct work *w,
-		       const char *whose)
+		       const char *part)
 {
 	struct picked p = { .points = worker_points(_metadata, self, w) };
 	unsigned int failed = 0, reached = 0;
@@ -1062,7 +1062,7 @@ static void sweep_work(struct __test_metadata *_metadata,
 		expect_whole(_metadata, self, w->name, p.n);
 	}
 	TH_LOG("%s, %s: %u points, %u of them tried, %u reached, %u failed",
-	       w->name, whose, p.points, p.tries, reached, failed);
+	       w->name, part, p.points, p.tries, reached, failed);
 }
 
 static int op_reset(FIXTURE_DATA(nth) *self)
@@ -1114,7 +1114,7 @@ static int op_probe(FIXTURE_DATA(nth) *self)
 	return ret ?: settle(self);
 }
 
-/* None of it is anybody's end, and the next reset brings all back. */
+/* No task ends by it, and the next reset brings all back. */
 TEST_F_TIMEOUT(nth, reset_and_scan, 6 * 3600)
 {
 	const struct work kinds[] = {
@@ -1123,16 +1123,16 @@ TEST_F_TIMEOUT(nth, reset_and_scan, 6 * 3600)
 		{ "another depth", before_depth, op_new_depth },
 		{ "nodes of a probe", unbind_device, op_probe },
 	};
-	const char *whose;
+	const char *part;
 	unsigned int i, k;
 
-	if (!choose(0, &whose))
+	if (!choose(0, &part))
 		SKIP(return, CANNOT_CHOOSE);
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  self->depth, sizeof(self->depth)));
-	for (i = 0; i < 2 && choose(i, &whose); i++)
+	for (i = 0; i < 2 && choose(i, &part); i++)
 		for (k = 0; k < ARRAY_SIZE(kinds); k++)
-			sweep_work(_metadata, self, &kinds[k], whose);
+			sweep_work(_metadata, self, &kinds[k], part);
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 	EXPECT_EQ(0, uq_param_set("user_irq_queues", "2"));
 	EXPECT_EQ(0, uq_param_set("user_poll_queues", "2"));

@@ -111,7 +111,7 @@ static void read_all(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, memcmp(self->buf, self->ref, 32 * 4096));
 }
 
-/* Completions that nobody waits for complete nobody, and are counted. */
+/* Completions of no command complete none, and are counted. */
 static void bad_completions(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(fault) *self, const char *what,
 			    unsigned int each)
@@ -237,7 +237,7 @@ TEST_F(fault, of_one_controller_only)
 	EXPECT_TRUE(uq_settle(&other.ns, &nr_irq, &nr_poll));
 }
 
-/* In another order than they were sent, they are still everybody's own. */
+/* In another order than they were sent, each still ends its own command. */
 TEST_F(fault, completions_out_of_order)
 {
 	long long before = uq_attr(self->node.name, "spurious");
@@ -359,8 +359,8 @@ TEST_F(fault, completion_later_than_its_abort)
 UQ_LEAVE_OUT("fault.*_no_sgl.storm", "not about data");
 
 /*
- * Entry after entry looks new, over and over: nobody is told anything that is
- * not so, and one look, which may be that of an interrupt, has an end.
+ * Entry after entry looks new, over and over: no command ends that has not
+ * completed, and one look, which may be that of an interrupt, has an end.
  */
 TEST_F(fault, storm)
 {
@@ -384,7 +384,7 @@ TEST_F(fault, storm)
 	}
 	seen = uq_attr(self->node.name, "spurious") - seen;
 	looks = uq_attr(self->node.name, "reaps") - looks;
-	TH_LOG("%u entries, %lld for nobody, %lld looks; %u commands, %u lost",
+	TH_LOG("%u entries, %lld of no command, %lld looks; %u commands, %u lost",
 	       entries, seen, looks, commands, lost);
 	EXPECT_LE(entries / 2, seen);
 	EXPECT_GE(looks * 2 * ring, seen);
@@ -417,7 +417,7 @@ TEST_F(fault, lost_completion)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.lost_completion_of_a_mapped_queue", "not about data");
 
-/* Who only looks learns of it too, though no completion will ever be there. */
+/* A client that only looks is told too, though no completion will be there. */
 TEST_F(fault, lost_completion_of_a_mapped_queue)
 {
 	unsigned int seen[UQ_CQ_GONE + 1] = { 0 };
@@ -461,7 +461,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.repeated_completions_of_a_mapped_queue", "not about data");
 
-/* One that comes twice completes nobody, and the counters of a queue agree. */
+/* One that comes twice completes no other, and the counters of a queue agree. */
 TEST_F(fault, repeated_completions_of_a_mapped_queue)
 {
 	unsigned int i;
@@ -593,7 +593,7 @@ TEST_F(fault, beyond_the_buffer)
 				TH_LOG("opcode %#x, %u blocks of 8", ops[i],
 				       nlb + 1);
 		}
-	/* no buffer at all, and commands whose length nobody knows */
+	/* no buffer at all, and commands of unknown length */
 	prep(self, CMD_READ, 0, NULL, 0);
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 	prep(self, 0x81, 0, self->buf, 4096);

@@ -18,8 +18,8 @@
 #define TEST_TIMEOUT_DEFAULT	1800
 
 /*
- * A program whose tests all do what reaches beyond a namespace, see uq_safe.h,
- * defines this as true before it includes us.
+ * A program of which all tests do what reaches beyond a namespace, see uq_safe.h,
+ * defines this as true before it includes this file.
  */
 #ifndef UQ_DISRUPTIVE
 #define UQ_DISRUPTIVE	false

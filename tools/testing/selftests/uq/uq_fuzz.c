@@ -16,8 +16,8 @@
  *   - As root, all admin commands but Identify, Get Log Page and Get Features.
  *     Others delete queues and namespaces, format, sanitize, change firmware,
  *     tell the device where to write (Doorbell Buffer Config, host memory), or
- *     never end (Asynchronous Event Request). As nobody, all are sent: the
- *     kernel has to refuse them.
+ *     never end (Asynchronous Event Request). Without privileges all are sent:
+ *     the kernel has to refuse them.
  *   - Opcodes that the NVM command set does not define, reservations and those
  *     of vendors, unless the device is an emulated one.
  *   - Writes outside the blocks that are fuzzed; those after the last block of
@@ -60,7 +60,7 @@ void fuzz_bad(struct fuzz *f, const char *fmt, ...)
 
 	f->bad++;
 	printf("# %s, seed %llu, after %u operations: ",
-	       f->root ? "root" : "nobody", (unsigned long long)seed, f->ops);
+	       f->root ? "root" : "unprivileged", (unsigned long long)seed, f->ops);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
@@ -648,7 +648,7 @@ static int run(struct fuzz *f, unsigned int ops)
 	fuzz_map_init();
 	if (!f->root && uq_drop_privileges())
 		return 3;
-	/* what a test that failed leaves behind is in nobody's way */
+	/* a process that a failed test leaves behind must not disturb others */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!get_memory(f))
 		return 4;
@@ -665,7 +665,7 @@ static int run(struct fuzz *f, unsigned int ops)
 
 /* -- the test */
 
-/* Bytes of each of three parts of a namespace that nobody may touch. */
+/* Bytes of each of three parts of a namespace that stay as they are. */
 #define PART	(256u << 10)
 
 struct kept {
@@ -914,7 +914,7 @@ static unsigned int operations(void)
 	return n > 0 ? n : OPS * uq_scale();
 }
 
-/* The processes: every other one is nobody. */
+/* The processes: every other one has no privileges. */
 static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
 {
 	struct fuzz f = {

@@ -76,7 +76,7 @@ struct fuzz {
 	unsigned char	*ranges;
 	unsigned char	*arg;
 	struct iovec	*vec;		/* FUZZ_VECS times FUZZ_VEC of them */
-	void		*hole;		/* a page that nobody can read */
+	void		*hole;		/* a page that cannot be read */
 };
 
 /* Something went wrong: say so, and how to get there again. */
@@ -86,7 +86,7 @@ void fuzz_count(struct fuzz *f, unsigned int n);
 
 /* A file that is open, by chance; -1 if there is none. */
 int fuzz_file(struct fuzz *f);
-/* An address that is not what anybody would pass. */
+/* An address that no sane program would pass. */
 __u64 fuzz_address(struct fuzz *f);
 __u32 fuzz_length(struct fuzz *f);
 

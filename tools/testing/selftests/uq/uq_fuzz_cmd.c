@@ -92,9 +92,9 @@ static __u64 any_slba(struct fuzz *f)
 
 /*
  * May this process send this opcode? What the NVM command set does not define
- * can mean anything to a real device: root sends it to an emulated one only,
- * and nobody what the kernel has to refuse. Reservations are among these, as
- * are vendors' commands.
+ * can mean anything to a real device: root sends it to an emulated one only, and
+ * a process without privileges sends what the kernel has to refuse. Reservations
+ * are among these, as are vendors' commands.
  */
 static bool opcode_ok(const struct fuzz *f, const struct fuzz_target *t,
 		      __u8 op)
@@ -353,7 +353,7 @@ struct ring {
 	unsigned int	entries;
 	bool		fixed;		/* there are registered buffers */
 	bool		files;		/* and registered files */
-	bool		flip;		/* somebody writes to the entries */
+	bool		flip;		/* a thread writes to the entries */
 	bool		linked;		/* the last entry has a link */
 	bool		leave;		/* do not wait for completions */
 	unsigned int	sent, seen;
@@ -518,7 +518,7 @@ static void other_entry(struct fuzz *f, struct io_uring_sqe *sqe, int fd)
 	}
 }
 
-/* While commands for a shared list are in flight, nobody may change it. */
+/* A shared list must not change while commands for it are in flight. */
 static void only_flippable(struct nvme_uring_cmd *c)
 {
 	if (c->opcode == CMD_DSM || c->opcode == CMD_COPY)
@@ -682,7 +682,7 @@ static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe
 		return;
 	f->all->ended[res < 0 ? 2 : res > 0]++;
 	f->all->claimed += res == -EBUSY;
-	/* as it was when it was sent: nobody changes the entry meanwhile */
+	/* as it was when it was sent: the entry does not change meanwhile */
 	if (res >= 0 && !r->flip && moves_data(s) &&
 	    fuzz_is_mapped(f, s->c.addr))
 		fuzz_bad(f, "result %d, opcode %#x, of a mapped queue", res,

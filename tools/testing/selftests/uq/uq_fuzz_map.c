@@ -239,7 +239,7 @@ struct attempt {
 	off_t		off;
 };
 
-/* Is it one that whoever has claimed the queue can have? */
+/* Is it a mapping that the open file with the claim can have? */
 static bool good_attempt(const struct fuzz *f, const struct attempt *a)
 {
 	const struct uq_node *node = &f->target[f->file[a->slot].target].node;

@@ -102,7 +102,7 @@ static void round_trip(struct __test_metadata *_metadata,
 
 	uq_fill(self->ref, len, ~seed);
 	ASSERT_EQ(len, pwrite(self->block, self->ref, len, 2048 * LBA));
-	/* what lies beside the buffer is nobody's business */
+	/* what lies beside the buffer must not change */
 	memset(self->buf, 0xee, off + len + LBA);
 	c = prep(self, CMD_READ, 2048, mine, len);
 	if (fixed)
@@ -397,7 +397,7 @@ TEST_F(uq, ioctls_move_data)
 
 #define PER_RING	2000
 
-/* Reads blocks whose content tells their number; how many were wrong? */
+/* Reads blocks that contain their number; returns how many were wrong. */
 static unsigned long one_ring(const struct uq_node *n)
 {
 	unsigned long i, done = 0, sent = 0, bad = 0;
@@ -521,7 +521,7 @@ TEST_F(uq, more_than_the_queue_holds)
 	io_uring_queue_exit(&ring);
 }
 
-/* -- whose descriptor it is */
+/* -- descriptors and rings in other processes */
 
 /* A child's exit code: 0 if it can read through @fd. */
 static int read_by(int fd, FIXTURE_DATA(uq) *self)
@@ -562,7 +562,7 @@ TEST_F(uq, ring_of_a_parent)
 	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
 }
 
-/* Whoever is given a descriptor may use it, without a right to open the node. */
+/* A process may use a descriptor passed to it, and may not open the node. */
 TEST_F(uq, descriptor_passed)
 {
 	int status, pair[2];
@@ -758,7 +758,7 @@ static void expect_ends(struct __test_metadata *_metadata,
 			pid[k] = leave(self, flags, k % 2);
 			ASSERT_LT(0, pid[k]);
 		}
-		/* somebody else who polls */
+		/* another task that polls */
 		for (k = 0; k < 16; k++) {
 			prep(self, CMD_READ, 0, self->buf, 4096);
 			EXPECT_EQ(0, uq_run(&self->ring));

@@ -8,7 +8,7 @@
  *
  * The first two do so with commands in flight on queues of both kinds of two
  * devices, and with tenants that go on sending. UQ_TEST_DEV and UQ_TEST_SLOW_DEV
- * are as in uq.h. There is no test harness: nobody is left to report to.
+ * are as in uq.h. There is no test harness: its process does not survive.
  */
 #define _GNU_SOURCE
 #include <linux/kexec.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * NVMe user queues: limits of commands in flight, by open file and by queue.
- * What is refused, what a limit holds back, who gets what share of a slow
- * device, and that nobody is forgotten. All of it in commands, none in time.
+ * What is refused, what a limit holds back, what share of a slow device each
+ * open file gets, and that no command waits for ever. All of it is counted in
+ * commands, none in time.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -224,7 +225,7 @@ static int limits_unprivileged(void *data)
 	return get_limit(fd, NVME_UQ_LIMIT_FILE).limit == 3 ? 0 : 7;
 }
 
-/* The queue's limit is the administrator's: it is about everybody. */
+/* The queue's limit is the administrator's: it holds for all open files. */
 TEST_F(limit, permission)
 {
 	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, limits_unprivileged,
@@ -334,7 +335,7 @@ TEST_F(limit, killed_while_waiting)
 
 /* -- tenants */
 
-/* Somebody who always has that many commands outstanding. */
+/* An open file that always has that many commands outstanding. */
 struct tenant {
 	const struct uq_node	*node;
 	unsigned char		*buf;
@@ -611,12 +612,12 @@ TEST_F(limit, beside_a_greedy_one)
 }
 
 /*
- * What waits for the limit of its own file is in no other file's way. The queue
+ * A command that waits for the limit of its file blocks no other file. The queue
  * has room for what the two limits allow together and little more. The second
  * file never asks for more than its limit, so no command of it ever waits,
  * however many of the first one do.
  */
-TEST_F(limit, waiters_are_in_nobodys_way)
+TEST_F(limit, waiters_do_not_block_other_files)
 {
 	struct tenant t[2];
 	unsigned int i;
@@ -644,7 +645,7 @@ TEST_F(limit, waiters_are_in_nobodys_way)
 }
 
 /* More tenants than the queue has places for: each gets on, in turn. */
-TEST_F(limit, nobody_starves)
+TEST_F(limit, no_file_starves)
 {
 	struct tenant t[5];
 	unsigned int i;
@@ -786,8 +787,8 @@ static unsigned int notify_workers(void)
 }
 
 /*
- * Workers that wait are told of task work, or of a live patch. Nobody has
- * cancelled their commands, which are done.
+ * Workers that wait are told of task work, or of a live patch. Their commands
+ * are not cancelled, and complete.
  */
 TEST_F(limit, notified_while_waiting)
 {
@@ -812,7 +813,7 @@ TEST_F(limit, notified_while_waiting)
 	uq_unload_testmod();
 }
 
-/* A reset ends what is in flight; limits and who waits come through it. */
+/* A reset ends what is in flight; limits stay, and what waits goes on. */
 TEST_F(limit, reset_under_load)
 {
 	struct tenant t[2];

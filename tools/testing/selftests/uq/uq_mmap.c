@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * NVMe user queues: the mapping of a completion queue. What is refused, for
- * good; what a mapping shows; and that nobody who enters the kernel when it
- * shows something enters for nothing.
+ * good; what a mapping shows; and that a task that enters the kernel when it
+ * shows something finds a completion there.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -215,7 +215,7 @@ TEST_F(map, written_and_read_by_other_means)
 	close(pipefd[1]);
 }
 
-/* Pages of a queue are nobody's buffer: they are gone when the queue is. */
+/* Pages of a queue cannot be a buffer: they are gone when the queue is. */
 TEST_F(map, buffer_of_other_transfers)
 {
 	struct iovec iov = { (void *)self->cq.cqe, 512 };

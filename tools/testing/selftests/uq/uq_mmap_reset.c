@@ -71,7 +71,7 @@ static const void *page_of(FIXTURE_DATA(life) *self, unsigned int n)
 	return (const char *)self->cq.cqe + n * PAGE;
 }
 
-/* The one who had it lets go of everything. */
+/* Ends the mapping, the ring and the open file. */
 static void let_go(FIXTURE_DATA(life) *self)
 {
 	uq_cq_forget(&self->cq);
@@ -170,7 +170,7 @@ TEST_F(life, reset)
 	}
 }
 
-/* The claim outlives a reset: nobody slips in. */
+/* The claim outlives a reset: no other file gets the queue meanwhile. */
 TEST_F(life, claim_outlives_a_reset)
 {
 	int other = open(self->node.path, O_RDWR);
@@ -341,7 +341,7 @@ TEST_F(life, longer)
 	}
 }
 
-/* Sizes that change while there is load and somebody looks. */
+/* Sizes that change while there is load and a thread looks. */
 TEST_F(life, sizes_under_load)
 {
 	static const char * const depth[] = { "100", "700", "64", "1024" };
@@ -415,8 +415,8 @@ static int ctrl_of(const char *pci)
 }
 
 /*
- * Gives it back and waits for its nodes. While somebody holds what was there
- * before, controller and namespace have other numbers: @ns is told.
+ * Gives it back and waits for its nodes. While a file of the old ones is open,
+ * controller and namespace have other numbers, which are put into @ns.
  */
 static bool give_back(const char *pci, bool device, struct uq_ns *ns)
 {
@@ -433,7 +433,7 @@ static bool give_back(const char *pci, bool device, struct uq_ns *ns)
 	return uq_wait_nodes(ns, 2, 2);
 }
 
-/* When nobody holds anything of it: under its old name, for the tests to come. */
+/* With no file of it open: under its old name, for the tests to come. */
 static bool give_back_name(const char *pci, const struct uq_ns *ns)
 {
 	struct uq_ns now = *ns;
@@ -447,7 +447,7 @@ static bool give_back_name(const char *pci, const struct uq_ns *ns)
 	return now.ctrl == ns->ctrl && now.head == ns->head;
 }
 
-/* What whoever has mapped a queue can do once it is gone: nothing bad. */
+/* A mapping of a queue that is gone: all that can be done with it is harmless. */
 static void expect_gone(struct __test_metadata *_metadata,
 			FIXTURE_DATA(life) *self)
 {
@@ -636,7 +636,7 @@ out:
 
 UQ_LEAVE_OUT("life.*_slow.module_stays", "one device is enough");
 
-/* A module whose queues somebody has mapped stays. */
+/* A module stays while one of its queues is mapped. */
 TEST_F(life, module_stays)
 {
 	if (access("/sys/module/nvme/refcnt", F_OK))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tests share that leave it to chance what they do; see uq_random.h.
+ * What the tests with random operations share; see uq_random.h.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -107,7 +107,7 @@ static void scan_for_leaks(void)
 	int n;
 
 	uq_read_line(path, line, sizeof(line));
-	/* a bound for what never comes: nobody will refer to it again */
+	/* a bound for what never comes: nothing will refer to it again */
 	while (uq_seconds() - start < LEAK_AGE)
 		usleep(100000);
 	for (n = atoi(line); n >= 0 && scan(); n--)
@@ -283,8 +283,8 @@ static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 
 /*
  * The doorbell of a batch is rung at its end, so none of its commands is over
- * before the last has asked for a slot. A file that must not block says who got
- * none.
+ * before the last has asked for a slot. In a file with O_NONBLOCK, those without
+ * a slot end with an error.
  */
 int uq_fill_slots(const struct uq_node *node)
 {

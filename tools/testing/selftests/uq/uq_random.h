@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests share that leave it to chance what they do: numbers that look
- * random and can be had again, and what must be true when everything is over.
+ * What the tests with random operations share: numbers that look random and can
+ * be repeated, and what must be true at the end.
  *
  * Environment, beside that of uq.h:
  *   UQ_TEST_SEED	where the random numbers begin; without it, the clock. It

@@ -525,7 +525,7 @@ int uq_find_devs(char *why, size_t len)
 		snprintf(why, len, "not root");
 		return KSFT_SKIP;
 	}
-	/* whoever names a device wants its user queues tested */
+	/* a device was named, so its user queues are to be tested */
 	if (access(PARAMS "/user_irq_queues", F_OK)) {
 		snprintf(why, len,
 			 "UQ_TEST_DEV is set, and nvme has no user queues (CONFIG_NVME_UQ)");

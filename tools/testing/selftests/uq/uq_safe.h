@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The tests overwrite namespaces, reset controllers and change parameters of the
- * driver, and "make kselftest" is run on machines whose disks matter. So:
+ * driver, and "make kselftest" is run on machines with disks that matter. So:
  *
  * - Nothing is touched but what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name.
  * - No namespace of the subsystem that a named one belongs to may be in use: each

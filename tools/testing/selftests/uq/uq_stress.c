@@ -125,7 +125,7 @@ static int bad(struct worker *w, const char *what, int res)
 
 #define MORE(counter)	__atomic_fetch_add(&(counter), 1, __ATOMIC_RELAXED)
 
-/* What a device says of commands whose queue is deleted. */
+/* What a device says of commands of a queue that is deleted. */
 static bool is_end_of_queue(int res)
 {
 	static const int said[] = { 0x04, 0x06, 0x07, 0x08 };
@@ -190,7 +190,7 @@ struct session {
 	struct uq_cq	cq;		/* if it is mapped */
 };
 
-/* A queue of one's own, if nobody else is using it at the moment. */
+/* Claims the queue, if no other process is using it at the moment. */
 static void claim(struct worker *w, struct session *s)
 {
 	int ret = uq_cq_map(&s->cq, s->fd);
@@ -268,7 +268,7 @@ static void close_session(struct session *s)
 	close(s->fd);
 }
 
-/* A CQE; who has the queue mapped looks there first. */
+/* A CQE; with the queue mapped, looks there first. */
 static int wait_one(struct worker *w, struct session *s,
 		    struct io_uring_cqe **cqe)
 {
@@ -516,7 +516,7 @@ static void spawn(struct __test_metadata *_metadata,
 		_exit(work(&w));
 }
 
-/* Was that an end that somebody wanted? */
+/* Was that one of the ends that a test brings about? */
 static void expect_end(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stress) *self, unsigned int n, int status)
 {
@@ -526,7 +526,7 @@ static void expect_end(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, status) TH_LOG("process %u", n);
 }
 
-/* Those who have left are replaced. */
+/* Replaces workers that have ended. */
 static void respawn(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stress) *self)
 {
@@ -558,7 +558,7 @@ static bool wait_nodes(FIXTURE_DATA(stress) *self)
 	return false;
 }
 
-/* Until so many more commands have ended, whoever does them. */
+/* Until so many more commands of all workers have ended. */
 static bool wait_progress(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(stress) *self, unsigned int commands)
 {
@@ -698,7 +698,7 @@ static void wait_fault(struct __test_metadata *_metadata,
 }
 
 /*
- * Completions that are never seen: who sent the commands waits, and so do
+ * Completions that are never seen: the senders of the commands wait, and so do
  * others, if there is a limit. All of them end by the reset.
  */
 static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)

@@ -174,8 +174,8 @@ UQ_LEAVE_OUT("suspend.*_slow.quiet_when_idle", "one device is enough");
 
 /*
  * Once all commands have ended, nothing touches a doorbell: where a suspend leaves
- * the device its state, it sleeps from then on. That somebody looks after a
- * queue is seen by a doorbell of another one, which was lost later.
+ * the device its state, it sleeps from then on. A doorbell of another queue gets
+ * lost after that, and is rung again: the driver has had time to touch this one.
  */
 TEST_F(suspend, quiet_when_idle)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues when somebody does not answer: a device that loses
- * completions, interrupts or admin commands, and a tenant that no longer looks.
- * Whatever its task does meanwhile, each command ends once, its memory is let go
- * of, and nobody else waits for longer than the timeout of a command.
+ * NVMe user queues: timeouts. The device loses completions, interrupts or admin
+ * commands, or a tenant stops polling. Whatever its task does meanwhile, each
+ * command ends once, its memory is unpinned, and other tasks wait no longer than
+ * the timeout of a command.
  *
  * What a device has to be made to do needs CONFIG_NVME_UQ_FAULT.
  */
@@ -100,7 +100,7 @@ FIXTURE_SETUP(timeout)
 	ASSERT_NE(NULL, self->buf);
 }
 
-/* Everybody has ended, and a command comes through. */
+/* All commands have ended, and a new one completes. */
 FIXTURE_TEARDOWN(timeout)
 {
 	struct uq_node *node = &self->node;
@@ -160,7 +160,7 @@ static struct nvme_uring_cmd *prep(FIXTURE_DATA(timeout) *self, unsigned int i,
 	return c;
 }
 
-/* A command whose completion got lost: by a reset, or by an abort. */
+/* The end of a command that lost its completion: by a reset, or by an abort. */
 static bool ended(int res)
 {
 	return res == -EINTR || res > 0;
@@ -268,7 +268,7 @@ TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 /* -- timeouts */
 
 /*
- * An interrupt that got lost, or nobody who polls: the completion is there, so
+ * An interrupt that got lost, or no task that polls: the completion is there, so
  * the command ends when it is due, and no abort is sent.
  */
 TEST_F(timeout, looked_for_before_it_is_aborted)
@@ -323,7 +323,7 @@ static int identify(int ctrl, unsigned int nsid, unsigned char *id)
 	return uq_admin(ctrl, &cmd);
 }
 
-/* The reset too comes of a device that nobody looks after in between. */
+/* So does the reset of a device that no task polls in between. */
 TEST_F(timeout, reset_in_its_own_time)
 {
 	const char *node = self->node.name;
@@ -418,7 +418,7 @@ TEST_F(timeout, aborts_that_are_not_answered)
 	lose_with_aborts(_metadata, self, 1000);
 }
 
-/* Those that no abort can be sent for are in nobody's way, wherever they are. */
+/* Those that no abort can be sent for delay no others, wherever they are. */
 TEST_F(timeout, overdue_before_those_with_an_abort)
 {
 	lose_with_aborts(_metadata, self, 1500);
@@ -595,7 +595,7 @@ TEST_F(batch, told_before_it_is_late)
 
 /* -- admin commands that are not answered, or refused */
 
-/* A reset whose deletion of queues is not answered ends commands all the same. */
+/* A reset ends commands also if its deletion of queues is not answered. */
 TEST_F(timeout, queues_that_are_not_deleted)
 {
 	static const int opcodes[] = { ADMIN_DELETE_SQ, ADMIN_DELETE_CQ };
@@ -686,7 +686,7 @@ static void bind_again(struct __test_metadata *_metadata,
 
 /*
  * A controller that does not answer at all when it comes up is given up, as it
- * is when that happens to one of the block layer's queues. Nobody waits for it.
+ * is when that happens to one of the block layer's queues. Commands do not wait.
  */
 TEST_F(timeout, controller_that_never_comes_up)
 {
@@ -923,7 +923,7 @@ static void goes_on(struct __test_metadata *_metadata, pid_t pid)
 	EXPECT_EQ(0, status);
 }
 
-/* Those who wait for its slots get them. */
+/* Tasks that wait for its slots get them. */
 TEST_F(timeout, stopped_while_others_wait)
 {
 	const char *node = self->node.name;

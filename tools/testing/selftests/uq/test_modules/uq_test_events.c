@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What befalls a PCI device, on demand, for the tests of NVMe user queues.
+ * Events of PCI devices, on demand, for the tests of NVMe user queues.
  *
  * Emulated devices have no Advanced Error Reporting, and do not vanish while the
  * kernel thinks that they are there. So a word and the name of a device, written
@@ -77,8 +77,8 @@ static int uq_test_nonfatal(struct pci_dev *pdev)
 }
 
 /*
- * The device is gone, and whoever removes it has not come that far. It must not
- * reach memory, or it would be there still.
+ * The device is gone, and has not been removed yet. It must not reach memory, as
+ * one that is gone does not.
  */
 static int uq_test_gone(struct pci_dev *pdev)
 {
@@ -217,5 +217,5 @@ static void __exit uq_test_exit(void)
 }
 module_exit(uq_test_exit);
 
-MODULE_DESCRIPTION("Outages of PCI devices, for tests of NVMe user queues");
+MODULE_DESCRIPTION("Events of PCI devices, for tests of NVMe user queues");
 MODULE_LICENSE("GPL");
