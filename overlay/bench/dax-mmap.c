@@ -17,7 +17,7 @@
  *		in 32, in random order, none twice
  * mapping	pte: the address is out of step with the file offset, so that
  *		no huge page fits; pmd: aligned, so that one does
- * touch	first: the file was not mapped before (but with pagecache it
+ * touch	first: the file has not been mapped before (but with pagecache it
  *		is cached); remap: all of it was read through a mapping before,
  *		which is gone; cold: as first, with nothing cached, and with
  *		MADV_RANDOM, so that each page is a fault
@@ -139,7 +139,7 @@ static void make_directory(const char *parent, const char *name, bool dax)
 }
 
 /*
- * A file that was not mapped before. The entries that a DAX mapping leaves
+ * A file that has not been mapped before. The entries that a DAX mapping leaves
  * behind keep the inode in memory, so a used one cannot be made new again.
  */
 static int new_file(const char *parent, const struct cell *c)

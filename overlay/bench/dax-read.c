@@ -9,8 +9,8 @@
  *   read_iter  the same with ext4.dax_fast_read on: pread() arrives at
  *              ->read_iter, which has the fast path
  *   read       ext4.dax_fast_read on: pread() arrives at ->read
- *   off        ext4.dax_fast_read off: what ->read costs systems that
- *              switch the fast path off
+ *   off        ext4.dax_fast_read off: what ->read costs a system with the
+ *              fast path switched off
  *
  * A cell is measured in runs; between two runs all the other cells were
  * measured and the parameter was switched off and on. A run is the median of

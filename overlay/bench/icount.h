@@ -22,7 +22,7 @@ static inline uint64_t insns(void)
 }
 
 /*
- * Long no-operations that are used here only: the profiling plugin (insnprof.c)
+ * Long no-operations that nothing else uses: the profiling plugin (insnprof.c)
  * counts what is executed between the first and the second.
  */
 static inline __attribute__((always_inline)) void profile_start(void)

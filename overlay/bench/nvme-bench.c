@@ -6,8 +6,8 @@
  *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
  *		[-x name=value] [-P] [node]
  *
- * Runs in a guest with a clock that counts instructions (QEMU, -icount). One
- * pass submits until @depth are in flight, @batch at a time, spins in user
+ * Runs in a guest with a clock that counts instructions (QEMU, -icount
+ * shift=0). One pass submits until @depth are in flight, @batch at a time, spins in user
  * space for long enough that the emulated device is done, and reaps all. Only
  * the system calls count, and what the spin took beyond its calibrated length,
  * which is interrupts. Waiting is never counted: how long the device takes is
@@ -22,34 +22,20 @@
  * all rounds of a run took but for the wait, beside the sum of its parts.
  *
  * Before the first and after the last command that counts comes an admin command
- * of a kind that is sent only here. It marks the begin and the end of the cell
- * for an observer of the doorbells outside of the guest.
+ * that no other program sends. A log of doorbells from outside of the guest shows
+ * by it where the cell begins and where it ends.
  *
  * With -P what counts is marked for the profiling plugin (insnprof.c) instead: in
  * each round so many windows, of which a round's profile is the sum.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
-#include <liburing.h>
-#include <linux/nvme_ioctl.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "icount.h"
+#include "nvme-common.h"
 
-#define MAX_DEPTH	512
 /* In command dword 11 of a Get Features, which ignores it: "mark". */
 #define MARK		0x6d61726b
-#define MAX_SPIN	100000000ul
 /* Within a timer's tick: PASSES of four instructions each in four million. */
 #define MAX_IRQ_SPIN	400000ul
 /* On a host too busy for quiet rounds, so many times the rounds are tried. */
@@ -87,49 +73,19 @@ struct run {
 	uint64_t		seed;
 };
 
-static void die(const char *what)
-{
-	printf("error %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static __attribute__((noinline)) void spin(unsigned long n)
-{
-	while (n--)
-		asm volatile("" : "+r" (n));
-}
-
-static uint64_t next_block(struct run *r)
-{
-	r->seed = r->seed * 6364136223846793005ull + 1442695040888963407ull;
-	/* within 512 MiB, on a multiple of the transfer */
-	return (r->seed >> 33) % ((512u << 20) / r->o.bs);
-}
-
 static void prep_passthru(struct run *r, struct io_uring_sqe *sqe,
 			  unsigned char *buf)
 {
-	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
-	uint64_t slba = next_block(r) * (r->o.bs / 512);
+	uint64_t slba = next_block(&r->seed, r->o.bs) * (r->o.bs / 512);
 
-	memset(sqe, 0, 128);
-	sqe->opcode = IORING_OP_URING_CMD;
-	sqe->cmd_op = NVME_URING_CMD_IO;
-	c->opcode = strcmp(r->o.op, "write") ? 2 : 1;
-	c->nsid = r->nsid;
-	c->addr = (uintptr_t)buf;
-	c->data_len = r->o.bs;
-	c->cdw10 = slba;
-	c->cdw11 = slba >> 32;
-	c->cdw12 = r->o.bs / 512 - 1;
-	if (r->o.fixed)
-		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	prep_command(sqe, strcmp(r->o.op, "write") ? 2 : 1, r->nsid, buf, slba,
+		     r->o.bs, r->o.fixed);
 }
 
 static void prep_block(struct run *r, struct io_uring_sqe *sqe,
 		       unsigned char *buf)
 {
-	uint64_t off = next_block(r) * r->o.bs;
+	uint64_t off = next_block(&r->seed, r->o.bs) * r->o.bs;
 	bool write = !strcmp(r->o.op, "write");
 
 	if (r->o.fixed && write)
@@ -197,15 +153,6 @@ static void enter(struct run *r, unsigned int submit, unsigned int wait)
 		die("io_uring_enter");
 }
 
-/* What liburing's io_uring_submit() would do but for the system call. */
-static void publish(struct io_uring *ring)
-{
-	struct io_uring_sq *sq = &ring->sq;
-
-	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
-	sq->sqe_head = sq->sqe_tail;
-}
-
 /*
  * The profile holds what a cell counts. With interrupts that is all that the
  * kernel does in a pass, so a pass is one window: the plugin takes its time at
@@ -226,72 +173,28 @@ static inline __attribute__((always_inline)) void window_close(struct run *r,
 		profile_stop();
 }
 
-/* Interrupts so far. */
-struct irqs {
-	unsigned long long	nvme, ticks;
-};
-
-static void read_irqs(struct irqs *irqs)
-{
-	char line[512];
-	FILE *f = fopen("/proc/interrupts", "r");
-
-	memset(irqs, 0, sizeof(*irqs));
-	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f)) {
-		char *colon = strchr(line, ':');
-
-		if (colon && strstr(line, "nvme"))
-			irqs->nvme += strtoull(colon + 1, NULL, 10);
-		if (colon && strstr(line, "Local timer"))
-			irqs->ticks += strtoull(colon + 1, NULL, 10);
-	}
-	fclose(f);
-}
-
 static void setup(struct run *r)
 {
 	unsigned int flags = IORING_SETUP_SINGLE_ISSUER |
 		IORING_SETUP_DEFER_TASKRUN;
-	size_t len = (size_t)r->o.depth * BUF_STRIDE;
-	struct iovec iov = { .iov_len = len };
 
 	if (r->o.poll && !r->o.nop)
 		flags |= IORING_SETUP_IOPOLL;
 	if (!r->o.block && !r->o.nop)
 		flags |= IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
-	errno = -io_uring_queue_init(r->o.depth, &r->ring, flags);
-	if (errno)
-		die("io_uring_setup");
+	check(io_uring_queue_init(r->o.depth, &r->ring, flags),
+	      "io_uring_setup");
 	if (r->o.nop)
 		return;
 
-	r->fd = open(r->o.path, (strcmp(r->o.op, "write") ? O_RDONLY : O_RDWR) |
-		     (r->o.block ? O_DIRECT : 0));
-	if (r->fd < 0)
-		die(r->o.path);
-	if (!r->o.block) {
-		int nsid = ioctl(r->fd, NVME_IOCTL_ID);
-
-		if (nsid <= 0)
-			die("NVME_IOCTL_ID");
-		r->nsid = nsid;
-	}
-	errno = -io_uring_register_files(&r->ring, &r->fd, 1);
-	if (errno)
-		die("register files");
-
-	r->buf = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (r->buf == MAP_FAILED)
-		die("mmap");
-	iov.iov_base = r->buf;
-	if (r->o.fixed) {
-		errno = -io_uring_register_buffers(&r->ring, &iov, 1);
-		if (errno)
-			die("register buffers");
-	}
+	r->fd = open_device(r->o.path,
+			    (strcmp(r->o.op, "write") ? O_RDONLY : O_RDWR) |
+			    (r->o.block ? O_DIRECT : 0));
+	if (!r->o.block)
+		r->nsid = nsid_of(r->fd);
+	check(io_uring_register_files(&r->ring, &r->fd, 1), "register files");
+	r->buf = get_buffers(&r->ring, (size_t)r->o.depth * BUF_STRIDE,
+			     r->o.fixed);
 }
 
 /* The shortest of many: a tick makes one longer, nothing makes one shorter. */
@@ -314,7 +217,7 @@ static uint64_t calibrate(unsigned long n)
 /* What a round took, in instructions; @whole is without the wait. */
 struct round {
 	uint64_t		submit, irq, reap, user, whole;
-	unsigned long long	ticks;	/* not assigned to a part */
+	unsigned long long	ticks;	/* in what does not count */
 };
 
 /* The least that was ever seen of what a round cannot be without. */
@@ -325,8 +228,8 @@ struct least {
 
 /*
  * Until the device is done; returns how long. What it takes more than it should
- * is interrupts; with a polled queue it is not assigned, and there is time to
- * see whether a tick is.
+ * is interrupts. A polled queue has none, so it does not count, and there is time
+ * to see whether a tick is in it.
  */
 static uint64_t wait_for_device(struct run *r, struct round *out,
 				uint64_t base)
@@ -337,9 +240,9 @@ static uint64_t wait_for_device(struct run *r, struct round *out,
 	if (r->o.nop)
 		return 0;
 	if (r->o.poll) {
-		read_irqs(&before);
+		before = read_irqs();
 		spin(r->o.spin);
-		read_irqs(&after);
+		after = read_irqs();
 		out->ticks += after.ticks - before.ticks;
 		return insns() - start;
 	}
@@ -418,9 +321,9 @@ static bool good_round(struct run *r, struct round *round,
 		one_round(r, round, base, tick);
 		return true;
 	}
-	read_irqs(&before);
+	before = read_irqs();
 	one_round(r, round, base, tick);
-	read_irqs(&after);
+	after = read_irqs();
 	after.nvme -= before.nvme;
 	if (after.nvme < least->irqs)
 		least->irqs = after.nvme;
@@ -512,14 +415,12 @@ static void one_run(struct run *r, unsigned int run, uint64_t base,
 		    uint64_t tick, struct least *least)
 {
 	unsigned int n = r->o.rounds, sent = 0, i;
-	struct round *round = calloc(n, sizeof(*round));
-	double *sum = calloc(n, sizeof(*sum));
+	struct round *round = zeroed(n, sizeof(*round));
+	double *sum = zeroed(n, sizeof(*sum));
 	uint64_t whole = 0, parts = 0, user = UINT64_MAX;
 	struct irqs before, after;
 
-	if (!round || !sum)
-		die("calloc");
-	read_irqs(&before);
+	before = read_irqs();
 	for (i = 0; i < n; sent++) {
 		i += good_round(r, &round[i], base, tick, least,
 				sent < PATIENCE * n);
@@ -528,7 +429,7 @@ static void one_run(struct run *r, unsigned int run, uint64_t base,
 			exit(1);
 		}
 	}
-	read_irqs(&after);
+	after = read_irqs();
 
 	for (i = 0; i < n; i++) {
 		sum[i] = (double)(round[i].submit + round[i].irq +
@@ -561,12 +462,10 @@ static void profile(struct run *r)
 	unsigned int most = PATIENCE * r->o.rounds, good = 0, sent = 0;
 	unsigned int windows = r->o.poll ? r->o.depth / r->o.batch + 1 : 1;
 	uint64_t tick = counter_floor(), base;
-	char *kept = calloc(most + 1, 1);
+	char *kept = zeroed(most + 1, 1);
 	struct least least;
 	struct round round;
 
-	if (!kept)
-		die("calloc");
 	r->o.profile = false;
 	base = settle(r, tick, &least);
 	r->o.profile = true;
@@ -592,10 +491,7 @@ static void measure(struct run *r)
 	struct least least;
 	unsigned int i;
 
-	if (!counter_is_exact()) {
-		printf("error the clock does not count instructions\n");
-		exit(1);
-	}
+	need_exact_counter();
 	base = settle(r, tick, &least);
 	mark(r);
 	for (i = 0; i < r->o.runs; i++)

@@ -91,7 +91,7 @@ few()
 	done
 }
 
-# Without user queues: the cost for systems that do not use them.
+# Without user queues: what others pay for the feature.
 off()
 {
 	with_queues 0

@@ -11,8 +11,8 @@
  * enters, it enters once: to submit what comes next, and to reap. iopoll cannot:
  * it has to ask before it may submit, or more would be in flight.
  *
- * insns runs in a guest with a clock that counts instructions (QEMU, -icount).
- * A round submits all, looks once before the device can be done, spins in user
+ * insns runs in a guest with a clock that counts instructions (QEMU, -icount
+ * shift=0). A round submits all, looks once before the device can be done, spins in user
  * space until it is, and looks again, which finds all. The submission and the
  * looks count, in the kernel and in the program; the spin does not. A command's
  * figure is the median over the rounds. Beside it goes the figure without the
@@ -20,40 +20,27 @@
  *
  * profile marks the same rounds for the profiling plugin (insnprof.c).
  *
- * entries runs in a guest without -icount, with a device that takes its time:
- * how often did the client enter the kernel to look, and how often for nothing?
+ * entries runs in a guest without -icount, with a device that takes time: how
+ * often did the client enter the kernel to look, and how often for nothing?
  *
- * tail has another tenant on the queue, with an open file of its own. It always
- * wants so many others in flight, and may have a limit. What does the client's
+ * tail has another tenant on the queue, with an open file of its own, which always
+ * has so many others outstanding, and may have a limit. What does the client's
  * submission and its look that finds all take? Of the rounds, one in ten takes
  * more than what is said: it shares the guest with the kernel's own work.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <liburing.h>
-#include <linux/nvme_ioctl.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "icount.h"
+#include "nvme-common.h"
 #include "uq_cq.h"
 
-#define MAX_DEPTH	512
 #define CQ_ENTRIES	4096
 /* io_uring walks all that polls at each entry: with more, two entries are less. */
 #define MAX_BOTH	16
 #define BS		512
 #define STRIDE		4096
-#define MAX_SPIN	100000000ul
 /* On a host too busy for quiet rounds, so many times the rounds are tried. */
 #define PATIENCE	200
 
@@ -84,40 +71,15 @@ struct run {
 	unsigned long long	entries, empty;
 };
 
-static void die(const char *what)
-{
-	printf("error %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static __attribute__((noinline)) void spin(unsigned long n)
-{
-	while (n--)
-		asm volatile("" : "+r" (n));
-}
-
 static void prep(struct run *r, unsigned int i)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
-	struct nvme_uring_cmd *c;
-	uint64_t slba;
 
 	if (!sqe)
 		die("no room in the ring");
-	c = (struct nvme_uring_cmd *)sqe->cmd;
-	r->seed = r->seed * 6364136223846793005ull + 1442695040888963407ull;
-	slba = (r->seed >> 33) % ((512u << 20) / BS);
-	memset(sqe, 0, 128);
-	sqe->opcode = IORING_OP_URING_CMD;
-	sqe->cmd_op = NVME_URING_CMD_IO;
+	prep_command(sqe, 2, r->nsid, r->buf + (size_t)i * STRIDE,
+		     next_block(&r->seed, BS), BS, true);
 	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-	c->opcode = 2;
-	c->nsid = r->nsid;
-	c->addr = (uintptr_t)r->buf + (size_t)i * STRIDE;
-	c->data_len = BS;
-	c->cdw10 = slba;
-	c->cdw11 = slba >> 32;
 }
 
 static void enter(struct run *r, unsigned int submit, unsigned int flags)
@@ -134,16 +96,13 @@ static void enter(struct run *r, unsigned int submit, unsigned int flags)
 
 static void prep_all(struct run *r)
 {
-	struct io_uring_sq *sq = &r->ring.sq;
 	unsigned int i;
 
 	/* those before may still be the device's */
 	for (i = 0; i < r->o.depth; i++)
 		prep(r, r->half * r->o.depth + i);
 	r->half ^= 1;
-	/* what liburing's io_uring_submit() would do but for the system call */
-	__atomic_store_n(sq->ktail, sq->sqe_tail, __ATOMIC_RELEASE);
-	sq->sqe_head = sq->sqe_tail;
+	publish(&r->ring);
 }
 
 /* Is something there to enter for? iopoll has to ask the kernel. */
@@ -184,38 +143,18 @@ static void setup(struct run *r)
 		.cq_entries	= CQ_ENTRIES,
 	};
 	size_t len = 2 * (size_t)r->o.depth * STRIDE;
-	struct iovec iov = { .iov_len = len };
-	int ret;
 
-	errno = -io_uring_queue_init_params(r->o.depth, &r->ring, &params);
-	if (errno)
-		die("io_uring_setup");
-	r->fd = open(r->o.path, O_RDWR);
-	if (r->fd < 0)
-		die(r->o.path);
-	ret = ioctl(r->fd, NVME_IOCTL_ID);
-	if (ret <= 0)
-		die("NVME_IOCTL_ID");
-	r->nsid = ret;
-	errno = -io_uring_register_files(&r->ring, &r->fd, 1);
-	if (errno)
-		die("register files");
-	r->buf = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (r->buf == MAP_FAILED)
-		die("mmap");
-	iov.iov_base = r->buf;
-	errno = -io_uring_register_buffers(&r->ring, &iov, 1);
-	if (errno)
-		die("register buffers");
-	if (!r->o.mmap)
-		return;
-	errno = -uq_cq_map(&r->cq, r->fd);
-	if (errno)
-		die("mapping the completion queue");
+	check(io_uring_queue_init_params(r->o.depth, &r->ring, &params),
+	      "io_uring_setup");
+	r->fd = open_device(r->o.path, O_RDWR);
+	r->nsid = nsid_of(r->fd);
+	check(io_uring_register_files(&r->ring, &r->fd, 1), "register files");
+	r->buf = get_buffers(&r->ring, len, true);
+	if (r->o.mmap)
+		check(uq_cq_map(&r->cq, r->fd), "mapping the completion queue");
 }
 
-/* So that the next process can have the queue. */
+/* So that another program can claim the queue. */
 static void let_go(struct run *r)
 {
 	if (r->o.mmap)
@@ -263,25 +202,6 @@ struct round {
 	uint64_t	submit, early, reap, user, whole;
 };
 
-/* Local timer interrupts so far. */
-static unsigned long long timer_ticks(void)
-{
-	unsigned long long sum = 0;
-	char line[512];
-	FILE *f = fopen("/proc/interrupts", "r");
-
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f)) {
-		char *colon = strchr(line, ':');
-
-		if (colon && strstr(line, "Local timer"))
-			sum += strtoull(colon + 1, NULL, 10);
-	}
-	fclose(f);
-	return sum;
-}
-
 /* How many completions the early look found, and the late one. */
 struct found {
 	unsigned int	early, late;
@@ -294,10 +214,10 @@ struct found {
 static uint64_t wait_for_device(struct run *r, unsigned long long *ticks)
 {
 	uint64_t start = insns();
-	unsigned long long before = timer_ticks();
+	unsigned long long before = read_irqs().ticks;
 
 	spin(r->o.spin);
-	*ticks += timer_ticks() - before;
+	*ticks += read_irqs().ticks - before;
 	return insns() - start;
 }
 
@@ -366,10 +286,10 @@ struct bad {
 static bool good_round(struct run *r, struct round *round, uint64_t tick,
 		       struct bad *bad)
 {
-	unsigned long long ticks = timer_ticks(), meanwhile = 0;
+	unsigned long long ticks = read_irqs().ticks, meanwhile = 0;
 	struct found found = one_round(r, round, tick, &meanwhile);
 
-	ticks = timer_ticks() - ticks - meanwhile;
+	ticks = read_irqs().ticks - ticks - meanwhile;
 	if (found.early + found.late < r->o.depth)
 		bad->late++;
 	else if (found.early || found.late > r->o.depth)
@@ -411,13 +331,11 @@ static void print_run(const struct run *r, const char *what, unsigned int run,
 static void one_run(struct run *r, unsigned int run, uint64_t tick)
 {
 	unsigned int n = r->o.rounds, sent = 0, i = 0;
-	struct round *round = calloc(n, sizeof(*round));
-	double *sum = calloc(n, sizeof(*sum)), *ready = calloc(n, sizeof(*sum));
+	struct round *round = zeroed(n, sizeof(*round));
+	double *sum = zeroed(n, sizeof(*sum)), *ready = zeroed(n, sizeof(*sum));
 	uint64_t whole = 0, parts = 0, user = UINT64_MAX;
 	struct bad bad = { 0 };
 
-	if (!round || !sum || !ready)
-		die("calloc");
 	while (i < n) {
 		i += good_round(r, &round[i], tick, &bad);
 		if (++sent > PATIENCE * n) {
@@ -455,10 +373,7 @@ static void count_insns(struct run *r)
 	uint64_t tick = counter_floor();
 	unsigned int i;
 
-	if (!counter_is_exact()) {
-		printf("error the clock does not count instructions\n");
-		exit(1);
-	}
+	need_exact_counter();
 	settle(r, tick);
 	for (i = 0; i < r->o.runs; i++)
 		one_run(r, i, tick);
@@ -503,15 +418,15 @@ static void profile(struct run *r)
 /* -- beside another tenant */
 
 /*
- * io_uring's workers inherit the policy of the task that made them. Those of the
- * other tenant wait until it is its turn again: they do its work, and elsewhere
- * have a processor of their own.
+ * A worker of io_uring has the scheduling policy that its task had when it was
+ * made. Those of the other tenant wait until it is that tenant's turn again: they
+ * are part of its work, and elsewhere have a processor of their own.
  */
-static void others_turn(bool his)
+static void give_turn(bool other)
 {
 	struct sched_param param = { 0 };
 
-	if (sched_setscheduler(0, his ? SCHED_IDLE : SCHED_OTHER, &param))
+	if (sched_setscheduler(0, other ? SCHED_IDLE : SCHED_OTHER, &param))
 		die("sched_setscheduler");
 }
 
@@ -522,15 +437,15 @@ static void others_turn(bool his)
 static bool tail_round(struct run *r, struct run *other, uint64_t tick,
 		       double *took)
 {
-	unsigned long long ticks = timer_ticks(), meanwhile = 0;
+	unsigned long long ticks = read_irqs().ticks, meanwhile = 0;
 	uint64_t t[4];
 	bool good;
 
 	if (other->o.depth) {
 		prep_all(other);
-		others_turn(true);
+		give_turn(true);
 		enter(other, other->o.depth, 0);
-		others_turn(false);
+		give_turn(false);
 	}
 	prep_all(r);
 	t[0] = insns();
@@ -543,32 +458,23 @@ static bool tail_round(struct run *r, struct run *other, uint64_t tick,
 	good = take(r) == r->o.depth;
 	if (!good && r->o.spin < MAX_SPIN)
 		r->o.spin += r->o.spin / 8;
-	good &= timer_ticks() - ticks == meanwhile;
+	good &= read_irqs().ticks - ticks == meanwhile;
 	*took = t[1] - t[0] + t[3] - t[2] - 2 * tick;
 	drain(r);
 	if (other->o.depth) {
-		others_turn(true);
+		give_turn(true);
 		drain(other);
-		others_turn(false);
+		give_turn(false);
 	}
 	return good;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void tail_run(struct run *r, struct run *other, unsigned int run,
 		     uint64_t tick)
 {
-	double *took = calloc(r->o.rounds, sizeof(*took));
+	double *took = zeroed(r->o.rounds, sizeof(*took));
 	unsigned int good = 0, sent = 0;
 
-	if (!took)
-		die("calloc");
 	while (good < r->o.rounds) {
 		good += tail_round(r, other, tick, &took[good]);
 		if (++sent > PATIENCE * r->o.rounds) {
@@ -577,7 +483,7 @@ static void tail_run(struct run *r, struct run *other, unsigned int run,
 			exit(1);
 		}
 	}
-	qsort(took, good, sizeof(*took), compare);
+	qsort(took, good, sizeof(*took), by_value);
 	printf("cell nvme-qos %s depth=%u others=%u limit=%u bs=%u fixed=true op=read run=%u insn=%.2f\n",
 	       !r->o.others ? "alone" : r->o.limit ? "limited" : "unlimited",
 	       r->o.depth, r->o.others, r->o.limit, BS, run,
