@@ -70,7 +70,7 @@ def programs(out):
         folder.mkdir(parents=True, exist_ok=True)
         measure.compiled(
             folder, BENCH,
-            f"-I{host.ROOT / 'tools' / 'testing' / 'selftests' / 'uq'}",
+            f"-I{host.ROOT / 'tools' / 'nvme'}",
             f"-I{host.ROOT / 'include' / 'uapi'}",
             # the library comes before the source that needs it
             "-Wl,--no-as-needed", "-luring")

@@ -1,10 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Completions of an NVMe user queue, seen without entering the kernel.
  *
  * A program that keeps commands in flight on a node, by an io_uring, maps the
  * node's completion queue and looks there; it enters the kernel only when that
- * is of use. This header is all that it needs, beside liburing:
+ * is of use. This header is all that it needs, beside liburing; uq_read.c is such
+ * a program:
  *
  *	struct uq_cq cq;
  *
@@ -23,8 +24,8 @@
  *
  * Functions that can fail return a negative errno.
  */
-#ifndef SELFTESTS_UQ_CQ_H
-#define SELFTESTS_UQ_CQ_H
+#ifndef NVME_UQ_CQ_H
+#define NVME_UQ_CQ_H
 
 #include <errno.h>
 #include <liburing.h>
@@ -403,4 +404,4 @@ static inline void uq_cq_forget(struct uq_cq *cq)
 			uq_cq_survivors()[i] = NULL;
 }
 
-#endif /* SELFTESTS_UQ_CQ_H */
+#endif /* NVME_UQ_CQ_H */
