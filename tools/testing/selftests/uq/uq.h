@@ -187,6 +187,12 @@ bool uq_no_queue(const struct uq_ns *ns, bool poll);
 #define UQ_NO_QUEUE	"the controller has no interrupt for a user queue"
 /* Waits until nothing is in flight; false if that never happens. */
 bool uq_wait_idle(const char *node);
+/*
+ * Once that is so, for the end of a test: all that was submitted has completed,
+ * and no completion without a command came since there were @spurious. Prints
+ * what is wrong.
+ */
+bool uq_check_idle(const char *node, long long spurious);
 /* And until it is not claimed: a ring may drop files after its task has ended. */
 bool uq_wait_unclaimed(const char *node);
 
@@ -217,6 +223,9 @@ void uq_put_back(void);
 /* -- rings and commands */
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags);
+/* Opens a node, and a ring of its kind: the descriptor of the node. */
+int uq_open_ring(const struct uq_node *node, int mode, struct io_uring *ring,
+		 unsigned int entries);
 struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
 				   unsigned int nsid, int opcode,
 				   __u64 slba, const void *buf,

@@ -86,10 +86,7 @@ FIXTURE_TEARDOWN(claim)
 {
 	if (!self->buf)
 		return;
-	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
-	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
-		  uq_attr(self->node.name, "completed"));
+	EXPECT_TRUE(uq_check_idle(self->node.name, self->spurious));
 }
 
 /* One read through a ring made for it, into memory of its own. */

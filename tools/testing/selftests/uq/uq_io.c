@@ -65,10 +65,7 @@ FIXTURE_TEARDOWN(uq)
 	if (!self->buf)
 		return;
 	/* whatever a test did, nothing is left in flight, or unknown */
-	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
-	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
-		  uq_attr(self->node.name, "completed"));
+	EXPECT_TRUE(uq_check_idle(self->node.name, self->spurious));
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
 	close(self->block);

@@ -91,12 +91,9 @@ static int check(void)
 	for (i = 0; i < TENANTS; i++) {
 		if (!buf || !find_node(&node, i))
 			return fail("no node", -ENODEV);
-		fd = open(node.path, O_RDONLY);
+		fd = uq_open_ring(&node, O_RDONLY, &ring, 4);
 		if (fd < 0)
-			return fail(node.path, -errno);
-		ret = uq_ring(&ring, 4, node.poll ? IORING_SETUP_IOPOLL : 0);
-		if (ret)
-			return fail("no ring", ret);
+			return fail(node.path, fd);
 		uq_prep(&ring, fd, node.nsid, CMD_READ, 0, buf, 512);
 		ret = uq_run(&ring);
 		if (ret)

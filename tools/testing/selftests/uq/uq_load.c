@@ -144,45 +144,30 @@ bool uq_tenants_end(struct uq_tenants *t)
 	return good;
 }
 
-/* Prints what an attribute is, and what it should be. */
-static bool attr_is(const char *node, const char *attr, long long expected)
-{
-	long long now = uq_attr(node, attr);
-
-	if (now != expected)
-		ksft_print_msg("%s of %s is %lld, not %lld\n", attr, node, now,
-			       expected);
-	return now == expected;
-}
-
 bool uq_tenants_idle(const struct uq_tenants *t)
 {
 	const char *node = t->node->name;
-	bool good = uq_wait_idle(node);
+	bool good = uq_check_idle(node, t->spurious);
 
-	if (!good)
-		ksft_print_msg("%s has commands in flight\n", node);
-	good &= attr_is(node, "completed", uq_attr(node, "submitted"));
-	good &= attr_is(node, "spurious", t->spurious);
-	good &= attr_is(node, "waiting", 0);
-	return good;
+	if (!uq_attr(node, "waiting"))
+		return good;
+	ksft_print_msg("%s has commands that wait\n", node);
+	return false;
 }
 
 int uq_tenants_read(const struct uq_tenants *t, __u32 len,
 		    unsigned int timeout_ms)
 {
-	int fd = open(t->node->path, O_RDONLY), ret;
 	struct io_uring ring;
+	int fd, ret;
 
+	fd = uq_open_ring(t->node, O_RDONLY, &ring, 4);
 	if (fd < 0)
-		return -errno;
-	ret = uq_ring(&ring, 4, t->node->poll ? IORING_SETUP_IOPOLL : 0);
-	if (!ret) {
-		uq_prep_raw(&ring, fd, t->node->nsid, CMD_READ, 0, t->buf, len,
-			    1)->timeout_ms = timeout_ms;
-		ret = uq_run(&ring);
-		io_uring_queue_exit(&ring);
-	}
+		return fd;
+	uq_prep_raw(&ring, fd, t->node->nsid, CMD_READ, 0, t->buf, len,
+		    1)->timeout_ms = timeout_ms;
+	ret = uq_run(&ring);
+	io_uring_queue_exit(&ring);
 	close(fd);
 	return ret;
 }
@@ -195,13 +180,9 @@ int uq_unreaped_start(struct uq_unreaped *u, const struct uq_node *node,
 	unsigned int i;
 	int ret;
 
-	u->fd = open(node->path, O_RDONLY);
+	u->fd = uq_open_ring(node, O_RDONLY, &u->ring, UQ_UNREAPED);
 	if (u->fd < 0)
-		return -errno;
-	ret = uq_ring(&u->ring, UQ_UNREAPED,
-		      node->poll ? IORING_SETUP_IOPOLL : 0);
-	if (ret)
-		return ret;
+		return u->fd;
 	for (i = 0; i < UQ_UNREAPED; i++)
 		uq_prep(&u->ring, u->fd, node->nsid, CMD_READ, i,
 			buf + i * 4096, 512);

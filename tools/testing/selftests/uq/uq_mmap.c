@@ -66,10 +66,7 @@ FIXTURE_TEARDOWN(map)
 {
 	if (!self->buf)
 		return;
-	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(self->spurious, uq_attr(self->node.name, "spurious"));
-	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
-		  uq_attr(self->node.name, "completed"));
+	EXPECT_TRUE(uq_check_idle(self->node.name, self->spurious));
 	uq_cq_unmap(&self->cq);
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);

@@ -98,9 +98,8 @@ TEST_F(reset, away_and_back)
 	struct io_uring ring;
 	int fd;
 
-	fd = open(node->path, O_RDONLY);
+	fd = uq_open_ring(node, O_RDONLY, &ring, 4);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
 
 	ASSERT_EQ(0, uq_bring_up(&node->ns, irq, poll));
 	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
@@ -229,10 +228,8 @@ TEST_F(reset, descriptor_outlives_the_device)
 	int fd;
 
 	ASSERT_EQ(0, uq_pci_path(&self->node.ns, pci));
-	fd = open(self->node.path, O_RDWR);
+	fd = uq_open_ring(&self->node, O_RDWR, &ring, 4);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL :
-			     0));
 	snprintf(path, sizeof(path), "%s/driver/unbind", pci);
 	ASSERT_EQ(0, uq_write_line(path, strrchr(pci, '/') + 1));
 	uq_prep(&ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf,
@@ -264,9 +261,8 @@ TEST_F(reset, namespace_away_and_back)
 	struct io_uring ring;
 	int fd, ret;
 
-	fd = open(node->path, O_RDONLY);
+	fd = uq_open_ring(node, O_RDONLY, &ring, 4);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
 	ASSERT_EQ(0, uq_tenants_start(&self->tenants, 0));
 	uq_tenants_wait_busy(&self->tenants);
 	ret = uq_attach(&ns, false);
@@ -340,9 +336,8 @@ TEST_F(reset, namespace_removed_after_its_node)
 	struct io_uring ring;
 	int fd, ret;
 
-	fd = open(node->path, O_RDONLY);
+	fd = uq_open_ring(node, O_RDONLY, &ring, 4);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, uq_ring(&ring, 4, node->poll ? IORING_SETUP_IOPOLL : 0));
 	ASSERT_EQ(0, uq_bring_up(&ns, irq, poll));
 	ASSERT_TRUE(uq_wait_nodes(&ns, irq, poll));
 	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));

@@ -190,10 +190,8 @@ TEST_F(suspend, quiet_when_idle)
 	if (!uq_can_fault(self->node.ns.ctrl))
 		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_TRUE(uq_node_nth(&other, &self->node.ns, self->node.poll, 1));
-	fd = open(self->node.path, O_RDONLY);
+	fd = uq_open_ring(&self->node, O_RDONLY, &ring, 64);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, uq_ring(&ring, 64, self->node.poll ? IORING_SETUP_IOPOLL :
-			     0));
 	for (i = 0; i < 64; i++) {
 		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i,
 			self->tenants.buf + i * 512, 512);

@@ -458,6 +458,28 @@ bool uq_wait_idle(const char *node)
 	return wait_zero(node, "in_flight");
 }
 
+/* Prints what an attribute is, and what it should be. */
+static bool attr_is(const char *node, const char *attr, long long expected)
+{
+	long long now = uq_attr(node, attr);
+
+	if (now != expected)
+		ksft_print_msg("%s of %s is %lld, not %lld\n", attr, node, now,
+			       expected);
+	return now == expected;
+}
+
+bool uq_check_idle(const char *node, long long spurious)
+{
+	bool good = uq_wait_idle(node);
+
+	if (!good)
+		ksft_print_msg("%s has commands in flight\n", node);
+	good &= attr_is(node, "completed", uq_attr(node, "submitted"));
+	good &= attr_is(node, "spurious", spurious);
+	return good;
+}
+
 bool uq_wait_unclaimed(const char *node)
 {
 	return wait_zero(node, "claimed");
@@ -723,6 +745,20 @@ int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags)
 {
 	return io_uring_queue_init(entries, ring, IORING_SETUP_SQE128 |
 				   IORING_SETUP_CQE32 | flags);
+}
+
+int uq_open_ring(const struct uq_node *node, int mode, struct io_uring *ring,
+		 unsigned int entries)
+{
+	int fd = open(node->path, mode), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = uq_ring(ring, entries, node->poll ? IORING_SETUP_IOPOLL : 0);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
 }
 
 struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
