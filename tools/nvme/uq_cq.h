@@ -41,13 +41,13 @@
 
 /**
  * struct uq_cq - a mapped completion queue
- * @info:	the kernel's word on it
+ * @info:	the information page, which the kernel writes
  * @cqe:	its entries
  * @mapped:	how many of them are mapped; 0 once uq_cq_survive() has found that
  *		they were taken away
- * @generation:	that of the last look that saw one
- * @len:	of the mapping of @cqe, in bytes; 0 if it is not uq_cq_map()'s
- * @info_len:	of the mapping of @info
+ * @generation:	of the queue at the last look
+ * @len:	length of the mapping of @cqe in bytes; 0 if uq_cq_map() did not make it
+ * @info_len:	length of the mapping of @info in bytes
  */
 struct uq_cq {
 	const struct nvme_uq_info	*info;
@@ -59,20 +59,19 @@ struct uq_cq {
 };
 
 /**
- * enum uq_cq_seen - what a look has seen
- * @UQ_CQ_NONE:	nothing to enter the kernel for
+ * enum uq_cq_seen - what uq_cq_look() has found
+ * @UQ_CQ_NONE:	no completion
  * @UQ_CQ_READY: a completion
- * @UQ_CQ_IDLE:	nothing is in flight: another task has reaped what was, or it
- *		has not been submitted; the CQEs tell
- * @UQ_CQ_NEW:	the queue was made anew by a reset, and commands have ended; the
- *		looks that follow are at the new one
- * @UQ_CQ_REMAP: the queue is another one than the mapping was made for: the
- *		mapping is too short, or was taken away. Looks cannot tell more
- *		until uq_cq_unmap() and uq_cq_map().
- * @UQ_CQ_DOWN:	the queue is not on the controller now, commands are ending
- * @UQ_CQ_GONE:	nor will it ever be again
+ * @UQ_CQ_IDLE:	no command is in flight: another task has reaped the completions,
+ *		or the commands were not submitted
+ * @UQ_CQ_NEW:	a reset has created the queue again, and commands have ended;
+ *		the next looks are at the new queue
+ * @UQ_CQ_REMAP: the mapping is shorter than the queue, or was taken away. The
+ *		queue has to be mapped again: uq_cq_unmap() and uq_cq_map().
+ * @UQ_CQ_DOWN:	the controller does not have the queue now, commands are ending
+ * @UQ_CQ_GONE:	the queue does not come back
  *
- * All but the first are worth to enter the kernel, if commands are outstanding.
+ * With commands outstanding, a program enters the kernel for all but the first.
  */
 enum uq_cq_seen {
 	UQ_CQ_NONE,
@@ -84,7 +83,7 @@ enum uq_cq_seen {
 	UQ_CQ_GONE,
 };
 
-/* Phase and place of the next completion are one word, so of one moment. */
+/* Phase and index of the next completion are one word, and read at once. */
 static inline __u32 uq_cq_index(__u32 head)
 {
 	return head & NVME_UQ_HEAD_MASK;
@@ -95,7 +94,7 @@ static inline bool uq_cq_phase(__u32 head)
 	return head / NVME_UQ_HEAD_PHASE & 1;
 }
 
-/* Has the device written this entry, which it does with this phase? */
+/* Return true if the device has written this entry in this phase. */
 static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
 {
 	/* of a little-endian word, bit 0 is in its first byte */
@@ -110,7 +109,7 @@ static inline enum uq_cq_seen uq_cq_dead(__u32 dead)
 	return dead == NVME_UQ_DEAD_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
 }
 
-/* There is no completion: is there something else? */
+/* There is no completion: look for another reason to enter the kernel. */
 static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 {
 	const struct nvme_uq_info *info = cq->info;
@@ -126,27 +125,27 @@ static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 	}
 	if (__builtin_expect(uq_cq_index(head) >= cq->mapped, 0))
 		return UQ_CQ_REMAP;
-	/* in this order, or what is submitted between them would look ended */
+	/* in this order, or a command submitted in between would look complete */
 	completed = __atomic_load_n(&info->completed, __ATOMIC_ACQUIRE);
 	return __atomic_load_n(&info->submitted, __ATOMIC_ACQUIRE) ==
 		completed ? UQ_CQ_IDLE : UQ_CQ_NONE;
 }
 
 /**
- * uq_cq_look - is there anything to enter the kernel for?
+ * uq_cq_look - look for a reason to enter the kernel
  * @cq:		the mapped queue
  *
  * For a program with commands outstanding. The order of the reads is that of
  * struct nvme_uq_info.
  *
- * Return: what was seen, see there; 0 for nothing.
+ * Return: what was found; UQ_CQ_NONE is 0.
  */
 static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 {
 	__u32 head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
 	__u32 at = uq_cq_index(head);
 
-	/* a queue that is not there has no head within the mapping */
+	/* the head of a queue that is not there is beyond any mapping */
 	if (__builtin_expect(at < cq->mapped, 1) &&
 	    uq_cq_written(&cq->cqe[at], uq_cq_phase(head)))
 		return UQ_CQ_READY;
@@ -156,11 +155,11 @@ static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 }
 
 /**
- * uq_cq_pending - is there a completion?
+ * uq_cq_pending - look for a completion
  * @cq:		the mapped queue
  *
- * Return: true if there is one. It says nothing of other reasons to enter the
- * kernel: see uq_cq_look().
+ * Return: true if there is one. There are other reasons to enter the kernel, see
+ * uq_cq_look().
  */
 static inline bool uq_cq_pending(struct uq_cq *cq)
 {
@@ -168,13 +167,13 @@ static inline bool uq_cq_pending(struct uq_cq *cq)
 }
 
 /**
- * uq_cq_count - how many completions are there?
+ * uq_cq_count - count completions
  * @cq:		the mapped queue
- * @max:	as many as are of interest
+ * @max:	where to stop
  *
  * For a program that enters the kernel only when a batch of them is there.
  *
- * Return: how many, up to @max, that the kernel has not yet reaped.
+ * Return: the number that the kernel has not yet reaped, @max at the most.
  */
 static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
 {
@@ -200,11 +199,11 @@ static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
 }
 
 /*
- * Does the ring say that the kernel has something for it? Completions that were
- * reaped by others have left the queue. A ring with IORING_SETUP_DEFER_TASKRUN
- * says so only if it has IORING_SETUP_TASKRUN_FLAG too. One that polls does not
- * say it of what another ring has reaped: where two share a polled queue, looks
- * need a budget, after which the kernel is entered all the same.
+ * Return true if the ring has a flag set that says to enter the kernel, as for
+ * completions that another task has reaped. A ring with
+ * IORING_SETUP_DEFER_TASKRUN sets it only with IORING_SETUP_TASKRUN_FLAG too. A
+ * ring that polls does not set it for what another ring has reaped: where two
+ * share a polled queue, a program enters the kernel after so many looks in vain.
  */
 static inline bool uq_cq_ring_says(const struct io_uring *ring)
 {
@@ -216,13 +215,13 @@ static inline bool uq_cq_ring_says(const struct io_uring *ring)
  * uq_cq_wait - wait until the ring has a CQE
  * @cq:		the mapped queue
  * @ring:	a ring that has commands outstanding
- * @spins:	how often to look before the kernel is to wait
+ * @spins:	number of looks before the kernel waits
  *
- * Enters the kernel once, or again after a signal; not at all when the ring has
- * a CQE already, or gets one by what others reap.
+ * Enters the kernel until the ring has a CQE; not at all when it has one already,
+ * or gets one because another task reaps.
  *
- * Return: how many CQEs the ring has, 1 or more; or what io_uring_enter() said,
- * -EINTR for a signal that was handled.
+ * Return: the number of CQEs in the ring, 1 or more; or the error of
+ * io_uring_enter(), -EINTR for a signal that was handled.
  */
 static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
 			     unsigned long spins)
@@ -244,7 +243,7 @@ static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
 	return n;
 }
 
-/* Use memory that looks like a mapping. */
+/* For a mapping, or other memory, that holds a queue. */
 static inline void uq_cq_init(struct uq_cq *cq,
 			      const struct nvme_uq_info *info,
 			      const struct nvme_uq_cqe *cqe, __u32 mapped)
@@ -363,7 +362,7 @@ static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
 		errno = err;
 		return;
 	}
-	/* not ours: it is raised again, and ends the program as ever */
+	/* of another mapping: it is raised again, and ends the program */
 	signal(sig, SIG_DFL);
 }
 

@@ -175,7 +175,7 @@ bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
 int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
 /*
  * Namespace Attachment of the NVMe base specification: a controller takes a
- * namespace, or lets go of it. Returns 0 or what the device says.
+ * namespace, or detaches it. Returns 0 or the status of the device.
  */
 int uq_attach(const struct uq_ns *ns, bool on);
 /* A controller that looks at its doorbells in memory. */

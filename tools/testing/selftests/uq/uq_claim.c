@@ -702,7 +702,7 @@ static int same_rights(void *data)
 		before[0x80][0] != -EACCES ? 5 : 0;
 }
 
-/* To have a queue to oneself is no leave to send what one may not. */
+/* A claim gives no privileges: the same commands are refused as before. */
 TEST_F(claim, no_more_rights)
 {
 	close(self->fd[0]);
@@ -717,7 +717,7 @@ struct contender {
 	unsigned long		won, lost, bad;
 };
 
-/* Claims, looks for what others left, uses the queue, lets go; until sated. */
+/* Claims, looks for commands of others, uses the queue and closes; so many times. */
 static void *contend(void *arg)
 {
 	struct contender *c = arg;

@@ -533,7 +533,7 @@ TEST_SIGNAL(taken_away_without_survive, SIGBUS)
 	uq_cq_look(&l.cq);
 }
 
-/* SIGBUS that has nothing to do with a queue ends the program as ever. */
+/* SIGBUS of another mapping ends the program. */
 TEST_SIGNAL(taken_away_elsewhere, SIGBUS)
 {
 	struct loose mine = { 0 }, other = { 0 };

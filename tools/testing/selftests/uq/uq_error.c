@@ -454,8 +454,8 @@ TEST_F(error, removed_at_reset)
 }
 
 /*
- * The system goes down. What is in flight is waited for; new commands wait. That
- * is for ever in earnest, but here the device is started again.
+ * The system goes down. What is in flight is waited for; new commands wait, until
+ * the device is started again, which does not happen in a real shutdown.
  */
 TEST_F(error, shutdown)
 {

@@ -451,7 +451,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	EXPECT_TRUE(ret == -EINTR || ret > 0);
 	EXPECT_TRUE(ret != -EINTR || cq.info->generation != before ||
 		    cq.info->dead);
-	/* once it is up again, looks are of use again */
+	/* once it is up again, looks find completions again */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_EQ(1, uq_cq_wait(&cq, &self->ring, ~0ul));

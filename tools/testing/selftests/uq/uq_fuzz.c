@@ -498,7 +498,7 @@ static bool nth_attr(const struct uq_node *node, unsigned int n, char *name,
 	return found;
 }
 
-/* What no attribute takes, and what one may. */
+/* Values that no attribute takes, and values that one takes. */
 static const char * const no_number[] = {
 	"0", "-1", "4294967296", "18446744073709551616", "x", "1x", "live",
 	"poll", "%s%n", "1 2",

@@ -164,7 +164,7 @@ TEST_F(limit, limit_of_each_file)
 	other = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, other);
 	EXPECT_EQ(8, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
-	/* one can ask for less, and for more in vain */
+	/* a file can have less, and cannot have more */
 	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 3));
 	EXPECT_EQ(3, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
 	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 9));
@@ -219,7 +219,7 @@ static int limits_unprivileged(void *data)
 		return 4;
 	if (get_limit(fd, NVME_UQ_LIMIT_QUEUE).limit != self->node.depth)
 		return 5;
-	/* of one's own file one may */
+	/* that of the file itself may be set */
 	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 3))
 		return 6;
 	return get_limit(fd, NVME_UQ_LIMIT_FILE).limit == 3 ? 0 : 7;
@@ -258,7 +258,7 @@ TEST_F(limit, submission_does_not_wait)
 	for (i = 0; i < 32; i++)
 		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(32, io_uring_submit(&ring));
-	/* those over the limit wait in workers, which take their time */
+	/* those over the limit wait in workers, which come later */
 	do {
 		l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
 		ASSERT_GE(4, l.in_flight);
@@ -525,7 +525,7 @@ TEST_F(limit, queue_limit)
 	for (i = 0; i < 10; i++) {
 		wait_done(t, 2, 4);
 		EXPECT_GE(6, uq_attr(self->node.name, "in_flight"));
-		/* workers take their time to come */
+		/* workers come later */
 		while (uq_attr(self->node.name, "waiting") <= 0)
 			sched_yield();
 	}
@@ -636,7 +636,7 @@ TEST_F(limit, waiters_do_not_block_other_files)
 		EXPECT_GE(1, in_flight(&t[0]));
 		wait_done(&t[1], 1, 15);
 	}
-	/* and the first file gets on too */
+	/* and commands of the first file complete too */
 	wait_done(&t[0], 1, 1);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
 			       self->node.depth));
@@ -644,7 +644,7 @@ TEST_F(limit, waiters_do_not_block_other_files)
 	stop(_metadata, &t[1]);
 }
 
-/* More tenants than the queue has places for: each gets on, in turn. */
+/* More tenants than the limit of the queue: commands of each complete, in turn. */
 TEST_F(limit, no_file_starves)
 {
 	struct tenant t[5];
@@ -686,8 +686,8 @@ static unsigned char writer_of(unsigned int round, unsigned int nr)
 
 /*
  * One at a time: each is done in its turn. The blocks tell, not the CQEs: those
- * of a polled queue go other ways when a worker finds them than when the ring
- * does.
+ * of a polled queue are posted in another order when a worker finds them than
+ * when the ring does.
  */
 TEST_F(limit, order_of_arrival)
 {
@@ -725,7 +725,7 @@ TEST_F(limit, order_of_arrival)
 	io_uring_queue_exit(&ring);
 }
 
-/* -- a tenant in a hurry, and workers that are told of something else */
+/* -- short timeouts, and workers that are notified of something else */
 
 /* Reads that the device has no chance to be done with in a millisecond. */
 static int hurry_unprivileged(void *data)
@@ -787,7 +787,7 @@ static unsigned int notify_workers(void)
 }
 
 /*
- * Workers that wait are told of task work, or of a live patch. Their commands
+ * Workers that wait are notified of task work, or of a live patch. Their commands
  * are not cancelled, and complete.
  */
 TEST_F(limit, notified_while_waiting)

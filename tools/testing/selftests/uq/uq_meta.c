@@ -33,7 +33,7 @@ FIXTURE_VARIANT_ADD(meta, irq_extended) { .poll = false, .ext = true };
 FIXTURE_VARIANT_ADD(meta, poll_extended) { .poll = true, .ext = true };
 /* clang-format on */
 
-/* Only the block device needs to know of it, so that one may be of no use. */
+/* Only the block device needs kernel support for it, and may be without. */
 static bool extended(const struct uq_ns *ns)
 {
 	return ns->ms && ns->ext;

@@ -506,7 +506,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	for (i = 0; !load && i < self->cq.len / PAGE; i++)
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
 
-	/* the queue that comes next is not the old one's owner's */
+	/* the claim was of the old queue, and does not hold for the next one */
 	ASSERT_TRUE(give_back(pci, device, &ns));
 	EXPECT_EQ(0, use_new(&ns, self->node.poll));
 	expect_gone(_metadata, self);
@@ -539,7 +539,7 @@ TEST_F(life, removed_under_load)
 
 UQ_LEAVE_OUT("life.*_slow.unmapped_after_the_end", "one device is enough");
 
-/* Mapped, closed, and the controller goes: then the mapping is let go of. */
+/* Mapped, closed, and the controller goes: then it is unmapped. */
 TEST_F(life, unmapped_after_the_end)
 {
 	struct uq_ns ns = self->node.ns;

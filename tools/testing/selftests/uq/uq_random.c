@@ -78,7 +78,7 @@ bool uq_wait_unpinned(long long before)
 {
 	time_t start = uq_seconds();
 
-	/* a ring that was closed lets go of its buffers a little later */
+	/* a ring that was closed unpins its buffers a little later */
 	while (uq_pinned() > before) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return false;
@@ -114,7 +114,7 @@ static void scan_for_leaks(void)
 		;
 }
 
-/* How many, after all have been told of. */
+/* Prints them; how many there are. */
 static unsigned int leaks(void)
 {
 	unsigned int n = 0, lines = 0;

@@ -47,7 +47,7 @@ bool uq_wait_unpinned(long long before);
 
 /*
  * What a test must leave as it was: how much memory is pinned, and what the
- * kernel thinks of itself. Kernels for debugging also tell of memory that
+ * kernel thinks of itself. Kernels for debugging also know of memory that
  * nothing refers to any more (kmemleak), and of locks.
  */
 struct uq_peace {
@@ -79,8 +79,8 @@ int uq_fill_slots(const struct uq_node *node);
 
 /*
  * Waits until a child has ended: its status. If it does not, and @done does not
- * change any more either, it is told of, with where it is in the kernel, and the
- * answer is -1. @done may be NULL.
+ * change any more either, prints where it is in the kernel and returns -1. @done
+ * may be NULL.
  */
 int uq_wait_child(pid_t pid, const unsigned long *done);
 

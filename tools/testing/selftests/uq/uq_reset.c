@@ -182,7 +182,7 @@ TEST_F(reset, block_device_goes_on)
 
 /* -- the PCI device */
 
-/* The driver lets go of the device, and takes it again. */
+/* The driver is unbound from the device, or the device removed, and back. */
 static void unbind_and_bind(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(reset) *self, bool removed)
 {
@@ -251,8 +251,8 @@ TEST_F(reset, descriptor_outlives_the_device)
 #define INVALID_OPCODE	1
 
 /*
- * The controller lets go of its namespace under load, and takes it back. What
- * was opened before is of no more use, and keeps the name from being used again.
+ * The namespace is detached from the controller under load, and attached again.
+ * Files that are still open fail, and keep the name from being used again.
  */
 TEST_F(reset, namespace_away_and_back)
 {
@@ -272,7 +272,7 @@ TEST_F(reset, namespace_away_and_back)
 		EXPECT_TRUE(uq_wait_nodes(&ns, 0, 0));
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
-		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
+		SKIP(goto out, "%s cannot detach namespaces", node->ctrl);
 	ASSERT_EQ(0, ret);
 	EXPECT_NE(0, access(node->path, F_OK));
 	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
@@ -302,7 +302,7 @@ static bool attach_again(struct uq_ns *ns)
 	return uq_wait_nodes(ns, 2, 2);
 }
 
-/* What is still open, of the first namespace that had the id, is of no use. */
+/* A file that is still open does not reach another namespace with the same id. */
 static void expect_no_way(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(reset) *self, struct io_uring *ring,
 			  int fd)
@@ -347,7 +347,7 @@ TEST_F(reset, namespace_removed_after_its_node)
 
 	ret = uq_attach(&ns, false);
 	if (ret > 0 && (ret & 0x7ff) == INVALID_OPCODE)
-		SKIP(goto out, "%s cannot let go of namespaces", node->ctrl);
+		SKIP(goto out, "%s cannot detach namespaces", node->ctrl);
 	ASSERT_EQ(0, ret);
 	ASSERT_TRUE(uq_wait_nodes(&ns, 0, 0));
 	expect_no_way(_metadata, self, &ring, fd);

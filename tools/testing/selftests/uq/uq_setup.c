@@ -464,7 +464,7 @@ TEST(full_poll_queue_and_workers)
 	fill(_metadata, true, false);
 }
 
-/* Killed while the device takes its time: the task ends, and its slots return. */
+/* Killed with commands on a slow device: the task ends, and its slots return. */
 static void killed(struct __test_metadata *_metadata, bool poll)
 {
 	struct uq_node node;

@@ -4,9 +4,9 @@
  * queues and rings of all kinds, and read them back, while another one resets
  * the controller, removes it, kills them, and changes how many queues there are,
  * how deep they are, how many commands may be in flight, and where their
- * interrupts go. Some let go of their rings while commands are in flight, by
+ * interrupts go. Some drop their rings while commands are in flight, by
  * closing them, by exit, or by exec. Some claim a queue and look at its
- * completions before they wait, and the others are turned away meanwhile.
+ * completions before they wait, and the others are refused meanwhile.
  *
  * Where the driver can be told to lose completions and to see some twice
  * (CONFIG_NVME_UQ_FAULT), it does, before a reset: that is how commands are in

@@ -571,7 +571,7 @@ static void *submit_long_batch(void *arg)
 }
 
 /*
- * The device cannot be late with what it was not told of. Once the time is up it
+ * The device cannot be late with a command that it was not sent. Once the time is up it
  * is told, batch or no batch, and the command ends well.
  */
 TEST_F(batch, told_before_it_is_late)
@@ -749,7 +749,7 @@ static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
 /*
  * What one driver of a device pretends is not the next one's: neither faults that
  * are still to come, nor a completion that is held back. The files go before the
- * device is let go of, also for a task that has one of them open.
+ * device is unbound, also for a task that has one of them open.
  */
 TEST_F(timeout, faults_end_with_the_controller)
 {
