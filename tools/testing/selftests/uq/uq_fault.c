@@ -196,7 +196,7 @@ UQ_LEAVE_OUT("fault.*_no_sgl.of_one_controller_only", "not about data");
 /* What is pretended of one controller happens to no other. */
 TEST_F(fault, of_one_controller_only)
 {
-	static const char * const whats[] = {
+	static const char * const kinds[] = {
 		"lose", "repeat", "stale", "wrong", "hold", "storm"
 	};
 	int ctrl = self->node.ns.ctrl, fd, nr_irq, nr_poll;
@@ -212,15 +212,15 @@ TEST_F(fault, of_one_controller_only)
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, uq_ring(&ring, 64, variant->poll ? IORING_SETUP_IOPOLL :
 			     0));
-	for (i = 0; i < ARRAY_SIZE(whats); i++) {
-		ASSERT_EQ(0, uq_fault_set(ctrl, whats[i], 8));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, uq_fault_set(ctrl, kinds[i], 8));
 		for (n = 0; n < 32; n++)
 			uq_prep(&ring, fd, other.nsid, CMD_READ, n,
 				self->buf + n * 4096, 512);
-		EXPECT_EQ(0, uq_run_all(&ring, 32)) TH_LOG("%s", whats[i]);
-		EXPECT_EQ(8, uq_fault_left(ctrl, whats[i]))
-			TH_LOG("%s", whats[i]);
-		ASSERT_EQ(0, uq_fault_set(ctrl, whats[i], 0));
+		EXPECT_EQ(0, uq_run_all(&ring, 32)) TH_LOG("%s", kinds[i]);
+		EXPECT_EQ(8, uq_fault_left(ctrl, kinds[i]))
+			TH_LOG("%s", kinds[i]);
+		ASSERT_EQ(0, uq_fault_set(ctrl, kinds[i], 0));
 	}
 	EXPECT_EQ(before, uq_attr(other.name, "spurious"));
 	io_uring_queue_exit(&ring);

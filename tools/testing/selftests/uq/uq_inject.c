@@ -71,15 +71,15 @@ int uq_fault_admin(int ctrl, const char *what, unsigned int opcode,
 
 int uq_fault_clear(int ctrl)
 {
-	static const char * const whats[] = {
+	static const char * const kinds[] = {
 		"lose", "repeat", "stale", "wrong", "hold", "storm", "irq",
 		"doorbell", "silent", "refuse"
 	};
 	unsigned int i;
 	int ret = 0;
 
-	for (i = 0; i < ARRAY_SIZE(whats); i++)
-		ret = ret ?: uq_fault_set(ctrl, whats[i], 0);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		ret = ret ?: uq_fault_set(ctrl, kinds[i], 0);
 	ret = ret ?: uq_fault_knob(ctrl, "hold_for", "1");
 	ret = ret ?: uq_fault_knob(ctrl, "no_nudge", "N");
 	return ret ?: uq_fault_knob(ctrl, "no_sgl", "N");
