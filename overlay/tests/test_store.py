@@ -692,16 +692,16 @@ class Checkpatch(Kept):
         self.assertNotEqual(self.key("0" * 40, "today", "b"), key)
 
     def test_git_and_b4_write_the_same_patch(self):
-        said = ("Message.\n\nSigned-off-by: A <a@x.org>\n---\n{0}\n"
+        said = ("Message.\n\nSigned-off-by: A <a@example.org>\n---\n{0}\n"
                 "diff --git a/x b/x\n+text\n")
         subject = "a subject that is long enough to be"
-        git = (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@x.org>\n"
+        git = (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@example.org>\n"
                f"Date: today\nSubject: [PATCH 1/2] {subject}\n folded\n\n"
                f"{said.format(' x | 3 +++')}\n")
-        mail = (f"From: A <a@x.org>\nDate: tomorrow\n"
+        mail = (f"From: A <a@example.org>\nDate: tomorrow\n"
                 f"Subject: [PATCH 01/11] {subject} folded\n"
                 "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
-                "Content-Transfer-Encoding: 7bit\nMessage-Id: <1@x.org>\n\n"
+                "Content-Transfer-Encoding: 7bit\nMessage-Id: <1@example.org>\n\n"
                 f"{said.format(' x | 3 ++')}\n-- \n2.39.5\n\n")
         self.assertEqual(checkpatch.plain(git), checkpatch.plain(mail))
         for old, new in (("A <a@", "B <a@"), ("long", "short"),
