@@ -9,7 +9,7 @@ option that vanishes silently would make every later result a lie.
 import hashlib
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from engine import host, lay, source
 from engine.host import Plain
@@ -69,6 +69,21 @@ def own_sources():
                                     item.target))
 
 
+def made_in(top_folder, folder):
+    """The folder of a tree whose Makefile lists the objects of a folder."""
+    path = PurePosixPath(folder)
+    while path.parts and not any((top_folder / path / name).exists()
+                                 for name in ("Makefile", "Kbuild")):
+        path = path.parent
+    return path
+
+
+def object_name(target):
+    """What kbuild calls an object: its path from its Makefile on."""
+    path = PurePosixPath(target).with_suffix("")
+    return str(path.relative_to(made_in(tree(), path.parent)))
+
+
 _laid = set()
 
 
@@ -107,13 +122,13 @@ def variables(mode):
     that some objects can be instrumented, and upstream's Makefiles stay as they
     are.
     """
-    own = [Path(name).stem for name in own_sources()]
+    if mode not in ("coverage", "kcsan"):
+        return []
+    own = [object_name(name) for name in own_sources()]
     if mode == "coverage":
         return [f"GCOV_PROFILE_{name}.o=y" for name in own]
-    if mode == "kcsan":
-        return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{name}.o=y"
-                                      for name in (*own, *NEIGHBOURS))]
-    return []
+    return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{name}.o=y"
+                                  for name in (*own, *NEIGHBOURS))]
 
 
 def make(mode, *args, what, log=None, progress=None, out=None, check=True):

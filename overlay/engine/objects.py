@@ -39,15 +39,14 @@ def folder_of(target):
     """The kbuild folder to compile for a changed file, or None.
 
     A change of a header, a Kconfig or a Makefile reaches the files beside
-    it. In fs/, mm/ or include/ that would be half the kernel.
+    it. In fs/, mm/ or include/ that would be half the kernel. A folder without
+    a Makefile is compiled from the one above that has one: Shop.compile().
     """
     parts = PurePosixPath(target).parts[:-1]
     if len(parts) <= BROAD or parts[0] in ("Documentation", "include",
                                            "tools", "scripts", "LICENSES"):
         return None
-    if "tests" in parts:                # compiled from the folder above
-        parts = parts[:parts.index("tests")]
-    return "/".join(parts) + "/" if len(parts) > BROAD else None
+    return "/".join(parts) + "/"
 
 
 def warnings(text, targets=None):
@@ -171,10 +170,16 @@ class Shop:
         return said
 
     def _present(self, goals):
-        """Those goals that there is something to compile for."""
-        return [goal for goal in goals
-                if (self.tree / goal).is_dir()
-                or (self.tree / goal).with_suffix(".c").exists()]
+        """Those goals that there is something to compile for.
+
+        A folder without a Makefile stands for the one that lists its objects.
+        """
+        folders = {build.made_in(self.tree, goal) for goal in goals
+                   if (self.tree / goal).is_dir()}
+        return [*sorted(f"{path}/" for path in folders
+                        if len(path.parts) > BROAD),
+                *(goal for goal in goals
+                  if (self.tree / goal).with_suffix(".c").exists())]
 
     def selftest(self, folder):
         """Build one selftest folder the way lib.mk does, out of the tree."""

@@ -189,17 +189,22 @@ class Guests(Folder):
     def test_only_our_objects_count(self):
         items = [lay.Item(path, path, "file") for path in (
             "fs/ext4/dax-read.c", "fs/ext4/dax-read-test.c",
-            "fs/ext4/dax-read.h", "drivers/nvme/host/uq.c",
+            "fs/ext4/dax-read.h", "drivers/nvme/host/uq/core.c",
             "drivers/nvme/host/tests/uq_kunit.c",
             "tools/testing/selftests/uq/uq_io.c")]
         items.append(lay.Item("fs/dax.c.a.patch", "fs/dax.c", "patch"))
-        with mock.patch.object(lay, "items", return_value=items):
+        for name in ("drivers/nvme/host", "fs/ext4"):
+            host.write(self.top / name / "Makefile", "")
+        with mock.patch.object(lay, "items", return_value=items), \
+                mock.patch.object(build, "tree", return_value=self.top):
+            # kbuild's name of an object goes from its Makefile on: a core.o
+            # of upstream's is another one.
             self.assertEqual(build.variables("coverage"),
-                             ["GCOV_PROFILE_uq.o=y",
+                             ["GCOV_PROFILE_uq/core.o=y",
                               "GCOV_PROFILE_dax-read.o=y"])
             self.assertEqual(coverage.targets(),
-                             ["drivers/nvme/host/uq.c", "fs/ext4/dax-read.c",
-                              "fs/ext4/dax-read.h"])
+                             ["drivers/nvme/host/uq/core.c",
+                              "fs/ext4/dax-read.c", "fs/ext4/dax-read.h"])
             self.assertEqual(build.variables("lean"), [])
 
 

@@ -374,10 +374,19 @@ class Goals(unittest.TestCase):
             ["tools/testing/selftests/uq/uq_io.c",
              "tools/testing/selftests/uq/test_modules/Makefile"]), ["uq"])
 
-    def test_kunit_folder_is_built_from_above(self):
-        self.assertEqual(
-            objects.folder_of("drivers/nvme/host/tests/uq_kunit.c"),
-            "drivers/nvme/host/")
+    def test_folder_without_makefile_is_built_from_above(self):
+        with tempfile.TemporaryDirectory() as top:
+            top = Path(top)
+            (top / "drivers/nvme/host/tests").mkdir(parents=True)
+            (top / "drivers/nvme/host/uq").mkdir()
+            (top / "drivers/nvme/host/Makefile").touch()
+            (top / "drivers/nvme/host/uq/core.c").touch()
+            shop = objects.Shop(None, "log")
+            shop.tree = top
+            self.assertEqual(shop._present(series.goals(
+                ["drivers/nvme/host/uq/core.c", "drivers/nvme/host/uq/a.h",
+                 "drivers/nvme/host/tests/uq_kunit.c"], [])),
+                ["drivers/nvme/host/", "drivers/nvme/host/uq/core.o"])
 
 
 class Tables(Scratch):
