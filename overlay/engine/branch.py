@@ -32,6 +32,8 @@ class Branch:
         self.home = host.WORK / "build" / "branches" / ".home"
         self.log = Path(log)
         self.who = identity()
+        self.committed = []
+        self.makefiles = {}
 
     # What the user's own git and b4 set-up say must not change what we make
     # (hooks, signing, addresses), so none of it is read but the identity.
@@ -59,6 +61,7 @@ class Branch:
         """A fresh repository that holds the base; an old one goes."""
         host.remove(self.path)
         self.path.mkdir(parents=True)
+        self.committed, self.makefiles = [], {}
         if self.kernel.is_git:
             self._clone()
         else:
@@ -112,16 +115,35 @@ class Branch:
         for file in entry.files:
             item = self.items[file]
             if item.kind == "patch":
-                lay.apply_patch(host.ROOT / file, self.path, name=file,
-                                version=self.kernel.version)
+                self._patch(item)
             else:
                 _copy(host.ROOT / file, self.path / item.target)
-        targets = sorted({self.items[file].target for file in entry.files})
+        self.committed += [self.items[file] for file in entry.files]
+        self._write_makefiles()
+        targets = sorted({self.items[file].target for file in entry.files}
+                         | set(self.makefiles))
         self.git("add", "--force", "--sparse", "--", *targets)
         message = self.path / ".git" / "overlay-message"
         host.write(message, f"{entry.subject}\n\n{entry.body}")
         self.git("commit", "--quiet", "--signoff", "--no-verify",
                  "--cleanup=whitespace", "-F", message)
+
+    def _patch(self, item):
+        """Apply a patch, that of a Makefile to one with all objects."""
+        place = self.path / item.target
+        if item.target in self.makefiles:
+            host.write(place, self.makefiles[item.target])
+        lay.apply_patch(host.ROOT / item.path, self.path, name=item.path,
+                        version=self.kernel.version)
+        if lay.is_makefile(item.target):
+            self.makefiles[item.target] = place.read_text("utf-8")
+
+    def _write_makefiles(self):
+        """Let our Makefiles list what there is the source of by now."""
+        missing = lay.to_come(self.items.values(), self.committed)
+        for target, text in self.makefiles.items():
+            host.write(self.path / target,
+                       lay.with_sources(target, text, missing))
 
     def grow(self):
         """Lay the base and what is below; the commits are up to the caller."""

@@ -154,9 +154,39 @@ def apply_patch(patch, tree, *, name=None, version=""):
                         "context")
 
 
+# -- Makefiles ---------------------------------------------------------------
+
+def is_makefile(target):
+    """Whether kbuild reads what objects to make from a file."""
+    return target.rpartition("/")[2] in ("Makefile", "Kbuild")
+
+
+def to_come(everything, chosen):
+    """Our files that are not among the chosen ones: later commits bring them."""
+    return {item.target for item in everything if item.kind == "file"} - \
+        {item.target for item in chosen}
+
+
+def with_sources(target, text, missing):
+    """A Makefile without the objects whose source is among the missing files.
+
+    So one patch lists all objects of a feature, and each commit those that it
+    has the source of.
+    """
+    folder, kept = target.rpartition("/")[0], []
+    for line in text.splitlines(keepends=True):
+        gone = [name for name in re.findall(r"\s(\S+\.o)(?=\s)", line)
+                if f"{folder}/{name[:-2]}.c" in missing]
+        for name in gone:
+            line = re.sub(rf"\s{re.escape(name)}(?=\s)", "", line, count=1)
+        if not gone or not line.rstrip().endswith("="):
+            kept.append(line)
+    return "".join(kept)
+
+
 # -- what the tree should hold -----------------------------------------------
 
-def _wanted(src, root, chosen):
+def _wanted(src, root, chosen, missing=()):
     """What each target of ours should hold, as target -> bytes."""
     wanted = {}
     with tempfile.TemporaryDirectory(prefix="overlay-lay-") as scratch:
@@ -169,6 +199,10 @@ def _wanted(src, root, chosen):
             else:
                 _place_patched(src, root, item, place, scratch)
             wanted[item.target] = place
+        for target in {item.target for item in chosen if item.kind == "patch"
+                       and is_makefile(item.target)}:
+            text = wanted[target].read_text("utf-8")
+            host.write(wanted[target], with_sources(target, text, missing))
         return {target: (place.read_bytes(), os.access(place, os.X_OK))
                 for target, place in wanted.items()}
 
@@ -390,14 +424,14 @@ def lay(src, tree, only=None, root=host.ROOT):
     after another). Nothing is written before everything is known to fit.
     """
     host.need("patch")
-    chosen = items(root)
+    chosen = everything = items(root)
     if only is not None:
         only = set(only)
         unknown = only - {item.path for item in chosen}
         if unknown:
             raise Plain(f"{sorted(unknown)[0]} is not in the tree")
         chosen = [item for item in chosen if item.path in only]
-    wanted = _wanted(src, root, chosen)
+    wanted = _wanted(src, root, chosen, to_come(everything, chosen))
     laid = Tree(tree, src)
     made = laid.manifest is None
     laid.begin()

@@ -20,7 +20,9 @@ cover's body three words are replaced: @BASE@ by the version (and the commit,
 where there is one), @TABLE@ by the table from out/bench.json, and @TESTED@ by
 the results that lie in out/.
 
-Every file of ours that goes into the kernel belongs to exactly one entry.
+Every file of ours that goes into the kernel belongs to exactly one entry. A
+patch of a Makefile may list objects whose source a later entry brings: the line
+of an object comes with its source.
 Per commit we check that it applies, that what it touches compiles without a
 warning, and that checkpatch --strict is content. Then b4 prepares the mails
 in out/series/, with a placeholder as addressee.

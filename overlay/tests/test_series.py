@@ -221,6 +221,31 @@ class OnABranch(Scratch):
         made.commit(second)
         self.assertIn("SHARP", (made.path / "fs/Makefile").read_text())
 
+    def test_objects_come_with_their_source(self):
+        self.put("fs/Makefile.toy.patch", TOY_PATCH.replace(
+            "1,3", "1,5").replace("toy.o\n", "toy.o doll/kite.o\n"
+                                  "+obj-y += doll/ball.o\n+doll-y := x.o\n"))
+        self.put("fs/doll/kite.c", "/* a kite */\n")
+        self.put("fs/doll/ball.c", "/* a ball */\n")
+        self.entry("0002-sharpen", SECOND.replace(
+            "Makefile.sharp.patch", "doll/kite.c\nfs/doll/ball.c"))
+        (self.root / "fs/Makefile.sharp.patch").unlink()
+        made = self.branch()
+        made.grow()
+        whole = MAKEFILE.replace("a.o\n", "a.o\nobj-y += toy.o doll/kite.o\n"
+                                 "obj-y += doll/ball.o\ndoll-y := x.o\n", 1)
+        made.commit(made.series.entries[0])
+        first = whole.replace(" doll/kite.o", "").replace(
+            "obj-y += doll/ball.o\n", "")
+        self.assertEqual((made.path / "fs/Makefile").read_text(), first)
+        found = lay._wanted(Source(self.kernel, "7.3.4", False, None, "debian"),
+                            self.root, made.committed, lay.to_come(
+                                made.items.values(), made.committed))
+        self.assertEqual(found["fs/Makefile"][0].decode(), first)
+        made.commit(made.series.entries[1])
+        self.assertEqual((made.path / "fs/Makefile").read_text(), whole)
+        self.assertIn("+obj-y += doll/ball.o", made.git("show"))
+
     def test_wrong_order_is_refused(self):
         made = self.branch()
         made.grow()
