@@ -4,10 +4,10 @@
  *
  * What is enforced, and how:
  *
- * 1. ext4_dax_read_blocks() names the blocks behind a byte range and stops at
+ * 1. ext4_dax_pos_to_map() names the blocks behind a byte range and stops at
  *    the last block a file can have. A table of ranges.
  *
- * 2. ext4_dax_read_cached() says what ext4_map_blocks() would, or nothing. One
+ * 2. ext4_dax_lookup_cached() says what ext4_map_blocks() would, or nothing. One
  *    extent status tree with everything it can hold is asked row by row, and
  *    each answer is compared with the row and with ext4_map_blocks().
  *
@@ -292,7 +292,7 @@ static void drt_test_blocks(struct kunit *test)
 	int ret;
 
 	inode->i_blkbits = p->blkbits;
-	ret = ext4_dax_read_blocks(inode, p->pos, p->count, &map);
+	ret = ext4_dax_pos_to_map(inode, p->pos, p->count, &map);
 	KUNIT_ASSERT_EQ(test, ret, p->ret);
 	KUNIT_EXPECT_EQ(test, map.m_lblk, p->lblk);
 	KUNIT_EXPECT_EQ(test, map.m_len, p->len);
@@ -305,7 +305,7 @@ typedef bool (*drt_mapper)(struct inode *inode, struct ext4_map_blocks *map);
 
 static bool drt_cached(struct inode *inode, struct ext4_map_blocks *map)
 {
-	return ext4_dax_read_cached(inode, map);
+	return ext4_dax_lookup_cached(inode, map);
 }
 
 #ifdef CONFIG_FS_DAX

@@ -15,7 +15,7 @@
  *
  * Locks, outermost first:
  *   i_rwsem, shared	taken by the caller: the mapping of written blocks, i_size
- *			and S_DAX stand still (see ext4_dax_read_cached())
+ *			and S_DAX stand still (see ext4_dax_lookup_cached())
  *   dax_read_lock()	from the address to the end of the copy: the device is
  *			not torn down under it. Addresses are never kept beyond.
  *   mmap_lock		by page faults on the user buffer. The buffer may be a
@@ -167,7 +167,7 @@ static noinline ssize_t ext4_dax_read_lookup(struct inode *inode, loff_t pos,
 {
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = len };
 
-	if (!ext4_dax_read_cached(inode, &map)) {
+	if (!ext4_dax_lookup_cached(inode, &map)) {
 		int ret = ext4_map_blocks(NULL, inode, &map, 0);
 
 		if (ret < 0)
@@ -184,7 +184,7 @@ static __always_inline ssize_t ext4_dax_read_mapping(struct inode *inode,
 	struct ext4_map_blocks map;
 	int ret;
 
-	ret = ext4_dax_read_blocks(inode, pos, count, &map);
+	ret = ext4_dax_pos_to_map(inode, pos, count, &map);
 	if (unlikely(ret))
 		return ret;
 	if (!ext4_dax_recall(inode, &map))

@@ -15,7 +15,7 @@
 #include "ext4.h"
 
 /**
- * ext4_dax_read_blocks - the logical blocks behind a byte range
+ * ext4_dax_pos_to_map - the logical blocks behind a byte range
  * @inode: the file
  * @pos: first byte, not negative
  * @count: bytes, at least one; @pos + @count does not overflow
@@ -27,8 +27,8 @@
  * i_size that lets a read come this far).
  */
 static __always_inline int
-ext4_dax_read_blocks(struct inode *inode, loff_t pos, size_t count,
-		     struct ext4_map_blocks *map)
+ext4_dax_pos_to_map(struct inode *inode, loff_t pos, size_t count,
+		    struct ext4_map_blocks *map)
 {
 	u8 blkbits = inode->i_blkbits;
 	u64 first = (u64)pos >> blkbits;
@@ -88,7 +88,7 @@ static inline void ext4_dax_remember(struct inode *inode,
 /**
  * ext4_dax_recall - map blocks from what the last read has found
  * @inode: the file
- * @map: as for ext4_dax_read_cached()
+ * @map: as for ext4_dax_lookup_cached()
  *
  * Why the answer is good is said at struct ext4_dax_map. The statistics of the
  * extent status tree do not count it, and it does not mark the tree's entry as
@@ -141,7 +141,7 @@ static inline void ext4_dax_remember(struct inode *inode,
 #endif /* CONFIG_FS_DAX */
 
 /**
- * ext4_dax_read_cached - map blocks from the extent status tree alone
+ * ext4_dax_lookup_cached - map blocks from the extent status tree alone
  * @inode: the file
  * @map: m_lblk and m_len are the blocks wanted; on success m_pblk, m_len and
  *	m_flags are what ext4_map_blocks(NULL, @inode, @map, 0) gives
@@ -162,7 +162,7 @@ static inline void ext4_dax_remember(struct inode *inode,
  * is to report them.
  */
 static __always_inline bool
-ext4_dax_read_cached(struct inode *inode, struct ext4_map_blocks *map)
+ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 {
 	u32 zone_gen = ext4_dax_zone_gen(inode);
 	struct extent_status es;

@@ -505,8 +505,8 @@ static void tail(struct run *r)
 	if (other.o.depth) {
 		setup(&other);
 		if (limit.limit &&
-		    ioctl(other.fd, NVME_UQ_IOC_SET_LIMIT, &limit))
-			die("NVME_UQ_IOC_SET_LIMIT");
+		    ioctl(other.fd, NVME_UQ_IOCTL_SET_LIMIT, &limit))
+			die("NVME_UQ_IOCTL_SET_LIMIT");
 	}
 	settle(r, tick);
 	for (i = 0; i < r->o.runs; i++)

@@ -9,7 +9,7 @@ from engine import build, coverage, host, kselftest, ktap, lay
 from engine.host import Plain
 from tests.test_host import Folder
 
-FILE = "drivers/nvme/host/uq.c"
+FILE = "drivers/nvme/host/uq/core.c"
 SOURCE = """\
 #include <linux/x.h>
 

@@ -69,7 +69,7 @@ class What(Scratch):
         self.page("nvme/index.rst", ".. kernel-doc:: include/uapi/linux/uq.h\n")
         items = [item(name) for name in (
             "Documentation/nvme/index.rst", "Documentation/ABI/testing/x",
-            "include/uapi/linux/uq.h", "drivers/nvme/host/uq.c",
+            "include/uapi/linux/uq.h", "drivers/nvme/host/uq/core.c",
             "tools/testing/selftests/uq/uq_io.c")]
         self.assertEqual(docs.read(items, self.tree, {"nvme": ["index.rst"]}),
                          items[:3])

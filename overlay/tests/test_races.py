@@ -83,7 +83,7 @@ class Races(Folder):
         with mock.patch.object(host, "output", return_value=said), \
                 mock.patch.object(build, "folder", return_value=self.top), \
                 mock.patch.object(build, "own_sources",
-                                  return_value=["drivers/nvme/host/uq.c"]):
+                                  return_value=["drivers/nvme/host/uq/core.c"]):
             self.assertEqual(races.own_functions(), {"one", "Two", "three"})
 
     def test_a_guest_of_kcsans_kernel_is_judged_so(self):
@@ -104,7 +104,7 @@ class Races(Folder):
         with mock.patch.object(build, "tree", return_value=self.top):
             names = build.variables("kcsan")
         self.assertIn("KCSAN_SANITIZE=n", names)
-        self.assertIn("KCSAN_SANITIZE_uq-pci.o=y", names)
+        self.assertIn("KCSAN_SANITIZE_uq/pci.o=y", names)
         self.assertIn("KCSAN_SANITIZE_dax-read.o=y", names)
         # KCSAN has one of that name, and must not watch itself.
         self.assertNotIn("KCSAN_SANITIZE_core.o=y", names)

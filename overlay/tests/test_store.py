@@ -292,7 +292,7 @@ class Guests(Kept):
 class WithoutNvme(Guests):
     """A guest that has no NVMe controller."""
 
-    OURS = ("drivers/nvme/host/uq-pci.c", "drivers/nvme/host/Kconfig",
+    OURS = ("drivers/nvme/host/uq/pci-io.c", "drivers/nvme/host/Kconfig",
             "fs/dax.c", "include/linux/dax.h", "Documentation/page.rst",
             "tools/testing/selftests/uq/uq_io.c")
 

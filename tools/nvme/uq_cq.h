@@ -104,20 +104,20 @@ static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
 	return !(differ & 1);
 }
 
-static inline enum uq_cq_seen uq_cq_dead(__u32 dead)
+static inline enum uq_cq_seen uq_cq_not_live(__u32 state)
 {
-	return dead == NVME_UQ_DEAD_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
+	return state == NVME_UQ_STATE_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
 }
 
 /* There is no completion: look for another reason to enter the kernel. */
 static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 {
 	const struct nvme_uq_info *info = cq->info;
-	__u32 dead, generation, completed;
+	__u32 state, generation, completed;
 
-	dead = __atomic_load_n(&info->dead, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(dead != NVME_UQ_ALIVE, 0))
-		return uq_cq_dead(dead);
+	state = __atomic_load_n(&info->state, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(state != NVME_UQ_STATE_LIVE, 0))
+		return uq_cq_not_live(state);
 	generation = __atomic_load_n(&info->generation, __ATOMIC_ACQUIRE);
 	if (__builtin_expect(generation != cq->generation, 0)) {
 		cq->generation = generation;
@@ -298,8 +298,8 @@ static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
  * @fd:		a node, open for reading and writing. Rings that use the queue
  *		have to use this open file, since others no longer can.
  *
- * Return: 0, or as NVME_UQ_IOC_CLAIM and mmap(): -EBUSY for a queue that others
- * use, -ENXIO for one that is absent; -EPROTONOSUPPORT for a kernel that has
+ * Return: 0, or as NVME_UQ_IOCTL_CLAIM and mmap(): -EBUSY for a queue that others
+ * use, -ENXIO for one that is not available; -EPROTONOSUPPORT for a kernel that has
  * another version of the information page.
  */
 static inline int uq_cq_map(struct uq_cq *cq, int fd)
@@ -309,7 +309,7 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 	int ret;
 
 	memset(cq, 0, sizeof(*cq));
-	if (ioctl(fd, NVME_UQ_IOC_CLAIM))
+	if (ioctl(fd, NVME_UQ_IOCTL_CLAIM))
 		return -errno;
 	info = uq_cq_map_part(fd, page, NVME_UQ_OFF_INFO);
 	if (info == MAP_FAILED)

@@ -5,22 +5,22 @@
  * Locks, in the order in which they nest:
  *
  *   nvme_uq_ctrl.lock	mutex; which queues there are and who holds them back.
- *   nvme_uq.map_lock	mutex; memory that can be mapped, who has claimed it.
+ *   nvme_uq.claim_lock	mutex; memory that can be mapped, who has claimed it.
  *			Taken by page faults.
- *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of slots,
+ *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of tags,
  *			limits, lines. Process context only.
- *   nvme_uq.cq_lock	completion queue, giving back of slots, @cq_live. Taken
+ *   nvme_uq.cq_lock	completion queue, giving back of tags, @cq_live. Taken
  *			by the interrupt handler of an interrupt queue.
  *
  * sq_lock and cq_lock are held together only where both sides of the queue have
  * to stand still: claims, a file that gets a limit, and commands whose time
  * starts again. Not for a command.
  *
- * A slot (struct nvme_uq_slots) goes from free to in flight under sq_lock, in
+ * A tag (struct nvme_uq_tags) goes from free to in flight under sq_lock, in
  * the same critical section that writes the submission queue entry, and back to
  * free under cq_lock, when its completion was seen or when the controller has
  * been disabled. There is no third state: what needs memory, faults or sleeps
- * happens before the slot is taken.
+ * happens before the tag is taken.
  *
  * Documentation/nvme/user-queues.rst has the whole story.
  */
@@ -40,32 +40,32 @@
 
 #include "nvme.h"
 
-/* A command id is a slot's number and a generation; with this bit: in flight. */
+/* A command id is a tag's number and a generation; with this bit: in flight. */
 #define NVME_UQ_ARMED		BIT(16)
 
 /**
- * struct nvme_uq_slots - the command ids of one queue
- * @nr:		number of slots, one less than the queue has entries, so that a
- *		full set of slots can never overrun the submission queue
- * @idx_mask:	part of a command id that is the slot's number
- * @gen_step:	what is added to a slot's command id each time it is used
+ * struct nvme_uq_tags - the command ids of one queue
+ * @nr:		number of tags, one less than the queue has entries, so that a
+ *		full set of tags can never overrun the submission queue
+ * @idx_mask:	part of a command id that is the tag's number
+ * @genctr_step:	what is added to a tag's command id each time it is used
  * @free_mask:	size of @free, less one
- * @cid:	last command id of each slot, with NVME_UQ_ARMED when in flight;
+ * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight;
  *		one for each value of an index, of which those from @nr on are
  *		nobody's
- * @free:	ring of free slots; the one that rested longest is used first, so
+ * @free:	ring of free tags; the one that rested longest is used first, so
  *		that a late completion finds another generation for as long as
  *		possible
- * @head:	slots ever taken; written under the queue's sq_lock
- * @tail:	slots ever given back, and @nr; written under the queue's cq_lock
+ * @head:	tags ever taken; written under the queue's sq_lock
+ * @tail:	tags ever given back, and @nr; written under the queue's cq_lock
  *
  * One side takes and the other gives back, each under a lock of its own; the
  * ring between them needs no third one.
  */
-struct nvme_uq_slots {
+struct nvme_uq_tags {
 	u16		nr;
 	u32		idx_mask;
-	u32		gen_step;
+	u32		genctr_step;
 	u32		free_mask;
 	u32		*cid;
 	u16		*free;
@@ -73,12 +73,12 @@ struct nvme_uq_slots {
 	u32		tail ____cacheline_aligned_in_smp;
 };
 
-int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
-			bool generations, gfp_t gfp);
-void nvme_uq_slots_free(struct nvme_uq_slots *s);
+int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
+		       bool genctr, gfp_t gfp);
+void nvme_uq_tags_free(struct nvme_uq_tags *s);
 
 /* Commands in flight; exact when neither side is at work. */
-static inline unsigned int nvme_uq_slots_used(const struct nvme_uq_slots *s)
+static inline unsigned int nvme_uq_tags_used(const struct nvme_uq_tags *s)
 {
 	u32 head = READ_ONCE(s->head);
 	u32 left = READ_ONCE(s->tail) - head;
@@ -87,24 +87,24 @@ static inline unsigned int nvme_uq_slots_used(const struct nvme_uq_slots *s)
 	return left < s->nr ? s->nr - left : 0;
 }
 
-/* Free slots. At least as many with the lock that takes them, else a hint. */
-static inline unsigned int nvme_uq_slots_left(const struct nvme_uq_slots *s)
+/* Free tags. At least as many with the lock that takes them, else a hint. */
+static inline unsigned int nvme_uq_tags_left(const struct nvme_uq_tags *s)
 {
 	u32 head = READ_ONCE(s->head);
 
-	/* pairs with the release in nvme_uq_slot_put() */
+	/* pairs with the release in nvme_uq_tag_put() */
 	return smp_load_acquire(&s->tail) - head;
 }
 
 /**
- * nvme_uq_slot_take - take the slot that has been free for longest
- * @s:		the slots, of which one is free: see nvme_uq_slots_left()
+ * nvme_uq_tag_get - take the tag that has been free for longest
+ * @s:		the tags, of which one is free: see nvme_uq_tags_left()
  *
- * The caller fills in what belongs to the slot, then calls nvme_uq_slot_arm().
+ * The caller fills in what belongs to the tag, then calls nvme_uq_tag_arm().
  *
- * Return: the number of the slot.
+ * Return: the number of the tag.
  */
-static inline unsigned int nvme_uq_slot_take(struct nvme_uq_slots *s)
+static inline unsigned int nvme_uq_tag_get(struct nvme_uq_tags *s)
 {
 	u32 head = s->head;
 	unsigned int idx = s->free[head & s->free_mask];
@@ -114,54 +114,54 @@ static inline unsigned int nvme_uq_slot_take(struct nvme_uq_slots *s)
 }
 
 /**
- * nvme_uq_slot_arm - give a slot that was taken its next command id
- * @s:		the slots
- * @idx:	the number of the slot
+ * nvme_uq_tag_arm - give a tag that was taken its next command id
+ * @s:		the tags
+ * @idx:	the number of the tag
  *
  * Return: the command id. A completion that carries it is accepted from now on.
  */
-static inline u16 nvme_uq_slot_arm(struct nvme_uq_slots *s, unsigned int idx)
+static inline u16 nvme_uq_tag_arm(struct nvme_uq_tags *s, unsigned int idx)
 {
-	u32 *slot = &s->cid[idx];
-	u16 cid = *slot + s->gen_step;
+	u32 *entry = &s->cid[idx];
+	u16 cid = *entry + s->genctr_step;
 
-	/* what the caller wrote to the slot comes before the id that finds it */
-	smp_store_release(slot, NVME_UQ_ARMED | cid);
+	/* what the caller wrote to the tag comes before the id that finds it */
+	smp_store_release(entry, NVME_UQ_ARMED | cid);
 	return cid;
 }
 
 /**
- * nvme_uq_slot_match - find the slot that a completion is for
- * @s:		the slots
+ * nvme_uq_tag_match - find the tag that a completion is for
+ * @s:		the tags
  * @cid:	the command id, from the device, which is not trusted
  *
- * Return: the number of the slot, which is no longer in flight but not yet free;
+ * Return: the number of the tag, which is no longer in flight but not yet free;
  * -1 for an id that is out of range, of another generation, or that has been
  * completed before.
  */
-static inline int nvme_uq_slot_match(struct nvme_uq_slots *s, u16 cid)
+static inline int nvme_uq_tag_match(struct nvme_uq_tags *s, u16 cid)
 {
 	unsigned int idx = cid & s->idx_mask;
-	u32 *slot = &s->cid[idx];
+	u32 *entry = &s->cid[idx];
 
-	/* pairs with the release in nvme_uq_slot_arm() */
-	if (unlikely(smp_load_acquire(slot) != (NVME_UQ_ARMED | cid)))
+	/* pairs with the release in nvme_uq_tag_arm() */
+	if (unlikely(smp_load_acquire(entry) != (NVME_UQ_ARMED | cid)))
 		return -1;
-	WRITE_ONCE(*slot, cid);
+	WRITE_ONCE(*entry, cid);
 	return idx;
 }
 
 /**
- * nvme_uq_slot_put - make a slot that nvme_uq_slot_match() found free again
- * @s:		the slots
- * @idx:	the number of the slot
+ * nvme_uq_tag_put - make a tag that nvme_uq_tag_match() found free again
+ * @s:		the tags
+ * @idx:	the number of the tag
  */
-static inline void nvme_uq_slot_put(struct nvme_uq_slots *s, unsigned int idx)
+static inline void nvme_uq_tag_put(struct nvme_uq_tags *s, unsigned int idx)
 {
 	u32 tail = s->tail;
 
 	s->free[tail & s->free_mask] = idx;
-	/* whoever takes the slot sees that we are done with it */
+	/* whoever takes the tag sees that we are done with it */
 	smp_store_release(&s->tail, tail + 1);
 }
 
@@ -185,7 +185,7 @@ struct nvme_uq_list {
 	dma_addr_t	dma;
 };
 
-/* Every slot owns one list of this many bytes; longer ones come from a pool. */
+/* Every tag owns one list of this many bytes; longer ones come from a pool. */
 #define NVME_UQ_SMALL_LIST	512
 
 /* The most lists one command needs: 8 MiB in 4 KiB pieces, as an SGL. */
@@ -237,30 +237,30 @@ unsigned int nvme_uq_plan_queues(struct nvme_uq_plan *plan,
 				 unsigned int granted, unsigned int blk);
 
 /* Why a queue takes no new commands; see nvme_uq.blocked. */
-#define NVME_UQ_ABSENT		BIT(0)	/* not asked for, or not to be had */
+#define NVME_UQ_UNAVAILABLE	BIT(0)	/* not asked for, or not to be had */
 #define NVME_UQ_DOWN		BIT(1)	/* not created on the controller now */
 #define NVME_UQ_FROZEN		BIT(2)	/* nvme_start_freeze() */
-#define NVME_UQ_HELD		BIT(3)	/* a command that changes the format */
+#define NVME_UQ_PASSTHRU	BIT(3)	/* a command that changes the format */
 #define NVME_UQ_CLAIMED		BIT(4)	/* an open file has it to itself */
 
-/* bits for nvme_uq_slot.flags */
+/* bits for nvme_uq_iod.flags */
 #define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
 #define NVME_UQ_META		BIT(1)	/* there is metadata */
 #define NVME_UQ_WRITE		BIT(2)	/* memory to device */
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
-#define NVME_UQ_MAP		BIT(4)	/* @map is set */
+#define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
 #define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
 
 /* More metadata than the largest transfer can have is nobody's honest wish. */
 #define NVME_UQ_MAX_META	SZ_1M
 
 /* How often to look when nobody is bound to tell. */
-#define NVME_UQ_LOOK	(HZ / 50 ?: 1)
+#define NVME_UQ_POLL_INTERVAL	(HZ / 50 ?: 1)
 
-struct nvme_uq_map;
+struct nvme_uq_sglist;
 
 /**
- * struct nvme_uq_slot - a command in flight
+ * struct nvme_uq_iod - a command in flight
  * @ioucmd:	whom to tell
  * @deadline:	when it has taken too long, in jiffies
  * @timeout:	how long it may take, in jiffies, without NVME_UQ_GRACE
@@ -268,19 +268,19 @@ struct nvme_uq_map;
  * @len:	length of data in one piece
  * @meta_len:	length of metadata
  * @meta_addr:	bus address of metadata
- * @map:	data in more than one piece
+ * @sglist:	data in more than one piece
  * @opcode:	for the log
  * @flags:	NVME_UQ_UNMAP and so on
  * @file:	where it came in
  */
-struct nvme_uq_slot {
+struct nvme_uq_iod {
 	struct io_uring_cmd	*ioucmd;
 	unsigned long		deadline;
 	dma_addr_t		addr;
 	u32			len;
 	u32			meta_len;
 	dma_addr_t		meta_addr;
-	struct nvme_uq_map	*map;
+	struct nvme_uq_sglist	*sglist;
 	unsigned int		timeout;
 	u8			opcode;
 	u8			flags;
@@ -298,9 +298,9 @@ struct nvme_uq_slot {
  * @depth:	entries of each ring; 0 if it has no memory
  * @vector:	its interrupt vector, if it is one for interrupts
  * @irq:	its interrupt, or -1
- * @slot:	what is in flight, by the number of the slot
- * @small:	a list for each slot
- * @meta_sgls:	an SGL descriptor for the metadata of each slot
+ * @iod:	what is in flight, by the number of the tag
+ * @small:	a list for each tag
+ * @meta_sgls:	an SGL descriptor for the metadata of each tag
  * @meta_sgls_dma: where the device finds @meta_sgls
  * @sq_cmds:	submission queue
  * @sq_dma:	where the device finds @sq_cmds
@@ -314,15 +314,15 @@ struct nvme_uq_slot {
  * @dbbuf_cq_ei: up to where the device wants no real one
  * @force_sgl:	data is described by SGLs, else by PRPs
  * @meta_sgl_ok: metadata too
- * @map_lock:	for what follows, which is written under @sq_lock and @cq_lock too
+ * @claim_lock:	for what follows, which is written under @sq_lock and @cq_lock too
  * @owner:	the open file that has claimed the queue, or NULL
  * @info:	its information page, or NULL
  * @info_base:	@submitted and @completed at the time of the claim
- * @mappable:	there is memory that a fault may map; @map_lock is enough
+ * @mappable:	there is memory that a fault may map; @claim_lock is enough
  * @sq_lock:	for what follows
  * @blocked:	why no new commands are taken, NVME_UQ_DOWN and so on
- * @reserve:	slots that a newcomer leaves free: those beyond @limit and one for
- *		each who waits in @line
+ * @reserve:	tags that a newcomer leaves free: those beyond @limit and one for
+ *		each who waits in @waitq
  * @sq_tail:	where the next command goes
  * @last_sq_tail: what the device was last told of @sq_tail
  * @db_tail:	what was last written to @sq_db
@@ -332,13 +332,13 @@ struct nvme_uq_slot {
  * @aborting:	an abort of one of its commands is under way; set by @tmo_work
  * @doorbells:	writes to @sq_db
  * @submitted:	commands ever submitted
- * @limit:	how many may be in flight, 0 for as many as there are slots
+ * @limit:	how many may be in flight, 0 for as many as there are tags
  * @file_limit:	the same for each open file
- * @queued:	how many wait in @line
- * @waiting:	how many wait in @line or for their file
+ * @queued:	how many wait in @waitq
+ * @waiting:	how many wait in @waitq or for their file
  * @files:	open files of the queue's nodes
- * @line:	who waits for a slot, or for the queue to come up, in order
- * @slots:	command ids; taken under @sq_lock, given back under @cq_lock
+ * @waitq:	who waits for a tag, or for the queue to come up, in order
+ * @tags:	command ids; taken under @sq_lock, given back under @cq_lock
  * @cq_lock:	for what follows
  * @cq_live:	there may be completions
  * @cq_phase:	phase of a new completion
@@ -351,16 +351,16 @@ struct nvme_uq_slot {
  * @cancelled:	commands that a reset ended
  * @unpolled:	commands ever submitted by rings that do not poll; under @sq_lock
  * @unpolled_done: those of them that have ended; under @cq_lock
- * @wait:	for the queue to fall idle
- * @look_work:	polls a polled queue for rings that do not
- * @look_pause:	how long it slept last, in microseconds; its own
+ * @idle_wait:	for the queue to fall idle
+ * @poll_work:	polls a polled queue for rings that do not
+ * @poll_pause:	how long it slept last, in microseconds; its own
  * @tmo_work:	looks for commands that are overdue
  * @deleted:	the controller has answered to the deletion of a queue
  *
  * Lives from the first reset that asks for it until the controller's last
  * reference is gone, so that whoever holds a node holds its queue. Between
  * resets it may be without a queue on the controller (NVME_UQ_DOWN) or be out
- * of use (NVME_UQ_ABSENT).
+ * of use (NVME_UQ_UNAVAILABLE).
  */
 struct nvme_uq {
 	/* set once */
@@ -375,7 +375,7 @@ struct nvme_uq {
 	u16			depth;
 	int			vector;
 	int			irq;
-	struct nvme_uq_slot	*slot;
+	struct nvme_uq_iod	*iod;
 	struct nvme_uq_list	*small;
 	void			*meta_sgls;
 	dma_addr_t		meta_sgls_dma;
@@ -393,7 +393,7 @@ struct nvme_uq {
 	bool			meta_sgl_ok;
 
 	/* who has the queue to himself */
-	struct mutex		map_lock;
+	struct mutex		claim_lock;
 	struct nvme_uq_file	*owner;
 	struct nvme_uq_info	*info;
 	u32			info_base;
@@ -417,8 +417,8 @@ struct nvme_uq {
 	unsigned int		queued;
 	unsigned int		waiting;
 	struct list_head	files;
-	wait_queue_head_t	line;
-	struct nvme_uq_slots	slots;
+	wait_queue_head_t	waitq;
+	struct nvme_uq_tags	tags;
 
 	/* completion */
 	spinlock_t		cq_lock ____cacheline_aligned_in_smp;
@@ -434,9 +434,9 @@ struct nvme_uq {
 
 	u32			unpolled;
 	u32			unpolled_done;
-	struct delayed_work	look_work;
-	unsigned int		look_pause;
-	wait_queue_head_t	wait;
+	struct delayed_work	poll_work;
+	unsigned int		poll_pause;
+	wait_queue_head_t	idle_wait;
 	struct delayed_work	tmo_work;
 	struct completion	deleted;
 };
@@ -459,12 +459,12 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @ctrl:	the controller
  * @disable_work: disables a controller that is on its way out
  * @lock:	for all that follows
- * @asked:	how many queues the parameters asked this reset for
+ * @requested:	how many queues the parameters asked this reset for
  * @plan:	how many it brings up
  * @aborts:	aborts under way for commands of user queues; atomic
- * @holds:	commands under way that keep user queues still
+ * @passthrus:	commands under way that keep user queues still
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
- * @small:	pool of lists that belong to slots
+ * @small:	pool of lists that belong to tags
  * @large:	pool of lists of one page
  * @fault:	faults for tests, or NULL
  * @max:	room in @q
@@ -475,10 +475,10 @@ struct nvme_uq_ctrl {
 	struct nvme_ctrl	*ctrl;
 	struct work_struct	disable_work;
 	struct mutex		lock;	/* holds, frozen, growing of q */
-	struct nvme_uq_plan	asked;
+	struct nvme_uq_plan	requested;
 	struct nvme_uq_plan	plan;
 	atomic_t		aborts;
-	unsigned int		holds;
+	unsigned int		passthrus;
 	bool			frozen;
 	struct dma_pool		*small;
 	struct dma_pool		*large;
@@ -514,21 +514,21 @@ struct nvme_uq_node {
 /**
  * struct nvme_uq_file - an open file of a node
  * @node:	the node
- * @heeds:	bits of nvme_uq.blocked that stop it: all, but for
+ * @blocked_mask:	bits of nvme_uq.blocked that stop it: all, but for
  *		NVME_UQ_CLAIMED if it has claimed the queue. Written under the
  *		queue's sq_lock.
- * @asked:	limit that was asked for, 0 for none; under sq_lock
+ * @requested:	limit that was asked for, 0 for none; under sq_lock
  * @limit:	the less of that and nvme_uq.file_limit, 0 for none; under sq_lock
- * @taken:	commands ever submitted; under sq_lock
- * @leaves:	commands that have leave by @limit and wait for a slot; under
+ * @submitted:	commands ever submitted; under sq_lock
+ * @charged:	commands that have leave by @limit and wait for a tag; under
  *		sq_lock
- * @queued:	how many wait in @line; under sq_lock
- * @waiting:	how many wait in @line or in that of the queue; under sq_lock
+ * @queued:	how many wait in @waitq; under sq_lock
+ * @waiting:	how many wait in @waitq or in that of the queue; under sq_lock
  * @file:	the open file, which holds the node
  * @list:	in nvme_uq.files; under sq_lock
- * @line:	who waits for @limit, in order
+ * @waitq:	who waits for @limit, in order
  * @info:	page for nvme_uq.info if it has claimed the queue, or NULL
- * @given:	commands that have ended; under cq_lock
+ * @completed:	commands that have ended; under cq_lock
  * @limited:	there is a @limit; under sq_lock and cq_lock
  *
  * Lives as long as the file, which its commands, mappings and descriptors hold.
@@ -537,19 +537,19 @@ struct nvme_uq_node {
  */
 struct nvme_uq_file {
 	struct nvme_uq_node	*node;
-	unsigned int		heeds;
-	unsigned int		asked;
+	unsigned int		blocked_mask;
+	unsigned int		requested;
 	unsigned int		limit;
-	u32			taken;
-	unsigned int		leaves;
+	u32			submitted;
+	unsigned int		charged;
 	unsigned int		queued;
 	unsigned int		waiting;
 	struct file		*file;
 	struct list_head	list;
-	wait_queue_head_t	line;
+	wait_queue_head_t	waitq;
 	struct page		*info;
 
-	u32			given ____cacheline_aligned_in_smp;
+	u32			completed ____cacheline_aligned_in_smp;
 	bool			limited;
 };
 
@@ -569,21 +569,21 @@ static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 }
 
 /* Commands of an open file that are in flight. With sq_lock held. */
-static inline unsigned int nvme_uq_file_flying(const struct nvme_uq_file *uf)
+static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
 {
-	return uf->taken - READ_ONCE(uf->given);
+	return uf->submitted - READ_ONCE(uf->completed);
 }
 
 /**
- * struct nvme_uq_place - what a command that waits for its turn has got so far
- * @line:	where it stands, or NULL; all of it is under the queue's sq_lock
+ * struct nvme_uq_waiter - what a command that waits for its turn has got so far
+ * @waitq:	where it stands, or NULL; all of it is under the queue's sq_lock
  * @wait:	entry of the line's wait queue
- * @leave:	it is one of nvme_uq_file.leaves
+ * @charged:	it is one of nvme_uq_file.charged
  */
-struct nvme_uq_place {
-	wait_queue_head_t	*line;
+struct nvme_uq_waiter {
+	wait_queue_head_t	*waitq;
 	wait_queue_entry_t	wait;
-	bool			leave;
+	bool			charged;
 };
 
 /**
@@ -600,10 +600,10 @@ struct nvme_uq_place {
  * @timeout:	in jiffies
  * @opcode:	which was checked
  * @write:	memory to device
- * @nowait:	may not sleep for a slot
+ * @nowait:	may not sleep for a tag
  * @iter:	the data; of no length if there is none
  * @user:	what is held of user space, see struct nvme_uq_pdu
- * @map:	data in more than one piece, or NULL
+ * @sglist:	data in more than one piece, or NULL
  * @phys:	data in one piece
  * @metabuf:	metadata, where the device can reach it, or NULL
  * @addr:	bus address of data in one piece
@@ -631,7 +631,7 @@ struct nvme_uq_io {
 	struct iov_iter		iter;
 
 	unsigned long		user;
-	struct nvme_uq_map	*map;
+	struct nvme_uq_sglist	*sglist;
 	phys_addr_t		phys;
 	void			*metabuf;
 	dma_addr_t		addr;
@@ -641,27 +641,27 @@ struct nvme_uq_io {
 };
 
 bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
-			struct nvme_uq_place *place);
+			struct nvme_uq_waiter *waiter);
 
 /**
  * nvme_uq_admit - may a command be submitted now?
  * @uq:		the queue, with sq_lock held
  * @io:		the command
- * @place:	where it waits, or NULL if it may not
+ * @waiter:	where it waits, or NULL if it may not
  *
  * Return: true if it may; then it has to be, or to let others go instead, by
- * nvme_uq_leave().
+ * nvme_uq_abandon().
  */
 static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_io *io,
-					  struct nvme_uq_place *place)
+					  struct nvme_uq_waiter *waiter)
 {
-	if (unlikely(uq->blocked & io->file->heeds) ||
+	if (unlikely(uq->blocked & io->file->blocked_mask) ||
 	    unlikely(nvme_uq_ns_removed(io->node)))
 		return false;
-	if (place || unlikely(io->file->limit))
-		return nvme_uq_admit_slow(uq, io, place);
-	return nvme_uq_slots_left(&uq->slots) > uq->reserve;
+	if (waiter || unlikely(io->file->limit))
+		return nvme_uq_admit_slow(uq, io, waiter);
+	return nvme_uq_tags_left(&uq->tags) > uq->reserve;
 }
 
 /**
@@ -673,7 +673,7 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
  *		sq_lock held
  * @reap:	look for completions on behalf of nobody in particular
  * @cq_page:	a page of the completion queue; -EOPNOTSUPP if it is not one that
- *		looks to user space as others do, -ENOMEM. Under map_lock, with
+ *		looks to user space as others do, -ENOMEM. Under claim_lock, with
  *		nvme_uq.mappable set.
  */
 struct nvme_uq_ops {
@@ -691,12 +691,12 @@ struct vm_area_desc;
 
 #ifdef CONFIG_NVME_UQ
 /* uq.c, called by core.c */
-void nvme_uq_start(struct nvme_ctrl *ctrl);
+void nvme_uq_unquiesce(struct nvme_ctrl *ctrl);
 void nvme_uq_start_freeze(struct nvme_ctrl *ctrl);
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout);
-void nvme_uq_hold(struct nvme_ctrl *ctrl);
-void nvme_uq_release(struct nvme_ctrl *ctrl);
+void nvme_uq_passthru_start(struct nvme_ctrl *ctrl);
+void nvme_uq_passthru_end(struct nvme_ctrl *ctrl);
 void nvme_uq_update_nodes(struct nvme_ns *ns);
 void nvme_uq_remove_nodes(struct nvme_ns *ns);
 
@@ -708,20 +708,20 @@ int nvme_uq_check_cmd(struct nvme_ns *ns, u8 opcode, u32 nsid,
 long nvme_uq_forward_ioctl(struct nvme_ns *ns, unsigned int cmd,
 			   void __user *argp, bool open_for_write);
 
-/* uq.c, called by uq-pci.c */
+/* uq.c, called by uq/pci-io.c */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why);
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why);
 
-/* uq-limit.c */
-int nvme_uq_refusal(struct nvme_uq *uq, const struct nvme_uq_io *io);
+/* uq/limit.c */
+int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io);
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
-		      struct nvme_uq_place *place);
-void nvme_uq_leave(struct nvme_uq *uq, struct nvme_uq_io *io,
-		   struct nvme_uq_place *place);
+		      struct nvme_uq_waiter *waiter);
+void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
+		     struct nvme_uq_waiter *waiter);
 void nvme_uq_wake_all(struct nvme_uq *uq);
 void nvme_uq_info_limit(struct nvme_uq *uq);
 void nvme_uq_limits_changed(struct nvme_uq *uq);
-int nvme_uq_ask_limit(struct nvme_uq_file *uf, unsigned int limit);
+int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit);
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit);
 unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
@@ -730,19 +730,19 @@ void nvme_uq_add_file(struct nvme_uq *uq, struct nvme_uq_file *uf);
 int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp);
 int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp);
 
-/* uq-map.c */
+/* uq/claim.c */
 int nvme_uq_claim(struct nvme_uq_file *uf);
 void nvme_uq_unclaim(struct nvme_uq_file *uf);
 int nvme_uq_mmap_prepare(struct vm_area_desc *desc);
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
 void nvme_uq_info_up(struct nvme_uq *uq);
-void nvme_uq_info_down(struct nvme_uq *uq, u32 dead);
+void nvme_uq_info_down(struct nvme_uq *uq, u32 state);
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns);
 
-/* uq-pci.c, called by pci.c */
+/* uq/pci-io.c, called by pci.c */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);
 unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl);
-bool nvme_uq_give_way(struct nvme_ctrl *ctrl);
+bool nvme_uq_drop_one(struct nvme_ctrl *ctrl);
 int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
 		       unsigned int flags, struct irq_affinity *affd);
 int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
@@ -751,7 +751,7 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 		       u32 db_stride);
 unsigned int nvme_uq_max(void);
-void nvme_uq_stop(struct nvme_ctrl *ctrl);
+void nvme_uq_quiesce(struct nvme_ctrl *ctrl);
 bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl);
 void nvme_uq_free_irqs(struct nvme_ctrl *ctrl);
 void nvme_uq_cancel(struct nvme_ctrl *ctrl);
@@ -759,11 +759,11 @@ void nvme_uq_end_disable(struct nvme_ctrl *ctrl);
 void nvme_uq_free_queues(struct nvme_ctrl *ctrl);
 void nvme_uq_free(struct nvme_ctrl *ctrl);
 
-/* pci.c, called by uq-pci-setup.c */
+/* pci.c, called by uq/pci.c */
 void nvme_uq_disable(struct nvme_ctrl *ctrl);
 
 #else /* !CONFIG_NVME_UQ */
-static inline void nvme_uq_start(struct nvme_ctrl *ctrl) { }
+static inline void nvme_uq_unquiesce(struct nvme_ctrl *ctrl) { }
 
 static inline void nvme_uq_start_freeze(struct nvme_ctrl *ctrl) { }
 
@@ -774,9 +774,9 @@ static inline long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 	return timeout;
 }
 
-static inline void nvme_uq_hold(struct nvme_ctrl *ctrl) { }
+static inline void nvme_uq_passthru_start(struct nvme_ctrl *ctrl) { }
 
-static inline void nvme_uq_release(struct nvme_ctrl *ctrl) { }
+static inline void nvme_uq_passthru_end(struct nvme_ctrl *ctrl) { }
 
 static inline void nvme_uq_update_nodes(struct nvme_ns *ns) { }
 
@@ -792,7 +792,7 @@ static inline unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 	return 0;
 }
 
-static inline bool nvme_uq_give_way(struct nvme_ctrl *ctrl)
+static inline bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
 {
 	return false;
 }
@@ -820,7 +820,7 @@ static inline unsigned int nvme_uq_max(void)
 	return 0;
 }
 
-static inline void nvme_uq_stop(struct nvme_ctrl *ctrl) { }
+static inline void nvme_uq_quiesce(struct nvme_ctrl *ctrl) { }
 
 static inline bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 {

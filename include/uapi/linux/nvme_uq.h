@@ -27,7 +27,7 @@
  * A node also takes the ioctls NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
  * NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO_CMD, NVME_IOCTL_IO64_CMD,
  * NVME_IOCTL_IO64_CMD_VEC and NVME_IOCTL_SUBMIT_IO, which do what they do on
- * ngXnY and do not use the user queue. Those that begin with NVME_UQ_IOC are
+ * ngXnY and do not use the user queue. Those that begin with NVME_UQ_IOCTL are
  * below.
  */
 
@@ -35,7 +35,7 @@
  * DOC: Errors
  *
  * * EACCES: the opcode needs CAP_SYS_ADMIN, or the node open for writing.
- * * EBUSY: another open file has claimed the queue, see NVME_UQ_IOC_CLAIM.
+ * * EBUSY: another open file has claimed the queue, see NVME_UQ_IOCTL_CLAIM.
  * * EFAULT: the buffer, or the metadata buffer, is not mapped, not writable by
  *   a command that reads, or not within the registered buffer.
  * * EINTR: the controller was reset or removed while the command was in flight.
@@ -62,7 +62,7 @@
 /**
  * DOC: Claims
  *
- * ioctl(fd, NVME_UQ_IOC_CLAIM). A completion queue shows the command ids,
+ * ioctl(fd, NVME_UQ_IOCTL_CLAIM). A completion queue shows the command ids,
  * results and statuses of everybody who uses the queue. So only an open file
  * that has the queue to itself can map it. This ioctl gives it the queue, and
  * removes from the completion queue what was there before. Until the open file
@@ -82,7 +82,7 @@
  * * EOPNOTSUPP: on this machine a completion queue cannot be mapped: the CPU
  *   does not see what the device writes without help, or memory is encrypted.
  */
-#define NVME_UQ_IOC_CLAIM	_IO('N', 0x60)
+#define NVME_UQ_IOCTL_CLAIM	_IO('N', 0x60)
 
 /**
  * DOC: Mapping
@@ -111,7 +111,7 @@
  * A mapping of the completion queue outlives resets. Where a reset gives the
  * queue other memory, because its size has changed, the mapping shows that from
  * then on; pages beyond its end, and all pages while there is no memory or once
- * the driver was unbound, raise SIGBUS. @dead and @generation of the
+ * the driver was unbound, raise SIGBUS. @state and @generation of the
  * information page change before that, and the information page itself stays
  * readable as long as it is mapped.
  */
@@ -137,10 +137,10 @@ struct nvme_uq_cqe {
 /* Values of nvme_uq_info.version. */
 #define NVME_UQ_INFO_V1		1
 
-/* Values of nvme_uq_info.dead. */
-#define NVME_UQ_ALIVE		0
-#define NVME_UQ_DEAD_DOWN	1
-#define NVME_UQ_DEAD_GONE	2
+/* Values of nvme_uq_info.state. */
+#define NVME_UQ_STATE_LIVE	0
+#define NVME_UQ_STATE_DOWN	1
+#define NVME_UQ_STATE_GONE	2
 
 /* Parts of nvme_uq_info.head, and what it is when there is no such entry. */
 #define NVME_UQ_HEAD_MASK	0x0000ffff
@@ -155,9 +155,9 @@ struct nvme_uq_cqe {
  * @entry_size:	in bytes, 16
  * @generation:	one more each time the queue was created on the controller, when
  *		@head starts anew and commands that were in flight have ended
- * @dead:	NVME_UQ_ALIVE; NVME_UQ_DEAD_DOWN if the queue is not on the
+ * @state:	NVME_UQ_STATE_LIVE; NVME_UQ_STATE_DOWN if the queue is not on the
  *		controller now, during a reset or after one that did not bring it
- *		up; NVME_UQ_DEAD_GONE if it never will be again for this file:
+ *		up; NVME_UQ_STATE_GONE if it never will be again for this file:
  *		the controller or the namespace was removed, or the driver was
  *		unbound
  * @head:	which entry is the next to be written, in NVME_UQ_HEAD_MASK, and
@@ -176,14 +176,14 @@ struct nvme_uq_cqe {
  * of its @status is what NVME_UQ_HEAD_PHASE of @head says; whoever then reads
  * more of the entry needs a read barrier. That takes two reads, @head and
  * @status. If there is none, a reader has to enter the kernel all the same when
- * @dead is not NVME_UQ_ALIVE or @generation has changed, as commands may have
+ * @state is not NVME_UQ_STATE_LIVE or @generation has changed, as commands may have
  * ended without a completion; and when nothing is in flight, as others may have
  * reaped: timeouts, a freeze, or another ring that uses the file.
  *
- * The kernel writes each field at once and in this order: going down, @dead,
+ * The kernel writes each field at once and in this order: going down, @state,
  * then @head, which becomes NVME_UQ_HEAD_NONE; then the commands in flight end.
- * Coming up, @entries, @head and counters, then @generation, then @dead. A
- * reader reads @head first, with acquire semantics, then the entry; then @dead,
+ * Coming up, @entries, @head and counters, then @generation, then @state. A
+ * reader reads @head first, with acquire semantics, then the entry; then @state,
  * @generation, @completed and @submitted, in this order and each with acquire
  * semantics. A reset between two of these reads can make it enter the kernel
  * once for nothing. It is not missed: @generation is another one from then on.
@@ -194,7 +194,7 @@ struct nvme_uq_info {
 	__u32	entries;
 	__u32	entry_size;
 	__u32	generation;
-	__u32	dead;
+	__u32	state;
 	__u32	head;
 	__u32	submitted;
 	__u32	completed;
@@ -209,15 +209,15 @@ struct nvme_uq_info {
  * struct nvme_uq_limit - how many commands may be in flight
  * @scope:	NVME_UQ_LIMIT_FILE: those of this open file. What is set may be
  *		more than the queue's file_limit in sysfs, and then that holds, and
- *		is what NVME_UQ_IOC_GET_LIMIT says.
+ *		is what NVME_UQ_IOCTL_GET_LIMIT says.
  *		NVME_UQ_LIMIT_QUEUE: those of the queue, of whatever file.
  * @limit:	1 up to the depth of the queue, which is how many there can be
  *		without a limit
  * @in_flight:	how many there are now. Output.
  * @waiting:	how many wait for their turn. Output.
  *
- * Argument of NVME_UQ_IOC_SET_LIMIT, which ignores the outputs, and of
- * NVME_UQ_IOC_GET_LIMIT, which fills in all but @scope.
+ * Argument of NVME_UQ_IOCTL_SET_LIMIT, which ignores the outputs, and of
+ * NVME_UQ_IOCTL_GET_LIMIT, which fills in all but @scope.
  */
 struct nvme_uq_limit {
 	__u32	scope;
@@ -229,7 +229,7 @@ struct nvme_uq_limit {
 /**
  * DOC: Limits
  *
- * ioctl(fd, NVME_UQ_IOC_SET_LIMIT, &limit), a struct nvme_uq_limit. Takes effect
+ * ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &limit), a struct nvme_uq_limit. Takes effect
  * at once: a limit that is raised lets those go who wait, one that is lowered
  * below what is in flight lets nobody go until it has become less. A limit of
  * the depth is none. Limits survive a reset. That of an open file ends with it,
@@ -246,17 +246,17 @@ struct nvme_uq_limit {
  * * EINVAL: @scope is unknown; @limit is 0 or more than the depth.
  * * ENXIO: the namespace was removed, or the queue has no memory now.
  */
-#define NVME_UQ_IOC_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
+#define NVME_UQ_IOCTL_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
 
 /**
  * DOC: Limits, asking for them
  *
- * ioctl(fd, NVME_UQ_IOC_GET_LIMIT, &limit), a struct nvme_uq_limit. @limit is
+ * ioctl(fd, NVME_UQ_IOCTL_GET_LIMIT, &limit), a struct nvme_uq_limit. @limit is
  * the depth if there is none.
  *
  * Return: 0, or an error: EFAULT, EINVAL for an unknown @scope, or ENXIO as for
- * NVME_UQ_IOC_SET_LIMIT.
+ * NVME_UQ_IOCTL_SET_LIMIT.
  */
-#define NVME_UQ_IOC_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
+#define NVME_UQ_IOCTL_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
 
 #endif /* _UAPI_LINUX_NVME_UQ_H */

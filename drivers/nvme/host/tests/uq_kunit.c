@@ -17,30 +17,30 @@
  * Command ids
  */
 
-static struct nvme_uq_slots *new_slots(struct kunit *test, unsigned int depth,
-				       bool generations)
+static struct nvme_uq_tags *new_tags(struct kunit *test, unsigned int depth,
+				     bool genctr)
 {
-	struct nvme_uq_slots *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct nvme_uq_tags *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, s);
-	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(s, depth, generations,
-						     GFP_KERNEL));
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(s, depth, genctr,
+						    GFP_KERNEL));
 	return s;
 }
 
-/* Take a slot and put it in flight. */
-static u16 launch(struct nvme_uq_slots *s)
+/* Take a tag and put it in flight. */
+static u16 launch(struct nvme_uq_tags *s)
 {
-	return nvme_uq_slot_arm(s, nvme_uq_slot_take(s));
+	return nvme_uq_tag_arm(s, nvme_uq_tag_get(s));
 }
 
 /* Complete @cid as a device would. */
-static int land(struct nvme_uq_slots *s, u16 cid)
+static int land(struct nvme_uq_tags *s, u16 cid)
 {
-	int idx = nvme_uq_slot_match(s, cid);
+	int idx = nvme_uq_tag_match(s, cid);
 
 	if (idx >= 0)
-		nvme_uq_slot_put(s, idx);
+		nvme_uq_tag_put(s, idx);
 	return idx;
 }
 
@@ -58,41 +58,41 @@ KUNIT_ARRAY_PARAM(depth, depths, depth_desc);
 static void slots_never_exceed_depth(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
-	struct nvme_uq_slots *s = new_slots(test, depth, true);
+	struct nvme_uq_tags *s = new_tags(test, depth, true);
 	unsigned int n = 0;
 
-	while (nvme_uq_slots_left(s) && n < depth) {
+	while (nvme_uq_tags_left(s) && n < depth) {
 		launch(s);
 		n++;
 	}
 	KUNIT_EXPECT_EQ(test, depth - 1, n);
-	KUNIT_EXPECT_EQ(test, depth - 1, nvme_uq_slots_used(s));
-	KUNIT_EXPECT_FALSE(test, nvme_uq_slots_left(s));
-	nvme_uq_slots_free(s);
+	KUNIT_EXPECT_EQ(test, depth - 1, nvme_uq_tags_used(s));
+	KUNIT_EXPECT_FALSE(test, nvme_uq_tags_left(s));
+	nvme_uq_tags_free(s);
 }
 
 static void slots_ids_differ(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
-	struct nvme_uq_slots *s = new_slots(test, depth, true);
+	struct nvme_uq_tags *s = new_tags(test, depth, true);
 	unsigned long *seen = kunit_kzalloc(test, BITS_TO_LONGS(65536) *
 					    sizeof(long), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, seen);
-	while (nvme_uq_slots_left(s)) {
+	while (nvme_uq_tags_left(s)) {
 		u16 cid = launch(s);
 
 		KUNIT_ASSERT_FALSE(test, test_bit(cid, seen));
 		__set_bit(cid, seen);
 	}
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 /* The id that means "no command" in the error log is never given out. */
 static void slots_never_all_ones(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
-	struct nvme_uq_slots *s = new_slots(test, depth, true);
+	struct nvme_uq_tags *s = new_tags(test, depth, true);
 	unsigned int i;
 
 	for (i = 0; i < 65536 + depth; i++) {
@@ -101,12 +101,12 @@ static void slots_never_all_ones(struct kunit *test)
 		KUNIT_ASSERT_NE(test, 0xffff, cid);
 		KUNIT_ASSERT_GE(test, land(s, cid), 0);
 	}
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 static void slots_oldest_first(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 8, true);
+	struct nvme_uq_tags *s = new_tags(test, 8, true);
 	u16 a = launch(s), b = launch(s), c = launch(s);
 	unsigned int i;
 
@@ -115,80 +115,80 @@ static void slots_oldest_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, land(s, c));
 	KUNIT_EXPECT_EQ(test, 0, land(s, a));
 	for (i = 3; i < 7; i++)
-		KUNIT_EXPECT_EQ(test, i, nvme_uq_slot_take(s));
-	KUNIT_EXPECT_EQ(test, 1, nvme_uq_slot_take(s));
-	KUNIT_EXPECT_EQ(test, 2, nvme_uq_slot_take(s));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slot_take(s));
-	KUNIT_EXPECT_FALSE(test, nvme_uq_slots_left(s));
-	nvme_uq_slots_free(s);
+		KUNIT_EXPECT_EQ(test, i, nvme_uq_tag_get(s));
+	KUNIT_EXPECT_EQ(test, 1, nvme_uq_tag_get(s));
+	KUNIT_EXPECT_EQ(test, 2, nvme_uq_tag_get(s));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tag_get(s));
+	KUNIT_EXPECT_FALSE(test, nvme_uq_tags_left(s));
+	nvme_uq_tags_free(s);
 }
 
 static void slots_duplicate(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 32, true);
+	struct nvme_uq_tags *s = new_tags(test, 32, true);
 	u16 cid = launch(s);
 
 	KUNIT_EXPECT_EQ(test, 0, land(s, cid));
 	KUNIT_EXPECT_EQ(test, -1, land(s, cid));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(s));
-	nvme_uq_slots_free(s);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(s));
+	nvme_uq_tags_free(s);
 }
 
-/* A late completion of a slot that is in use again completes nobody. */
+/* A late completion of a tag that is in use again completes nobody. */
 static void slots_stale(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 2, true);
+	struct nvme_uq_tags *s = new_tags(test, 2, true);
 	u16 old = launch(s), new;
 
 	KUNIT_EXPECT_EQ(test, 0, land(s, old));
 	new = launch(s);
 	KUNIT_EXPECT_NE(test, old, new);
 	KUNIT_EXPECT_EQ(test, -1, land(s, old));
-	KUNIT_EXPECT_EQ(test, 1, nvme_uq_slots_used(s));
+	KUNIT_EXPECT_EQ(test, 1, nvme_uq_tags_used(s));
 	KUNIT_EXPECT_EQ(test, 0, land(s, new));
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 static void slots_out_of_range(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 20, true);
+	struct nvme_uq_tags *s = new_tags(test, 20, true);
 	unsigned int cid, hits = 0;
 	u16 mine = 0;
 
-	while (nvme_uq_slots_left(s))
+	while (nvme_uq_tags_left(s))
 		mine = launch(s);
 	/* of all ids there are, exactly those in flight are accepted */
 	for (cid = 0; cid < 65536; cid++)
 		hits += land(s, cid) >= 0;
 	KUNIT_EXPECT_EQ(test, 19, hits);
 	KUNIT_EXPECT_EQ(test, -1, land(s, mine));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(s));
-	nvme_uq_slots_free(s);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(s));
+	nvme_uq_tags_free(s);
 }
 
 /* Before its first use, an id is not in flight, whatever it looks like. */
 static void slots_never_used(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 4096, true);
+	struct nvme_uq_tags *s = new_tags(test, 4096, true);
 	unsigned int cid;
 
 	for (cid = 0; cid < 65536; cid++)
 		KUNIT_ASSERT_EQ(test, -1, land(s, cid));
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 static void slots_generation_wraps(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
-	struct nvme_uq_slots *s = new_slots(test, depth, true);
+	struct nvme_uq_tags *s = new_tags(test, depth, true);
 	unsigned int gens = 65536 / (s->idx_mask + 1), i;
-	u16 first = nvme_uq_slot_arm(s, nvme_uq_slot_take(s)), cid = first;
+	u16 first = nvme_uq_tag_arm(s, nvme_uq_tag_get(s)), cid = first;
 
 	for (i = 1; i <= gens; i++) {
 		unsigned int skip;
 
 		KUNIT_ASSERT_EQ(test, 0, land(s, cid));
-		/* come round to slot 0 again */
+		/* come round to tag 0 again */
 		for (skip = 1; skip < s->nr; skip++)
 			land(s, launch(s));
 		cid = launch(s);
@@ -197,12 +197,12 @@ static void slots_generation_wraps(struct kunit *test)
 			KUNIT_ASSERT_NE(test, first, cid);
 	}
 	KUNIT_EXPECT_EQ(test, first, cid);
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 static void slots_without_generations(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 64, false);
+	struct nvme_uq_tags *s = new_tags(test, 64, false);
 	unsigned int i;
 
 	for (i = 0; i < 1000; i++) {
@@ -212,29 +212,29 @@ static void slots_without_generations(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, cid, land(s, cid));
 		KUNIT_ASSERT_EQ(test, -1, land(s, cid));
 	}
-	nvme_uq_slots_free(s);
+	nvme_uq_tags_free(s);
 }
 
 /* A reset may find a shallower queue; ids of the deep one mean nothing then. */
 static void slots_shrink(struct kunit *test)
 {
-	struct nvme_uq_slots *s = new_slots(test, 1024, true);
+	struct nvme_uq_tags *s = new_tags(test, 1024, true);
 	u16 last = 0;
 
-	while (nvme_uq_slots_left(s))
+	while (nvme_uq_tags_left(s))
 		last = launch(s);
-	nvme_uq_slots_free(s);
-	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(s, 64, true, GFP_KERNEL));
+	nvme_uq_tags_free(s);
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(s, 64, true, GFP_KERNEL));
 	KUNIT_EXPECT_EQ(test, 63, s->nr);
 	KUNIT_EXPECT_EQ(test, -1, land(s, last));
-	while (nvme_uq_slots_left(s))
+	while (nvme_uq_tags_left(s))
 		launch(s);
-	KUNIT_EXPECT_EQ(test, 63, nvme_uq_slots_used(s));
-	nvme_uq_slots_free(s);
+	KUNIT_EXPECT_EQ(test, 63, nvme_uq_tags_used(s));
+	nvme_uq_tags_free(s);
 }
 
 struct pair {
-	struct nvme_uq_slots	*s;
+	struct nvme_uq_tags	*s;
 	spinlock_t		sq_lock, cq_lock;
 	u16			ring[64];
 	u32			head, tail;
@@ -249,7 +249,7 @@ static int pair_launcher(void *data)
 
 	while (atomic_read(&p->launched) < PAIR_OPS) {
 		spin_lock(&p->sq_lock);
-		if (nvme_uq_slots_left(p->s) &&
+		if (nvme_uq_tags_left(p->s) &&
 		    atomic_read(&p->launched) < PAIR_OPS) {
 			u16 cid = launch(p->s);
 
@@ -288,7 +288,7 @@ static int pair_lander(void *data)
 
 /*
  * Two that take and two that give back, each side under its own lock. Where
- * tasks take turns or run at once, this finds a slot that gets lost or is given
+ * tasks take turns or run at once, this finds a tag that gets lost or is given
  * out twice, and an id that is accepted twice or not at all. It does not find a
  * barrier that is missing: UML has one processor, and processors of x86 see the
  * stores of others in the order in which they were made.
@@ -302,7 +302,7 @@ static void slots_concurrent(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	spin_lock_init(&p->sq_lock);
 	spin_lock_init(&p->cq_lock);
-	p->s = new_slots(test, 33, true);
+	p->s = new_tags(test, 33, true);
 	for (i = 0; i < 4; i++) {
 		t[i] = kthread_create(i & 1 ? pair_lander : pair_launcher, p,
 				      "uq_kunit%u", i);
@@ -318,8 +318,8 @@ static void slots_concurrent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PAIR_OPS, atomic_read(&p->launched));
 	KUNIT_EXPECT_EQ(test, PAIR_OPS, atomic_read(&p->landed));
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&p->wrong));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(p->s));
-	nvme_uq_slots_free(p->s);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(p->s));
+	nvme_uq_tags_free(p->s);
 }
 
 /*
@@ -847,7 +847,7 @@ static void plan_shrink(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, p.irq + p.poll);
 }
 
-static struct kunit_case nvme_uq_slot_cases[] = {
+static struct kunit_case nvme_uq_tag_cases[] = {
 	KUNIT_CASE_PARAM(slots_never_exceed_depth, depth_gen_params),
 	KUNIT_CASE_PARAM(slots_ids_differ, depth_gen_params),
 	KUNIT_CASE_PARAM(slots_never_all_ones, depth_gen_params),
@@ -863,9 +863,9 @@ static struct kunit_case nvme_uq_slot_cases[] = {
 	{ }
 };
 
-static struct kunit_suite nvme_uq_slot_suite = {
-	.name		= "nvme_uq_slot",
-	.test_cases	= nvme_uq_slot_cases,
+static struct kunit_suite nvme_uq_tag_suite = {
+	.name		= "nvme_uq_tag",
+	.test_cases	= nvme_uq_tag_cases,
 };
 
 static struct kunit_case nvme_uq_dptr_cases[] = {
@@ -897,7 +897,7 @@ static struct kunit_suite nvme_uq_plan_suite = {
 	.test_cases	= nvme_uq_plan_cases,
 };
 
-kunit_test_suites(&nvme_uq_slot_suite, &nvme_uq_dptr_suite,
+kunit_test_suites(&nvme_uq_tag_suite, &nvme_uq_dptr_suite,
 		  &nvme_uq_plan_suite);
 
 MODULE_DESCRIPTION("KUnit tests of NVMe user queues");

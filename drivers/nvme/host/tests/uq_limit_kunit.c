@@ -3,7 +3,7 @@
  * KUnit tests of NVMe user queues: limits of commands in flight, and the order
  * of the commands that wait for them.
  *
- * There is a queue without a device: a command that is admitted takes a slot, and
+ * There is a queue without a device: a command that is admitted takes a tag, and
  * is in flight until the test ends it.
  */
 #include <kunit/test.h>
@@ -13,7 +13,7 @@
 
 #include "../uq.h"
 
-#define DEPTH	9	/* eight slots */
+#define DEPTH	9	/* eight tags */
 #define WAITERS	5
 
 struct rig {
@@ -22,7 +22,7 @@ struct rig {
 	struct nvme_ns		ns;
 	struct nvme_uq_node	node;
 	struct nvme_uq_file	file[2];
-	struct nvme_uq_slot	slot[DEPTH];
+	struct nvme_uq_iod	iod[DEPTH];
 	struct waiter {
 		struct rig		*rig;
 		struct task_struct	*task;
@@ -30,7 +30,7 @@ struct rig {
 		struct nvme_uq_node	node;
 		struct io_kiocb		req;
 		struct nvme_uq_io	io;
-		struct nvme_uq_place	place;
+		struct nvme_uq_waiter	waiter;
 		int			ret;
 	} waiter[WAITERS];
 	unsigned int		went[WAITERS];	/* in this order */
@@ -40,8 +40,8 @@ struct rig {
 static void init_file(struct rig *rig, struct nvme_uq_file *uf)
 {
 	uf->node = &rig->node;
-	uf->heeds = ~0;
-	init_waitqueue_head(&uf->line);
+	uf->blocked_mask = ~0;
+	init_waitqueue_head(&uf->waitq);
 	list_add_tail(&uf->list, &rig->uq.files);
 }
 
@@ -53,45 +53,45 @@ static struct rig *new_rig(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, rig);
 	uq = &rig->uq;
 	uq->ctrl = &rig->ctrl;
-	uq->slot = rig->slot;
+	uq->iod = rig->iod;
 	rig->ctrl.state = NVME_CTRL_LIVE;
 	rig->node.ns = &rig->ns;
 	rig->node.uq = uq;
 	spin_lock_init(&uq->sq_lock);
 	spin_lock_init(&uq->cq_lock);
-	init_waitqueue_head(&uq->line);
-	init_waitqueue_head(&uq->wait);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
 	INIT_LIST_HEAD(&uq->files);
 	init_file(rig, &rig->file[0]);
 	init_file(rig, &rig->file[1]);
-	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(&uq->slots, DEPTH, true,
-						     GFP_KERNEL));
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(&uq->tags, DEPTH, true,
+						    GFP_KERNEL));
 	return rig;
 }
 
 static void free_rig(struct kunit *test, struct rig *rig)
 {
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(&rig->uq.slots));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(&rig->uq.tags));
 	KUNIT_EXPECT_EQ(test, 0, rig->uq.waiting);
 	KUNIT_EXPECT_EQ(test, 0, rig->uq.queued);
-	KUNIT_EXPECT_EQ(test, 0, rig->file[0].leaves + rig->file[1].leaves);
-	nvme_uq_slots_free(&rig->uq.slots);
+	KUNIT_EXPECT_EQ(test, 0, rig->file[0].charged + rig->file[1].charged);
+	nvme_uq_tags_free(&rig->uq.tags);
 }
 
 /* What submission does under the lock. */
 static bool try_io(struct nvme_uq *uq, struct nvme_uq_io *io,
-		   struct nvme_uq_place *place)
+		   struct nvme_uq_waiter *waiter)
 {
 	bool ok;
 
 	spin_lock(&uq->sq_lock);
-	ok = nvme_uq_admit(uq, io, place);
+	ok = nvme_uq_admit(uq, io, waiter);
 	if (ok) {
-		unsigned int idx = nvme_uq_slot_take(&uq->slots);
+		unsigned int idx = nvme_uq_tag_get(&uq->tags);
 
-		uq->slot[idx].file = io->file;
-		io->file->taken++;
-		nvme_uq_slot_arm(&uq->slots, idx);
+		uq->iod[idx].file = io->file;
+		io->file->submitted++;
+		nvme_uq_tag_arm(&uq->tags, idx);
 	}
 	spin_unlock(&uq->sq_lock);
 	return ok;
@@ -125,20 +125,20 @@ static void end_one(struct kunit *test, struct rig *rig, unsigned int file)
 	unsigned int i;
 
 	spin_lock_irq(&uq->cq_lock);
-	for (i = 0; i < uq->slots.nr; i++)
-		if (uq->slots.cid[i] & NVME_UQ_ARMED && uq->slot[i].file == uf)
+	for (i = 0; i < uq->tags.nr; i++)
+		if (uq->tags.cid[i] & NVME_UQ_ARMED && uq->iod[i].file == uf)
 			break;
-	if (i < uq->slots.nr) {
-		nvme_uq_slot_match(&uq->slots, uq->slots.cid[i]);
-		WRITE_ONCE(uf->given, uf->given + 1);
-		if (uf->limited && wq_has_sleeper(&uf->line))
-			wake_up(&uf->line);
-		nvme_uq_slot_put(&uq->slots, i);
+	if (i < uq->tags.nr) {
+		nvme_uq_tag_match(&uq->tags, uq->tags.cid[i]);
+		WRITE_ONCE(uf->completed, uf->completed + 1);
+		if (uf->limited && wq_has_sleeper(&uf->waitq))
+			wake_up(&uf->waitq);
+		nvme_uq_tag_put(&uq->tags, i);
 	}
 	spin_unlock_irq(&uq->cq_lock);
-	KUNIT_EXPECT_LT(test, i, uq->slots.nr);
-	if (wq_has_sleeper(&uq->line))
-		wake_up(&uq->line);
+	KUNIT_EXPECT_LT(test, i, uq->tags.nr);
+	if (wq_has_sleeper(&uq->waitq))
+		wake_up(&uq->waitq);
 }
 
 static void end_many(struct kunit *test, struct rig *rig, unsigned int file,
@@ -153,7 +153,7 @@ static unsigned int flying(struct rig *rig, unsigned int file)
 	unsigned int n;
 
 	spin_lock(&rig->uq.sq_lock);
-	n = nvme_uq_file_flying(&rig->file[file]);
+	n = nvme_uq_file_in_flight(&rig->file[file]);
 	spin_unlock(&rig->uq.sq_lock);
 	return n;
 }
@@ -162,7 +162,7 @@ static void limit_of_a_file(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
 	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
 	/* the other has the rest */
 	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
@@ -198,18 +198,18 @@ static void limit_refused(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	struct nvme_uq_file *uf = &rig->file[0];
 
-	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_ask_limit(uf, 0));
-	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_ask_limit(uf, DEPTH));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, 0));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, DEPTH));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
-	/* as many as there are slots is none */
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(uf, DEPTH - 1));
+	/* as many as there are tags is none */
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
-	nvme_uq_slots_free(&rig->uq.slots);
-	KUNIT_EXPECT_EQ(test, -ENXIO, nvme_uq_ask_limit(uf, 1));
+	nvme_uq_tags_free(&rig->uq.tags);
+	KUNIT_EXPECT_EQ(test, -ENXIO, nvme_uq_request_limit(uf, 1));
 }
 
 /*
- * Commands that were submitted before there was a limit count, though no slot
+ * Commands that were submitted before there was a limit count, though no tag
  * is looked at for that: none says what it is for.
  */
 static void limit_while_in_flight(struct kunit *test)
@@ -218,7 +218,7 @@ static void limit_while_in_flight(struct kunit *test)
 	unsigned int n;
 
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 2));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
 	for (n = DEPTH - 2; n >= 2; n--) {
 		end_one(test, rig, 0);
@@ -241,14 +241,14 @@ static void limit_of_one_among_many(struct kunit *test)
 	struct list_head *next = rig->file[1].list.next;
 
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
-	rig->file[1].asked = 7;
+	rig->file[1].requested = 7;
 	rig->file[1].list.next = LIST_POISON1;
-	rig->uq.slot = NULL;
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 4));
+	rig->uq.iod = NULL;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 4));
 	KUNIT_EXPECT_EQ(test, 4, rig->file[0].limit);
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
 	KUNIT_EXPECT_EQ(test, 0, rig->file[1].limit);
-	rig->uq.slot = rig->slot;
+	rig->uq.iod = rig->iod;
 	rig->file[1].list.next = next;
 	end_many(test, rig, 0, DEPTH - 1);
 	free_rig(test, rig);
@@ -260,9 +260,9 @@ static void count_wraps(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	rig->file[0].taken = U32_MAX - 1;
-	rig->file[0].given = U32_MAX - 1;
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 3));
+	rig->file[0].submitted = U32_MAX - 1;
+	rig->file[0].completed = U32_MAX - 1;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
 	for (i = 0; i < 4; i++) {
 		KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
 		KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
@@ -278,15 +278,15 @@ static int wait_and_go(void *data)
 	struct rig *rig = w->rig;
 
 	do {
-		if (try_io(&rig->uq, &w->io, &w->place)) {
+		if (try_io(&rig->uq, &w->io, &w->waiter)) {
 			w->ret = -EIOCBQUEUED;
 			break;
 		}
-		w->ret = nvme_uq_wait_turn(&rig->uq, &w->io, &w->place);
+		w->ret = nvme_uq_wait_turn(&rig->uq, &w->io, &w->waiter);
 	} while (!w->ret);
 
 	if (w->ret != -EIOCBQUEUED)
-		nvme_uq_leave(&rig->uq, &w->io, &w->place);
+		nvme_uq_abandon(&rig->uq, &w->io, &w->waiter);
 	spin_lock(&rig->uq.sq_lock);
 	rig->went[rig->nr_went] = w - rig->waiter;
 	/* pairs with the acquire in wait_went() */
@@ -310,7 +310,7 @@ static void start_waiter(struct kunit *test, struct rig *rig, unsigned int i,
 	w->node.uq = &rig->uq;
 	w->task = kthread_create(wait_and_go, w, "uq_kunit%u", i);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(w->task));
-	init_waitqueue_entry(&w->place.wait, w->task);
+	init_waitqueue_entry(&w->waiter.wait, w->task);
 	get_task_struct(w->task);
 	wake_up_process(w->task);
 	/* KUnit stops the task of a test that takes too long */
@@ -361,7 +361,7 @@ static void order_for_a_slot(struct kunit *test)
 	unsigned int i;
 
 	/* commands of a file with a limit are admitted in another way */
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[1], DEPTH - 2));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[1], DEPTH - 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, i & 1);
@@ -385,7 +385,7 @@ static void order_for_a_limit(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
 	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, 0);
@@ -409,14 +409,14 @@ static void limit_raised(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
 	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, 0);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 4));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 4));
 	wait_went(rig, 3);
 	KUNIT_EXPECT_EQ(test, 4, flying(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], DEPTH - 1));
 	wait_went(rig, WAITERS);
 	end_waiters(rig, WAITERS);
 	end_many(test, rig, 0, WAITERS + 1);
@@ -424,17 +424,17 @@ static void limit_raised(struct kunit *test)
 }
 
 /*
- * A command that has leave of its file waits for a slot, and counts. When it
+ * A command that has leave of its file waits for a tag, and counts. When it
  * goes away, its leave is for the next command of the file.
  */
 static void leave_is_given_back(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
 	start_waiter(test, rig, 0, 0);
-	KUNIT_EXPECT_EQ(test, 1, rig->file[0].leaves);
+	KUNIT_EXPECT_EQ(test, 1, rig->file[0].charged);
 	KUNIT_EXPECT_EQ(test, 0, flying(rig, 0));
 	start_waiter(test, rig, 1, 0);
 	KUNIT_EXPECT_EQ(test, 1, rig->file[0].queued);
@@ -452,12 +452,12 @@ static void leave_is_given_back(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* Commands of a namespace that is removed stop waiting, for a limit or a slot. */
+/* Commands of a namespace that is removed stop waiting, for a limit or a tag. */
 static void waiters_of_a_namespace(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_ask_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
 	start_waiter(test, rig, 0, 0);
 	start_waiter(test, rig, 1, 0);
@@ -467,7 +467,7 @@ static void waiters_of_a_namespace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, rig->went[0]);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[1].ret);
 	KUNIT_EXPECT_EQ(test, 1, rig->uq.waiting);
-	/* the one that waits for a slot */
+	/* the one that waits for a tag */
 	remove_ns(rig, 0);
 	wait_went(rig, 2);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);

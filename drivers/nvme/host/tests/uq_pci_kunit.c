@@ -9,20 +9,20 @@
 #include <linux/io_uring_types.h>
 #include <linux/slab.h>
 
-#include "../uq-pci.h"
+#include "../uq/pci.h"
 
 /*
  * Completions
  */
 
-#define RING	4	/* entries; three slots */
+#define RING	4	/* entries; three tags */
 #define STRAY	0xfffe	/* an id that is not in flight */
 
 struct rig {
 	struct nvme_uq		uq;
 	struct nvme_ctrl	ctrl;
 	struct nvme_uq_file	file;
-	struct nvme_uq_slot	slot[RING];
+	struct nvme_uq_iod	iod[RING];
 	struct nvme_completion	cqes[RING];
 	struct io_kiocb		req[RING];
 	u32			doorbell;
@@ -43,7 +43,7 @@ static struct rig *new_rig(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, rig);
 	uq = &rig->uq;
 	uq->ctrl = &rig->ctrl;
-	uq->slot = rig->slot;
+	uq->iod = rig->iod;
 	uq->cqes = rig->cqes;
 	uq->cq_next = rig->cqes;
 	uq->cq_end = rig->cqes + RING;
@@ -52,21 +52,21 @@ static struct rig *new_rig(struct kunit *test)
 	uq->cq_db = (u32 __force __iomem *)&rig->doorbell;
 	rig->phase = 1;
 	spin_lock_init(&uq->cq_lock);
-	init_waitqueue_head(&rig->file.line);
-	KUNIT_ASSERT_EQ(test, 0, nvme_uq_slots_alloc(&uq->slots, RING, true,
-						     GFP_KERNEL));
+	init_waitqueue_head(&rig->file.waitq);
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(&uq->tags, RING, true,
+						    GFP_KERNEL));
 	return rig;
 }
 
 static u16 launch(struct rig *rig)
 {
-	unsigned int idx = nvme_uq_slot_take(&rig->uq.slots);
+	unsigned int idx = nvme_uq_tag_get(&rig->uq.tags);
 
-	rig->slot[idx].ioucmd = io_kiocb_to_cmd(&rig->req[idx],
-						struct io_uring_cmd);
-	rig->slot[idx].file = &rig->file;
-	rig->file.taken++;
-	return nvme_uq_slot_arm(&rig->uq.slots, idx);
+	rig->iod[idx].ioucmd = io_kiocb_to_cmd(&rig->req[idx],
+					       struct io_uring_cmd);
+	rig->iod[idx].file = &rig->file;
+	rig->file.submitted++;
+	return nvme_uq_tag_arm(&rig->uq.tags, idx);
 }
 
 /* The device writes one entry. */
@@ -140,8 +140,8 @@ static void reap_over_the_wrap(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, ~0, rig->doorbell);
 	}
 	KUNIT_EXPECT_EQ(test, 0, rig->uq.spurious);
-	KUNIT_EXPECT_EQ(test, rig->file.taken, rig->file.given);
-	nvme_uq_slots_free(&rig->uq.slots);
+	KUNIT_EXPECT_EQ(test, rig->file.submitted, rig->file.completed);
+	nvme_uq_tags_free(&rig->uq.tags);
 }
 
 /* The device does not wait until entries are given back. */
@@ -171,7 +171,7 @@ static void reap_second_turn(struct kunit *test)
 	u16 first;
 
 	init_waitqueue_func_entry(&rig->wait, write_over);
-	add_wait_queue(&rig->file.line, &rig->wait);
+	add_wait_queue(&rig->file.waitq, &rig->wait);
 	rig->file.limited = true;
 	first = launch(rig);
 	rig->more[0] = launch(rig);
@@ -186,11 +186,11 @@ static void reap_second_turn(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, rig->uq.completed);
 	KUNIT_EXPECT_EQ(test, 0, rig->doorbell);
 	/* the next look finds the third turn */
-	remove_wait_queue(&rig->file.line, &rig->wait);
+	remove_wait_queue(&rig->file.waitq, &rig->wait);
 	KUNIT_EXPECT_EQ(test, RING, reap(rig, &done));
 	KUNIT_EXPECT_EQ(test, 3, rig->uq.completed);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_slots_used(&rig->uq.slots));
-	nvme_uq_slots_free(&rig->uq.slots);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(&rig->uq.tags));
+	nvme_uq_tags_free(&rig->uq.tags);
 }
 
 /*
@@ -215,7 +215,7 @@ static void kick(struct kunit *test, u16 old, unsigned int n, u16 event,
 	__le32 db = cpu_to_le32(old), ei = cpu_to_le32(event);
 
 	KUNIT_ASSERT_EQ_MSG(test, is_news(old, n, event, size),
-			    nvme_uq_shadow_kick(value, &db, &ei),
+			    nvme_uq_dbbuf_update(value, &db, &ei),
 			    "%u more from %u on, and the device is at %u of %u",
 			    n, old, event, size);
 	KUNIT_ASSERT_EQ(test, value, le32_to_cpu(db));
@@ -272,19 +272,19 @@ static void pieces(struct kunit *test)
 		{ 0x4000, 0x1000 }, { 0x1000, 0x1000 },
 	};
 	phys_addr_t phys[PIECES];
-	struct nvme_uq_map *map;
+	struct nvme_uq_sglist *sglist;
 	unsigned int i;
 
-	map = kunit_kzalloc(test, struct_size(map, seg, PIECES), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, map);
-	map->phys = phys;
+	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, sglist);
+	sglist->phys = phys;
 	for (i = 0; i < ARRAY_SIZE(add); i++) {
-		nvme_uq_map_add(map, add[i].phys, add[i].len);
-		KUNIT_ASSERT_EQ(test, add[i].nseg, map->nseg);
+		nvme_uq_sglist_add(sglist, add[i].phys, add[i].len);
+		KUNIT_ASSERT_EQ(test, add[i].nseg, sglist->nseg);
 	}
 	for (i = 0; i < ARRAY_SIZE(want); i++) {
 		KUNIT_EXPECT_EQ(test, want[i].addr, phys[i]);
-		KUNIT_EXPECT_EQ(test, want[i].len, map->seg[i].len);
+		KUNIT_EXPECT_EQ(test, want[i].len, sglist->seg[i].len);
 	}
 }
 

@@ -38,7 +38,7 @@ FIXTURE_VARIANT_ADD(claim, poll) { .poll = true };
 
 static int claim(int fd)
 {
-	return ioctl(fd, NVME_UQ_IOC_CLAIM) ? -errno : 0;
+	return ioctl(fd, NVME_UQ_IOCTL_CLAIM) ? -errno : 0;
 }
 
 /*
@@ -295,7 +295,7 @@ TEST_F(claim, closed_then_unmapped)
 	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
 	munmap((void *)cq.cqe, cq.len);
 	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
-	EXPECT_EQ(NVME_UQ_ALIVE, cq.info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, cq.info->state);
 	munmap((void *)cq.info, cq.info_len);
 	EXPECT_EQ(0, claim(self->fd[1]));
 	close(self->fd[1]);

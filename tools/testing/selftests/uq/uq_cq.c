@@ -59,13 +59,13 @@ static void fake_create(struct fake *f, unsigned int entries)
 	set(&f->info->submitted, 0);
 	set(&f->info->completed, 0);
 	set(&f->info->generation, f->info->generation + 1);
-	set(&f->info->dead, NVME_UQ_ALIVE);
+	set(&f->info->state, NVME_UQ_STATE_LIVE);
 }
 
 /* What a reset does first. */
-static void fake_down(struct fake *f, __u32 dead)
+static void fake_down(struct fake *f, __u32 state)
 {
-	set(&f->info->dead, dead);
+	set(&f->info->state, state);
 	set(&f->info->head, NVME_UQ_HEAD_NONE);
 }
 
@@ -255,7 +255,7 @@ TEST_F(cq, nothing_in_flight)
 TEST_F(cq, goes_down_and_comes_back)
 {
 	fake_submit(&self->f, 1);
-	fake_down(&self->f, NVME_UQ_DEAD_DOWN);
+	fake_down(&self->f, NVME_UQ_STATE_DOWN);
 	EXPECT_EQ(UQ_CQ_DOWN, uq_cq_look(&self->cq));
 	fake_create(&self->f, self->entries);
 	fake_submit(&self->f, 1);
@@ -276,10 +276,10 @@ TEST_F(cq, reset_behind_the_back)
 	EXPECT_EQ(UQ_CQ_NEW, uq_cq_look(&self->cq));
 }
 
-/* A dead queue's entries are not looked at: they may be gone. */
+/* The entries of a queue that is gone are not read: they may be unmapped. */
 TEST_F(cq, gone)
 {
-	fake_down(&self->f, NVME_UQ_DEAD_GONE);
+	fake_down(&self->f, NVME_UQ_STATE_GONE);
 	self->cq.cqe = NULL;
 	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
@@ -322,7 +322,7 @@ static void scribble(struct fake *f, __u32 *seed)
 	unsigned int n = r % (sizeof(*f->info) / sizeof(*word));
 
 	set(&word[n], r & 0x100 ? next_random(seed) : next_random(seed) % 1024);
-	set(&f->info->dead, r & 0x600 ? NVME_UQ_ALIVE : next_random(seed));
+	set(&f->info->state, r & 0x600 ? NVME_UQ_STATE_LIVE : next_random(seed));
 	if (r & 0x800)
 		set(&f->info->head, head_word(next_random(seed) % 1024,
 					      r & 0x1000));
@@ -432,7 +432,7 @@ static void *keep_resetting(void *arg)
 	unsigned int i, k;
 
 	for (i = 0; !r->stop; i++) {
-		fake_down(r->f, NVME_UQ_DEAD_DOWN);
+		fake_down(r->f, NVME_UQ_STATE_DOWN);
 		fake_create(r->f, r->entries[i % 2]);
 		/* with something in flight, and the head anywhere */
 		fake_submit(r->f, ~0u / 2);
@@ -555,7 +555,7 @@ TEST(layout)
 	EXPECT_EQ(40, sizeof(struct nvme_uq_info));
 	EXPECT_EQ(0, offsetof(struct nvme_uq_info, version));
 	EXPECT_EQ(16, offsetof(struct nvme_uq_info, generation));
-	EXPECT_EQ(20, offsetof(struct nvme_uq_info, dead));
+	EXPECT_EQ(20, offsetof(struct nvme_uq_info, state));
 	EXPECT_EQ(24, offsetof(struct nvme_uq_info, head));
 	EXPECT_EQ(36, offsetof(struct nvme_uq_info, limit));
 	EXPECT_EQ(16, sizeof(struct nvme_uq_limit));

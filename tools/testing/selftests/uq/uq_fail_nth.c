@@ -438,7 +438,7 @@ static int before_cmd(FIXTURE_DATA(nth) *self)
 {
 	unsigned int i;
 
-	/* pieces that are not neighbours, more than fit into a slot's list */
+	/* pieces that are not neighbours, more than fit into a tag's list */
 	for (i = 0; i < ARRAY_SIZE(vec); i++)
 		vec[i] = (struct iovec){ self->buf + i * 8192, 4096 };
 	return open_ring(self);
@@ -682,7 +682,7 @@ TEST_F(nth, ring_teardown)
 
 static int op_claim(FIXTURE_DATA(nth) *self)
 {
-	return ioctl(self->file, NVME_UQ_IOC_CLAIM) ? -errno : 0;
+	return ioctl(self->file, NVME_UQ_IOCTL_CLAIM) ? -errno : 0;
 }
 
 static int before_map(FIXTURE_DATA(nth) *self)
@@ -718,8 +718,8 @@ static int op_limits(FIXTURE_DATA(nth) *self)
 	for (i = 0; i < 4; i++) {
 		l.scope = i % 2 ? NVME_UQ_LIMIT_QUEUE : NVME_UQ_LIMIT_FILE;
 		l.limit = i < 2 ? 1 : self->node.depth;
-		if (ioctl(self->file, NVME_UQ_IOC_SET_LIMIT, &l) ||
-		    ioctl(self->file, NVME_UQ_IOC_GET_LIMIT, &l))
+		if (ioctl(self->file, NVME_UQ_IOCTL_SET_LIMIT, &l) ||
+		    ioctl(self->file, NVME_UQ_IOCTL_GET_LIMIT, &l))
 			return -errno;
 	}
 	return 0;

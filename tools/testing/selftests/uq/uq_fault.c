@@ -140,7 +140,7 @@ TEST_F(fault, repeated_completions)
 	bad_completions(_metadata, self, "repeat", 1);
 }
 
-/* Of slots that there are not, and of commands that have yet to come. */
+/* Of tags that there are not, and of commands that have yet to come. */
 TEST_F(fault, wrong_completions)
 {
 	bad_completions(_metadata, self, "wrong", 3);
@@ -278,21 +278,21 @@ static void wait_held(FIXTURE_DATA(fault) *self)
 UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_a_reset", "not about data");
 
 /*
- * One that comes when a reset has ended its command, and the slot is another
- * command's. There are few slots, so all of them are in flight then.
+ * One that comes when a reset has ended its command, and the tag is another
+ * command's. There are few tags, so all of them are in flight then.
  */
 TEST_F(fault, completion_later_than_a_reset)
 {
 	const char *param = "/sys/module/nvme/parameters/io_queue_depth";
 	long long before = uq_attr(self->node.name, "spurious");
-	const unsigned int slots = 15;
+	const unsigned int tags = 15;
 	char depth[16];
 	unsigned int i;
 
 	ASSERT_EQ(0, uq_read_line(param, depth, sizeof(depth)));
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", "16"));
 	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
-	EXPECT_EQ(slots, uq_attr(self->node.name, "depth"));
+	EXPECT_EQ(tags, uq_attr(self->node.name, "depth"));
 	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
 	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
 	prep(self, CMD_READ, 0, self->buf, 512);
@@ -301,9 +301,9 @@ TEST_F(fault, completion_later_than_a_reset)
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 
-	for (i = 0; i < slots; i++)
+	for (i = 0; i < tags; i++)
 		prep(self, CMD_READ, i, self->buf + i * 4096, 512);
-	EXPECT_EQ(0, uq_run_all(&self->ring, slots));
+	EXPECT_EQ(0, uq_run_all(&self->ring, tags));
 	EXPECT_EQ(before + 1, uq_attr(self->node.name, "spurious"));
 	/* the next reset is the teardown's */
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", depth));
@@ -450,7 +450,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	       seen[UQ_CQ_NEW]);
 	EXPECT_TRUE(ret == -EINTR || ret > 0);
 	EXPECT_TRUE(ret != -EINTR || cq.info->generation != before ||
-		    cq.info->dead);
+		    cq.info->state);
 	/* once it is up again, looks find completions again */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));

@@ -207,8 +207,8 @@ static const unsigned int known[] = {
 	NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_SUBMIT_IO,
 	NVME_IOCTL_IO_CMD, NVME_IOCTL_RESET, NVME_IOCTL_SUBSYS_RESET,
 	NVME_IOCTL_RESCAN, NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO64_CMD,
-	NVME_IOCTL_IO64_CMD_VEC, NVME_UQ_IOC_CLAIM, NVME_UQ_IOC_SET_LIMIT,
-	NVME_UQ_IOC_GET_LIMIT,
+	NVME_IOCTL_IO64_CMD_VEC, NVME_UQ_IOCTL_CLAIM, NVME_UQ_IOCTL_SET_LIMIT,
+	NVME_UQ_IOCTL_GET_LIMIT,
 };
 
 #define IDENTIFY	0x06
@@ -314,7 +314,7 @@ static void ioctl_astray(struct fuzz *f, unsigned int nr, int fd)
 	};
 	int ret = ioctl(fd, nr, UQ_PICK(&f->rng, args));
 
-	if (!ret && nr != NVME_UQ_IOC_CLAIM)
+	if (!ret && nr != NVME_UQ_IOCTL_CLAIM)
 		fuzz_bad(f, "ioctl %#x succeeded with no argument", nr);
 }
 
@@ -349,11 +349,11 @@ static void ioctl_known(struct fuzz *f, unsigned int nr, unsigned int slot)
 	case NVME_IOCTL_SUBMIT_IO:
 		ioctl_submit(f, slot);
 		break;
-	case NVME_UQ_IOC_CLAIM:
+	case NVME_UQ_IOCTL_CLAIM:
 		fuzz_claim(f, slot);
 		break;
-	case NVME_UQ_IOC_SET_LIMIT:
-	case NVME_UQ_IOC_GET_LIMIT:
+	case NVME_UQ_IOCTL_SET_LIMIT:
+	case NVME_UQ_IOCTL_GET_LIMIT:
 		fuzz_limit(f, nr, slot);
 		break;
 	case NVME_IOCTL_RESET:

@@ -25,7 +25,7 @@ static bool may_claim(int fd)
 void fuzz_claim(struct fuzz *f, unsigned int slot)
 {
 	int fd = f->file[slot].fd;
-	int ret = ioctl(fd, NVME_UQ_IOC_CLAIM, fuzz_address(f)) ? -errno : 0;
+	int ret = ioctl(fd, NVME_UQ_IOCTL_CLAIM, fuzz_address(f)) ? -errno : 0;
 
 	switch (-ret) {
 	case 0:
@@ -99,7 +99,7 @@ void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot)
 	static const __u32 limits[] = {
 		0, 1, 2, 15, 16, 298, 299, 300, 1023, 4096, ~0u,
 	};
-	bool set = nr == NVME_UQ_IOC_SET_LIMIT;
+	bool set = nr == NVME_UQ_IOCTL_SET_LIMIT;
 	struct nvme_uq_limit was, l = {
 		.scope		= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) :
 			uq_below(&f->rng, 3),
@@ -152,14 +152,14 @@ bool fuzz_is_mapped(const struct fuzz *f, __u64 addr)
 static void check_info(struct fuzz *f, const struct nvme_uq_info *info)
 {
 	__u32 head = __atomic_load_n(&info->head, __ATOMIC_ACQUIRE);
-	__u32 dead = __atomic_load_n(&info->dead, __ATOMIC_ACQUIRE);
+	__u32 state = __atomic_load_n(&info->state, __ATOMIC_ACQUIRE);
 	__u32 at = head & NVME_UQ_HEAD_MASK;
 
 	if (info->version != NVME_UQ_INFO_V1 || info->size != sizeof(*info) ||
 	    info->entry_size != sizeof(struct nvme_uq_cqe) ||
-	    dead > NVME_UQ_DEAD_GONE)
-		fuzz_bad(f, "an information page of version %u, size %u, %u an entry, dead %u",
-			 info->version, info->size, info->entry_size, dead);
+	    state > NVME_UQ_STATE_GONE)
+		fuzz_bad(f, "an information page of version %u, size %u, %u an entry, state %u",
+			 info->version, info->size, info->entry_size, state);
 	/* no queue of these changes its size */
 	if (head & ~(NVME_UQ_HEAD_MASK | NVME_UQ_HEAD_PHASE) ||
 	    (at != NVME_UQ_HEAD_NONE && at >= info->entries))

@@ -69,7 +69,7 @@ static int set_limit(int fd, __u32 scope, __u32 limit)
 {
 	struct nvme_uq_limit l = { .scope = scope, .limit = limit };
 
-	return ioctl(fd, NVME_UQ_IOC_SET_LIMIT, &l) ? -errno : 0;
+	return ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &l) ? -errno : 0;
 }
 
 /* All ones where it fails. */
@@ -77,7 +77,7 @@ static struct nvme_uq_limit get_limit(int fd, __u32 scope)
 {
 	struct nvme_uq_limit l = { .scope = scope };
 
-	if (ioctl(fd, NVME_UQ_IOC_GET_LIMIT, &l))
+	if (ioctl(fd, NVME_UQ_IOCTL_GET_LIMIT, &l))
 		memset(&l, 0xff, sizeof(l));
 	return l;
 }
@@ -119,11 +119,11 @@ TEST_F(limit, refused)
 	EXPECT_EQ(-EINVAL, set_limit(self->fd, 2, 7));
 	EXPECT_EQ(-EINVAL, set_limit(self->fd, ~0u, 7));
 	l.scope = 2;
-	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_GET_LIMIT, &l));
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_GET_LIMIT, &l));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_SET_LIMIT, NULL));
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_SET_LIMIT, NULL));
 	EXPECT_EQ(EFAULT, errno);
-	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_GET_LIMIT, NULL));
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_GET_LIMIT, NULL));
 	EXPECT_EQ(EFAULT, errno);
 }
 

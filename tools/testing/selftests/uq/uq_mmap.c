@@ -55,7 +55,7 @@ FIXTURE_SETUP(map)
 	ASSERT_NE(NULL, self->buf);
 	ASSERT_EQ(0, uq_ring(&self->ring, 256, variant->poll ?
 			     IORING_SETUP_IOPOLL : 0));
-	if (ioctl(self->fd, NVME_UQ_IOC_CLAIM)) {
+	if (ioctl(self->fd, NVME_UQ_IOCTL_CLAIM)) {
 		ASSERT_EQ(EOPNOTSUPP, errno) TH_LOG("errno %d", errno);
 		SKIP(return, "completion queues cannot be mapped here");
 	}
@@ -286,7 +286,7 @@ TEST_F(map, information)
 	EXPECT_LE(sizeof(*info), info->size);
 	EXPECT_EQ(sizeof(struct nvme_uq_cqe), info->entry_size);
 	EXPECT_EQ(self->node.depth + 1, info->entries);
-	EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, info->state);
 	EXPECT_GT(info->entries, uq_cq_index(info->head));
 	EXPECT_EQ(0, info->submitted);
 	EXPECT_EQ(0, info->completed);

@@ -159,7 +159,7 @@ TEST_F(life, reset)
 		for (k = 0; k < 10; k++)
 			ASSERT_EQ(0, read_mapped(self));
 		ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
-		EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+		EXPECT_EQ(NVME_UQ_STATE_LIVE, info->state);
 		EXPECT_EQ(before + 1, info->generation);
 		EXPECT_EQ(NVME_UQ_HEAD_PHASE, info->head);
 		EXPECT_EQ(info->submitted, info->completed);
@@ -178,7 +178,7 @@ TEST_F(life, claim_outlives_a_reset)
 
 	ASSERT_LE(0, other);
 	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
-	EXPECT_EQ(-1, ioctl(other, NVME_UQ_IOC_CLAIM));
+	EXPECT_EQ(-1, ioctl(other, NVME_UQ_IOCTL_CLAIM));
 	EXPECT_EQ(EBUSY, errno);
 	ASSERT_EQ(0, uq_ring(&ring, 4, self->node.poll ? IORING_SETUP_IOPOLL :
 			     0));
@@ -374,13 +374,13 @@ TEST_F(life, away_and_back)
 
 	ASSERT_EQ(0, read_mapped(self));
 	ASSERT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
-	EXPECT_EQ(NVME_UQ_DEAD_DOWN, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_DOWN, info->state);
 	EXPECT_EQ(UQ_CQ_DOWN, uq_cq_look(&self->cq));
 	EXPECT_EQ(-ENXIO, read_mapped(self));
 	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
 
 	ASSERT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
-	EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, info->state);
 	EXPECT_NE(before, info->generation);
 	EXPECT_EQ(0, read_mapped(self));
 	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
@@ -454,10 +454,10 @@ static void expect_gone(struct __test_metadata *_metadata,
 	const struct nvme_uq_info *info = self->cq.info;
 	void *p;
 
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
 	EXPECT_GT(0, read_mapped(self));
-	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOC_CLAIM));
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_CLAIM));
 	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, self->fd, NVME_UQ_OFF_CQ);
 	EXPECT_EQ(MAP_FAILED, p);
 }
@@ -549,10 +549,10 @@ TEST_F(life, unmapped_after_the_end)
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
 	EXPECT_EQ(0, take_away(pci, false));
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, self->cq.info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
 	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
 	ASSERT_TRUE(give_back(pci, false, &ns));
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, self->cq.info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
 	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
 	uq_cq_forget(&self->cq);
 	uq_cq_unmap(&self->cq);
@@ -573,7 +573,7 @@ TEST_F(life, namespace_removed)
 		SKIP(return, "the device does not detach namespaces: %d", ret);
 	while (!access(self->node.path, F_OK))
 		sched_yield();
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(&self->cq));
 	EXPECT_EQ(-ENXIO, read_mapped(self));
 	uq_cq_forget(&self->cq);
@@ -603,25 +603,25 @@ TEST_F(life, namespace_removed_after_its_node)
 	second = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, second);
 	ASSERT_EQ(0, uq_bring_up(ns, irq, poll));
-	EXPECT_NE(NVME_UQ_ALIVE, info->dead);
+	EXPECT_NE(NVME_UQ_STATE_LIVE, info->state);
 	ASSERT_TRUE(uq_wait_nodes(ns, irq, poll));
 	ASSERT_EQ(0, uq_bring_up(ns, 2, 2));
 	ASSERT_TRUE(uq_wait_nodes(ns, 2, 2));
-	EXPECT_EQ(NVME_UQ_ALIVE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, info->state);
 	EXPECT_EQ(0, read_mapped(self));
 
 	ret = uq_attach(ns, false);
 	if (ret)
 		SKIP(goto out, "the device does not detach namespaces: %d", ret);
 	EXPECT_TRUE(uq_wait_nodes(ns, 0, 0));
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	EXPECT_EQ(-ENXIO, read_mapped(self));
 	/* another reset does not make the page say anything else */
 	EXPECT_EQ(0, uq_reset(ns->ctrl));
-	EXPECT_EQ(NVME_UQ_DEAD_GONE, info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	let_go(self);
 	self->cq.info = NULL;
-	EXPECT_EQ(-1, ioctl(second, NVME_UQ_IOC_CLAIM));
+	EXPECT_EQ(-1, ioctl(second, NVME_UQ_IOCTL_CLAIM));
 	EXPECT_EQ(ENXIO, errno);
 	close(second);
 	second = -1;
@@ -644,7 +644,7 @@ TEST_F(life, module_stays)
 	EXPECT_NE(0, system("rmmod nvme 2> /dev/null"));
 	close(self->fd);
 	EXPECT_NE(0, system("rmmod nvme 2> /dev/null"));
-	EXPECT_EQ(NVME_UQ_ALIVE, self->cq.info->dead);
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, self->cq.info->state);
 	self->fd = open(self->node.path, O_RDWR);
 }
 

@@ -219,7 +219,7 @@ static void limit(struct worker *w, struct session *s)
 	};
 
 	/* a reset may have made the queue smaller meanwhile */
-	if (ioctl(s->fd, NVME_UQ_IOC_SET_LIMIT, &l) && errno != ENXIO &&
+	if (ioctl(s->fd, NVME_UQ_IOCTL_SET_LIMIT, &l) && errno != ENXIO &&
 	    errno != EINVAL)
 		bad(w, "limit", -errno);
 }
@@ -654,7 +654,7 @@ static void remove_and_rescan(struct __test_metadata *_metadata,
 	EXPECT_TRUE(wait_nodes(self));
 }
 
-/* A queue that is absent, or has become smaller, does not take it. */
+/* A queue that is not available, or has become smaller, does not take it. */
 static int put_limit(const struct uq_node *node, const char *which,
 		     unsigned int limit)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * NVMe user queues: what a command holds of user space, from before it has a
- * slot until after its completion.
+ * tag until after its completion.
  *
  * All of this may sleep, and none of it is on the path of a registered buffer
  * that lies in one piece.
@@ -14,7 +14,7 @@
 #include <linux/slab.h>
 #include <linux/uio.h>
 
-#include "uq-pci.h"
+#include "pci.h"
 
 /*
  * Give user space the metadata that the device wrote. Whoever completes the
@@ -35,13 +35,13 @@ static void nvme_uq_return_meta(struct nvme_uq_user *user)
 }
 
 /**
- * nvme_uq_put_user_slow - let go of user memory
+ * __nvme_uq_unpin_user - let go of user memory
  * @val:	what nvme_uq_pdu.user holds, not 0
  * @completed:	the device has had the command
  *
  * May sleep.
  */
-void nvme_uq_put_user_slow(unsigned long val, bool completed)
+void __nvme_uq_unpin_user(unsigned long val, bool completed)
 {
 	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
 
@@ -63,42 +63,42 @@ void nvme_uq_put_user_slow(unsigned long val, bool completed)
 }
 
 /**
- * nvme_uq_alloc_map - make room for data in several pieces
+ * nvme_uq_alloc_sglist - make room for data in several pieces
  * @nseg:	how many at most
  * @gfp:	how to allocate
  *
  * Return: what kfree() frees, or NULL.
  */
-struct nvme_uq_map *nvme_uq_alloc_map(unsigned int nseg, gfp_t gfp)
+struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 {
-	struct nvme_uq_map *map;
+	struct nvme_uq_sglist *sglist;
 
-	map = kmalloc(struct_size(map, seg, nseg) + nseg * sizeof(phys_addr_t),
-		      gfp);
-	if (!map)
+	sglist = kmalloc(struct_size(sglist, seg, nseg) + nseg * sizeof(phys_addr_t),
+			 gfp);
+	if (!sglist)
 		return NULL;
-	map->nseg = 0;
-	map->nlist = 0;
-	map->phys = (phys_addr_t *)&map->seg[nseg];
-	return map;
+	sglist->nseg = 0;
+	sglist->nlist = 0;
+	sglist->phys = (phys_addr_t *)&sglist->seg[nseg];
+	return sglist;
 }
 
 /* Settle on one piece or several; refuse what no NVMe transfer can start at. */
-static int nvme_uq_prep_map(struct nvme_uq_io *io, struct nvme_uq_map *map)
+static int nvme_uq_prep_sglist(struct nvme_uq_io *io, struct nvme_uq_sglist *sglist)
 {
 	unsigned int i;
 
-	for (i = 0; i < map->nseg; i++)
-		if ((map->phys[i] | map->seg[i].len) & 3) {
-			kfree(map);
+	for (i = 0; i < sglist->nseg; i++)
+		if ((sglist->phys[i] | sglist->seg[i].len) & 3) {
+			kfree(sglist);
 			return -EINVAL;
 		}
-	if (map->nseg == 1) {
-		io->phys = map->phys[0];
-		kfree(map);
+	if (sglist->nseg == 1) {
+		io->phys = sglist->phys[0];
+		kfree(sglist);
 		return 0;
 	}
-	io->map = map;
+	io->sglist = sglist;
 	return 0;
 }
 
@@ -114,15 +114,15 @@ int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
 		.bi_size	= io->iter.count,
 		.bi_offset	= io->iter.iov_offset,
 	};
-	struct nvme_uq_map *map;
+	struct nvme_uq_sglist *sglist;
 	struct bio_vec bv;
 
-	map = nvme_uq_alloc_map(io->iter.nr_segs, GFP_KERNEL);
-	if (!map)
+	sglist = nvme_uq_alloc_sglist(io->iter.nr_segs, GFP_KERNEL);
+	if (!sglist)
 		return -ENOMEM;
 	for_each_mp_bvec(bv, io->iter.bvec, bi, bi)
-		nvme_uq_map_add(map, bvec_phys(&bv), bv.bv_len);
-	return nvme_uq_prep_map(io, map);
+		nvme_uq_sglist_add(sglist, bvec_phys(&bv), bv.bv_len);
+	return nvme_uq_prep_sglist(io, sglist);
 }
 
 static int nvme_uq_prep_page(struct nvme_uq_io *io)
@@ -163,7 +163,7 @@ static struct nvme_uq_user *nvme_uq_alloc_user(struct nvme_uq_io *io,
 }
 
 static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
-		       struct nvme_uq_map *map, unsigned int max)
+		       struct nvme_uq_sglist *sglist, unsigned int max)
 {
 	while (io->iter.count) {
 		struct page **pages = user->pages + user->nr_pages;
@@ -178,7 +178,7 @@ static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
 			size_t len = min_t(size_t, left, PAGE_SIZE - offset);
 			struct page *page = user->pages[user->nr_pages++];
 
-			nvme_uq_map_add(map, page_to_phys(page) + offset, len);
+			nvme_uq_sglist_add(sglist, page_to_phys(page) + offset, len);
 			left -= len;
 			offset = 0;
 		}
@@ -190,7 +190,7 @@ static int nvme_uq_prep_pages(struct nvme_uq_io *io)
 {
 	unsigned int max = iov_iter_npages(&io->iter, INT_MAX);
 	struct nvme_uq_user *user;
-	struct nvme_uq_map *map;
+	struct nvme_uq_sglist *sglist;
 	int ret;
 
 	user = nvme_uq_alloc_user(io, max);
@@ -198,15 +198,15 @@ static int nvme_uq_prep_pages(struct nvme_uq_io *io)
 		return -ENOMEM;
 	io->user = (unsigned long)user;
 
-	map = nvme_uq_alloc_map(max, GFP_KERNEL);
-	if (!map)
+	sglist = nvme_uq_alloc_sglist(max, GFP_KERNEL);
+	if (!sglist)
 		return -ENOMEM;
-	ret = nvme_uq_pin(io, user, map, max);
+	ret = nvme_uq_pin(io, user, sglist, max);
 	if (ret) {
-		kfree(map);
+		kfree(sglist);
 		return ret;
 	}
-	return nvme_uq_prep_map(io, map);
+	return nvme_uq_prep_sglist(io, sglist);
 }
 
 static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,

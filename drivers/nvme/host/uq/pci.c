@@ -11,8 +11,8 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "uq-info.h"
-#include "uq-pci.h"
+#include "info.h"
+#include "pci.h"
 
 static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)
 {
@@ -116,7 +116,7 @@ int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 	if (!uqc)
 		return nvme_set_queue_count(ctrl, count);
 
-	uqc->asked = plan;
+	uqc->requested = plan;
 	uqc->plan = (struct nvme_uq_plan){ };
 	if (!plan.irq && !plan.poll)
 		return nvme_set_queue_count(ctrl, count);
@@ -145,12 +145,12 @@ unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_give_way - do with one user queue less
+ * nvme_uq_drop_one - do with one user queue less
  * @ctrl:	the controller
  *
  * Return: false if there is none left that could give way.
  */
-bool nvme_uq_give_way(struct nvme_ctrl *ctrl)
+bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
 {
 	return ctrl->uq && nvme_uq_plan_shrink(&ctrl->uq->plan);
 }
@@ -200,7 +200,7 @@ static void nvme_uq_free_small(struct nvme_uq *uq)
 {
 	unsigned int i;
 
-	for (i = 0; uq->small && i < uq->slots.nr; i++)
+	for (i = 0; uq->small && i < uq->tags.nr; i++)
 		if (uq->small[i].virt)
 			dma_pool_free(uq->ctrl->uq->small, uq->small[i].virt,
 				      uq->small[i].dma);
@@ -213,10 +213,10 @@ static int nvme_uq_alloc_small(struct nvme_uq *uq)
 	struct nvme_uq_ctrl *uqc = uq->ctrl->uq;
 	unsigned int i;
 
-	uq->small = kvcalloc(uq->slots.nr, sizeof(*uq->small), GFP_KERNEL);
+	uq->small = kvcalloc(uq->tags.nr, sizeof(*uq->small), GFP_KERNEL);
 	if (!uq->small)
 		return -ENOMEM;
-	for (i = 0; i < uq->slots.nr; i++) {
+	for (i = 0; i < uq->tags.nr; i++) {
 		uq->small[i].virt = dma_pool_alloc(uqc->small, GFP_KERNEL,
 						   &uq->small[i].dma);
 		if (!uq->small[i].virt)
@@ -228,7 +228,7 @@ static int nvme_uq_alloc_small(struct nvme_uq *uq)
 /* Free the memory of a queue that is down and that nobody looks at. */
 static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
-	size_t meta = uq->slots.nr * sizeof(struct nvme_sgl_desc);
+	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
 
 	nvme_uq_set_mappable(uq, false);
 	nvme_uq_free_small(uq);
@@ -241,19 +241,19 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	if (uq->cqes)
 		dma_free_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq), uq->cqes,
 				  uq->cq_dma);
-	kvfree(uq->slot);
-	nvme_uq_slots_free(&uq->slots);
+	kvfree(uq->iod);
+	nvme_uq_tags_free(&uq->tags);
 	uq->meta_sgls = NULL;
 	uq->sq_cmds = NULL;
 	uq->cqes = NULL;
-	uq->slot = NULL;
+	uq->iod = NULL;
 	uq->depth = 0;
 }
 
-/* With map_lock held, so that a fault does not find the moment between. */
+/* With claim_lock held, so that a fault does not find the moment between. */
 static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 {
-	bool generations = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
+	bool genctr = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
 	size_t meta = (depth - 1) * sizeof(struct nvme_sgl_desc);
 
 	if (uq->depth == depth)
@@ -261,16 +261,16 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 	nvme_uq_free_mem(uq);
 
 	uq->depth = depth;
-	if (nvme_uq_slots_alloc(&uq->slots, depth, generations, GFP_KERNEL))
+	if (nvme_uq_tags_alloc(&uq->tags, depth, genctr, GFP_KERNEL))
 		goto out_free;
-	uq->slot = kvcalloc(depth - 1, sizeof(*uq->slot), GFP_KERNEL);
+	uq->iod = kvcalloc(depth - 1, sizeof(*uq->iod), GFP_KERNEL);
 	uq->cqes = dma_alloc_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq),
 				      &uq->cq_dma, GFP_KERNEL);
 	uq->sq_cmds = dma_alloc_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
 					 &uq->sq_dma, GFP_KERNEL);
 	uq->meta_sgls = dma_alloc_coherent(uq->dma_dev, meta,
 					   &uq->meta_sgls_dma, GFP_KERNEL);
-	if (!uq->slot || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls ||
+	if (!uq->iod || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls ||
 	    nvme_uq_alloc_small(uq))
 		goto out_free;
 	nvme_uq_set_mappable(uq, true);
@@ -311,26 +311,26 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	uq->id = uqc->nr + 1;
 	uq->irq = -1;
 	uq->dma_dev = ctrl->dev;
-	uq->blocked = NVME_UQ_ABSENT | NVME_UQ_DOWN;
+	uq->blocked = NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN;
 	spin_lock_init(&uq->sq_lock);
 	/* not of one class: only one of them is taken in interrupts */
 	if (polled)
 		spin_lock_init(&uq->cq_lock);
 	else
 		spin_lock_init(&uq->cq_lock);
-	init_waitqueue_head(&uq->wait);
+	init_waitqueue_head(&uq->idle_wait);
 	init_completion(&uq->deleted);
-	INIT_DELAYED_WORK(&uq->look_work, nvme_uq_look_work);
+	INIT_DELAYED_WORK(&uq->poll_work, nvme_uq_poll_work);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
-	mutex_init(&uq->map_lock);
+	mutex_init(&uq->claim_lock);
 	INIT_LIST_HEAD(&uq->files);
-	init_waitqueue_head(&uq->line);
+	init_waitqueue_head(&uq->waitq);
 
 	mutex_lock(&uqc->lock);
 	if (uqc->frozen)
 		uq->blocked |= NVME_UQ_FROZEN;
-	if (uqc->holds)
-		uq->blocked |= NVME_UQ_HELD;
+	if (uqc->passthrus)
+		uq->blocked |= NVME_UQ_PASSTHRU;
 	uqc->q[uqc->nr] = uq;
 	/* whoever sees the number sees the queue */
 	smp_store_release(&uqc->nr, uqc->nr + 1);
@@ -406,12 +406,12 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->last_sq_tail = 0;
 	uq->db_tail = 0;
 	uq->dbbuf_sq_db = NULL;
-	/* nvme_uq_stop() has cancelled the work */
+	/* nvme_uq_quiesce() has cancelled the work */
 	uq->tmo_armed = false;
-	uq->blocked &= ~NVME_UQ_ABSENT;
+	uq->blocked &= ~NVME_UQ_UNAVAILABLE;
 	nvme_uq_limits_changed(uq);
 	/* of what was cancelled, some may never have got a doorbell */
-	nvme_uq_info_told(uq);
+	nvme_uq_info_submitted(uq);
 	spin_unlock(&uq->sq_lock);
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
@@ -434,14 +434,14 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	uq->cq_live = false;
-	nvme_uq_info_down(uq, NVME_UQ_DEAD_DOWN);
+	nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	nvme_uq_block(uq, NVME_UQ_ABSENT);
+	nvme_uq_block(uq, NVME_UQ_UNAVAILABLE);
 	return ret;
 }
 
 /**
- * struct nvme_uq_room - what the next queue to be created gets
+ * struct nvme_uq_create_ctx - what the next queue to be created gets
  * @shutdown_lock: keeps nvme_dev_disable() away
  * @dbs:	doorbells
  * @db_stride:	distance of doorbells
@@ -450,7 +450,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
  * @vector:	its interrupt vector, if it is one for interrupts
  * @died:	the controller died over it, and is being disabled
  */
-struct nvme_uq_room {
+struct nvme_uq_create_ctx {
 	struct mutex		*shutdown_lock;	/* the driver's own */
 	u32 __iomem		*dbs;
 	u32			db_stride;
@@ -460,21 +460,21 @@ struct nvme_uq_room {
 	bool			died;
 };
 
-static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_room *room)
+static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_create_ctx *ctx)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	int ret;
 
-	mutex_lock(&uq->map_lock);
-	ret = nvme_uq_alloc_mem(uq, room->depth);
-	mutex_unlock(&uq->map_lock);
+	mutex_lock(&uq->claim_lock);
+	ret = nvme_uq_alloc_mem(uq, ctx->depth);
+	mutex_unlock(&uq->claim_lock);
 	if (ret)
 		return ret;
 
-	uq->qid = room->qid;
-	uq->vector = uq->polled ? 0 : room->vector;
-	uq->sq_db = &room->dbs[uq->qid * 2 * room->db_stride];
-	uq->cq_db = uq->sq_db + room->db_stride;
+	uq->qid = ctx->qid;
+	uq->vector = uq->polled ? 0 : ctx->vector;
+	uq->sq_db = &ctx->dbs[uq->qid * 2 * ctx->db_stride];
+	uq->cq_db = uq->sq_db + ctx->db_stride;
 	uq->force_sgl = nvme_ctrl_sgl_supported(ctrl) &&
 		!nvme_uq_fault_no_sgl(ctrl);
 	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
@@ -486,21 +486,21 @@ static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_room *room)
 	memset(uq->cqes, 0, NVME_UQ_CQ_BYTES(uq));
 	ret = nvme_uq_admin_create(uq);
 	/* a controller that refuses has a status for it */
-	room->died = ret < 0;
+	ctx->died = ret < 0;
 	if (ret)
 		return ret;
 
 	/* as nvme_create_queue() does: nvme_dev_disable() goes first */
-	room->died = true;
-	if (!mutex_trylock(room->shutdown_lock))
+	ctx->died = true;
+	if (!mutex_trylock(ctx->shutdown_lock))
 		return -ENODEV;
 	if (nvme_ctrl_state(ctrl) != NVME_CTRL_CONNECTING) {
-		mutex_unlock(room->shutdown_lock);
+		mutex_unlock(ctx->shutdown_lock);
 		return -ENODEV;
 	}
-	room->died = false;
+	ctx->died = false;
 	ret = nvme_uq_go_live(uq);
-	mutex_unlock(room->shutdown_lock);
+	mutex_unlock(ctx->shutdown_lock);
 	if (ret) {
 		nvme_uq_admin_delete(uq, nvme_admin_delete_sq);
 		nvme_uq_admin_delete(uq, nvme_admin_delete_cq);
@@ -511,24 +511,24 @@ static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_room *room)
 /* Create @want queues of a kind; how many were? */
 static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
 					unsigned int want,
-					struct nvme_uq_room *room)
+					struct nvme_uq_create_ctx *ctx)
 {
 	unsigned int i;
 
-	for (i = 0; i < want && !room->died; i++) {
+	for (i = 0; i < want && !ctx->died; i++) {
 		struct nvme_uq *uq = nvme_uq_nth(ctrl, polled, i);
 		int ret;
 
 		if (!uq)
 			break;
-		ret = nvme_uq_create_one(uq, room);
+		ret = nvme_uq_create_one(uq, ctx);
 		if (ret) {
 			dev_warn(ctrl->device,
 				 "user queue %u not created: %d\n", uq->id, ret);
 			break;
 		}
-		room->qid++;
-		room->vector++;
+		ctx->qid++;
+		ctx->vector++;
 	}
 	return i;
 }
@@ -543,7 +543,7 @@ static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
  * @qid:	the first queue id that is blk-mq's no more
  * @vector:	the first vector that is blk-mq's no more
  *
- * They take no commands before nvme_uq_start(). That some could not be created
+ * They take no commands before nvme_uq_unquiesce(). That some could not be created
  * is no reason to do without the controller.
  *
  * Return: 0; -ENODEV if the controller died meanwhile, and with it blk-mq's
@@ -554,7 +554,7 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 		   unsigned int qid, unsigned int vector)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
-	struct nvme_uq_room room = {
+	struct nvme_uq_create_ctx ctx = {
 		.shutdown_lock	= shutdown_lock,
 		.dbs		= dbs,
 		.db_stride	= db_stride,
@@ -570,15 +570,15 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 	/* memory reclaim may wait for this very controller */
 	noio = memalloc_noio_save();
 	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pools(uqc, ctrl->dev)) {
-		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &room);
-		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &room);
+		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &ctx);
+		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &ctx);
 	}
 	memalloc_noio_restore(noio);
-	if (room.died)
+	if (ctx.died)
 		return -ENODEV;
 
 	dev_info(ctrl->device, "%u/%u user irq/poll queues, asked for %u/%u\n",
-		 irq, poll, uqc->asked.irq, uqc->asked.poll);
+		 irq, poll, uqc->requested.irq, uqc->requested.poll);
 	return 0;
 }
 
@@ -647,10 +647,10 @@ static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 }
 
 /**
- * nvme_uq_stop - write no more to submission queues
+ * nvme_uq_quiesce - write no more to submission queues
  * @ctrl:	the controller, which is about to be disabled
  */
-void nvme_uq_stop(struct nvme_ctrl *ctrl)
+void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	bool live = false;
@@ -663,18 +663,18 @@ void nvme_uq_stop(struct nvme_ctrl *ctrl)
 	if (!live)
 		return;
 
-	/* nobody maps memory for a device that may go away: nvme_uq_map() */
+	/* nobody maps memory for a device that may go away: nvme_uq_dma_map() */
 	synchronize_rcu();
 	/* and work, which nothing starts again, lets go of interrupts */
 	for (i = 0; i < uqc->nr; i++) {
-		cancel_delayed_work_sync(&uqc->q[i]->look_work);
+		cancel_delayed_work_sync(&uqc->q[i]->poll_work);
 		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
 	}
 }
 
 /**
  * nvme_uq_delete_queues - delete the queues on the controller
- * @ctrl:	the controller, after nvme_uq_stop()
+ * @ctrl:	the controller, after nvme_uq_quiesce()
  *
  * Return: false if the controller is slow to answer, so that there is no point
  * in asking it for more.
@@ -737,13 +737,13 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 	for (i = 0; i < uqc->nr; i++) {
 		struct nvme_uq *uq = uqc->q[i];
 
-		nvme_uq_block(uq, NVME_UQ_ABSENT | NVME_UQ_DOWN);
-		cancel_delayed_work_sync(&uq->look_work);
+		nvme_uq_block(uq, NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN);
+		cancel_delayed_work_sync(&uq->poll_work);
 		cancel_delayed_work_sync(&uq->tmo_work);
 		nvme_uq_info_gone(uq, NULL);
-		mutex_lock(&uq->map_lock);
+		mutex_lock(&uq->claim_lock);
 		nvme_uq_free_mem(uq);
-		mutex_unlock(&uq->map_lock);
+		mutex_unlock(&uq->claim_lock);
 		nvme_uq_wake_all(uq);
 	}
 	dma_pool_destroy(uqc->small);

@@ -17,11 +17,11 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include "uq-info.h"
-#include "uq-pci.h"
+#include "info.h"
+#include "pci.h"
 
 #define CREATE_TRACE_POINTS
-#include "uq-trace.h"
+#include "trace.h"
 
 /*
  * Doorbells
@@ -39,7 +39,7 @@ static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 {
 	lockdep_assert_held(&uq->cq_lock);
 	if (unlikely(uq->dbbuf_cq_db) &&
-	    !nvme_uq_shadow_kick(head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
+	    !nvme_uq_dbbuf_update(head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
 		return;
 	writel(head, uq->cq_db);
 }
@@ -117,10 +117,10 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
  */
 
 /* Let go of user memory. May sleep. */
-static __always_inline void nvme_uq_put_user(unsigned long val, bool completed)
+static __always_inline void nvme_uq_unpin_user(unsigned long val, bool completed)
 {
 	if (unlikely(val))
-		nvme_uq_put_user_slow(val, completed);
+		__nvme_uq_unpin_user(val, completed);
 }
 
 static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
@@ -128,7 +128,7 @@ static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
 {
 	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
 
-	nvme_uq_put_user(pdu->user, true);
+	nvme_uq_unpin_user(pdu->user, true);
 	io_uring_cmd_done32(ioucmd, pdu->status, pdu->result, issue_flags);
 }
 
@@ -161,18 +161,18 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
  */
 
 /*
- * Map what was prepared. Under RCU, so that nvme_uq_stop() can wait for it: a
+ * Map what was prepared. Under RCU, so that nvme_uq_quiesce() can wait for it: a
  * device that is being unbound has no mappings made behind its back.
  */
-static __always_inline int nvme_uq_map(struct nvme_uq *uq,
-				       struct nvme_uq_io *io, u8 flags)
+static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
+					   struct nvme_uq_io *io, u8 flags)
 {
 	io->flags = io->write ? flags | NVME_UQ_WRITE : flags;
 	if (!io->len)
 		return 0;
-	if (unlikely(io->map || io->metabuf || !uq->force_sgl))
-		return nvme_uq_map_slow(uq, io);
-	return nvme_uq_map_one(uq, io);
+	if (unlikely(io->sglist || io->metabuf || !uq->force_sgl))
+		return nvme_uq_dma_map_slow(uq, io);
+	return nvme_uq_dma_map_one(uq, io);
 }
 
 static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
@@ -201,42 +201,42 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
  */
 
 /* Give back what few commands have. */
-static noinline void nvme_uq_release_slot(struct nvme_uq *uq,
-					  struct nvme_uq_slot *slot)
+static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
+					 struct nvme_uq_iod *iod)
 {
-	nvme_uq_unmap_slow(uq, slot);
-	if (slot->flags & NVME_UQ_MAP)
-		kfree(slot->map);
-	if (slot->flags & NVME_UQ_UNPOLLED)
+	nvme_uq_dma_unmap_slow(uq, iod);
+	if (iod->flags & NVME_UQ_SGLIST)
+		kfree(iod->sglist);
+	if (iod->flags & NVME_UQ_UNPOLLED)
 		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
 }
 
 /* With cq_lock held, as the file may end with the command. */
 static noinline void nvme_uq_wake_file(struct nvme_uq_file *uf)
 {
-	if (wq_has_sleeper(&uf->line))
-		wake_up(&uf->line);
+	if (wq_has_sleeper(&uf->waitq))
+		wake_up(&uf->waitq);
 }
 
 static __always_inline void
-nvme_uq_complete_slot(struct nvme_uq *uq, unsigned int idx, int status,
-		      u64 result, struct nvme_uq_done *done)
+nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
+		     u64 result, struct nvme_uq_done *done)
 {
-	struct nvme_uq_slot *slot = &uq->slot[idx];
-	struct io_uring_cmd *ioucmd = slot->ioucmd;
+	struct nvme_uq_iod *iod = &uq->iod[idx];
+	struct io_uring_cmd *ioucmd = iod->ioucmd;
 	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
-	struct nvme_uq_file *uf = slot->file;
+	struct nvme_uq_file *uf = iod->file;
 
 	pdu->status = status;
 	pdu->result = result;
 	uq->completed++;
-	WRITE_ONCE(uf->given, uf->given + 1);
+	WRITE_ONCE(uf->completed, uf->completed + 1);
 	if (unlikely(uf->limited))
 		nvme_uq_wake_file(uf);
-	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				    NVME_UQ_MAP | NVME_UQ_UNPOLLED)))
-		nvme_uq_release_slot(uq, slot);
-	nvme_uq_slot_put(&uq->slots, idx);
+	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				   NVME_UQ_SGLIST | NVME_UQ_UNPOLLED)))
+		nvme_uq_release_iod(uq, iod);
+	nvme_uq_tag_put(&uq->tags, idx);
 	nvme_uq_done_add(done, ioucmd);
 }
 
@@ -252,17 +252,17 @@ static __always_inline void
 nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
 		   struct nvme_uq_done *done)
 {
-	int idx = nvme_uq_slot_match(&uq->slots, cid);
+	int idx = nvme_uq_tag_match(&uq->tags, cid);
 
 	if (unlikely(idx < 0)) {
 		nvme_uq_spurious(uq, cid);
 		return;
 	}
 	trace_nvme_uq_complete(uq, cid, status, result);
-	nvme_uq_complete_slot(uq, idx, status, result, done);
+	nvme_uq_complete_iod(uq, idx, status, result, done);
 }
 
-/* What a test makes of a completion, see uq-pci-fault.c. */
+/* What a test makes of a completion, see pci-fault.c. */
 static void nvme_uq_handle_faulty(struct nvme_uq *uq, u16 cid, int status,
 				  u64 result, struct nvme_uq_done *done)
 {
@@ -336,11 +336,11 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_reap_locked);
 
 static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 {
-	if (unlikely(wq_has_sleeper(&uq->line)))
-		wake_up_nr(&uq->line, freed);
+	if (unlikely(wq_has_sleeper(&uq->waitq)))
+		wake_up_nr(&uq->waitq, freed);
 	/* the barrier was for both */
-	if (unlikely(waitqueue_active(&uq->wait)))
-		wake_up(&uq->wait);
+	if (unlikely(waitqueue_active(&uq->idle_wait)))
+		wake_up(&uq->idle_wait);
 }
 
 static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
@@ -439,23 +439,23 @@ static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
 }
 
 /* With sq_lock held: such a ring has submitted a command. */
-static void nvme_uq_look_for(struct nvme_uq *uq)
+static void nvme_uq_queue_poll_work(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
 	/* one that runs now may have seen none */
-	queue_delayed_work(nvme_wq, &uq->look_work, 0);
+	queue_delayed_work(nvme_wq, &uq->poll_work, 0);
 }
 
 /**
- * nvme_uq_look_work - poll a queue while commands of rings that do not are there
+ * nvme_uq_poll_work - poll a queue while commands of rings that do not are there
  * @work:	the queue's
  */
-void nvme_uq_look_work(struct work_struct *work)
+void nvme_uq_poll_work(struct work_struct *work)
 {
 	struct nvme_uq *uq = container_of(to_delayed_work(work),
-					  struct nvme_uq, look_work);
-	unsigned int pause = uq->look_pause ?: NVME_UQ_PAUSE_MIN;
+					  struct nvme_uq, poll_work);
+	unsigned int pause = uq->poll_pause ?: NVME_UQ_PAUSE_MIN;
 
 	/* a queue that goes down ends all by itself, and waits for this work */
 	while (nvme_uq_has_unpolled(uq) &&
@@ -469,14 +469,14 @@ void nvme_uq_look_work(struct work_struct *work)
 			continue;
 		}
 		if (pause > NVME_UQ_PAUSE_MAX) {
-			uq->look_pause = pause;
-			queue_delayed_work(nvme_wq, &uq->look_work, 1);
+			uq->poll_pause = pause;
+			queue_delayed_work(nvme_wq, &uq->poll_work, 1);
 			return;
 		}
 		fsleep(pause);
 		pause *= 2;
 	}
-	uq->look_pause = 0;
+	uq->poll_pause = 0;
 }
 
 /* End what is in flight; how many? With cq_lock held. */
@@ -485,14 +485,14 @@ static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 {
 	unsigned int i, n = 0;
 
-	for (i = 0; i < uq->slots.nr; i++) {
-		/* pairs with the release in nvme_uq_slot_arm() */
-		u32 cid = smp_load_acquire(&uq->slots.cid[i]);
+	for (i = 0; i < uq->tags.nr; i++) {
+		/* pairs with the release in nvme_uq_tag_arm() */
+		u32 cid = smp_load_acquire(&uq->tags.cid[i]);
 
 		if (!(cid & NVME_UQ_ARMED))
 			continue;
-		nvme_uq_slot_match(&uq->slots, cid);
-		nvme_uq_complete_slot(uq, i, -EINTR, 0, done);
+		nvme_uq_tag_match(&uq->tags, cid);
+		nvme_uq_complete_iod(uq, i, -EINTR, 0, done);
 		n++;
 	}
 	uq->cancelled += n;
@@ -518,7 +518,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 		if (uq->cq_live) {
 			/* the last chance to hear how a command really ended */
 			nvme_uq_reap_locked(uq, &done);
-			nvme_uq_info_down(uq, NVME_UQ_DEAD_DOWN);
+			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 			nvme_uq_cancel_locked(uq, &done);
 			uq->cq_live = false;
 			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
@@ -530,13 +530,13 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 }
 
 /*
- * Preparation: everything that may sleep, before a slot is taken
+ * Preparation: everything that may sleep, before a tag is taken
  */
 
 static void nvme_uq_unprep(struct nvme_uq_io *io)
 {
-	kfree(io->map);
-	nvme_uq_put_user(io->user, false);
+	kfree(io->sglist);
+	nvme_uq_unpin_user(io->user, false);
 }
 
 /* Registered buffers: nearly always a part of one bio_vec. */
@@ -558,7 +558,7 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 	int ret;
 
 	io->user = 0;
-	io->map = NULL;
+	io->sglist = NULL;
 	io->metabuf = NULL;
 	io->addr = 0;
 	io->meta_addr = 0;
@@ -654,7 +654,7 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 }
 
 /*
- * Write a command where the device will look for it, and make its slot. With
+ * Write a command where the device will look for it, and make its tag. With
  * sq_lock held. It is checked here, where user space can no longer change it.
  */
 static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
@@ -662,7 +662,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 					     unsigned long deadline)
 {
 	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
-	struct nvme_uq_slot *slot;
+	struct nvme_uq_iod *iod;
 	unsigned int idx;
 
 	c->common.opcode = io->opcode;
@@ -676,26 +676,26 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	    !nvme_uq_fits(uq, c, io))
 		return -EINVAL;
 
-	idx = nvme_uq_slot_take(&uq->slots);
-	slot = &uq->slot[idx];
-	slot->ioucmd = io->ioucmd;
-	slot->file = io->file;
-	io->file->taken++;
-	slot->deadline = deadline;
-	slot->timeout = io->timeout;
-	slot->opcode = io->opcode;
-	slot->flags = io->flags;
+	idx = nvme_uq_tag_get(&uq->tags);
+	iod = &uq->iod[idx];
+	iod->ioucmd = io->ioucmd;
+	iod->file = io->file;
+	io->file->submitted++;
+	iod->deadline = deadline;
+	iod->timeout = io->timeout;
+	iod->opcode = io->opcode;
+	iod->flags = io->flags;
 
-	/* what nvme_uq_unmap() looks at */
-	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_MAP | NVME_UQ_META))) {
-		slot->addr = io->addr;
-		slot->len = io->len;
-		slot->map = io->map;
-		slot->meta_addr = io->meta_addr;
-		slot->meta_len = io->meta_len;
+	/* what nvme_uq_dma_unmap() looks at */
+	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_SGLIST | NVME_UQ_META))) {
+		iod->addr = io->addr;
+		iod->len = io->len;
+		iod->sglist = io->sglist;
+		iod->meta_addr = io->meta_addr;
+		iod->meta_len = io->meta_len;
 	}
-	if (unlikely(io->flags & NVME_UQ_MAP))
-		nvme_uq_set_map(uq, c, io->map, idx);
+	if (unlikely(io->flags & NVME_UQ_SGLIST))
+		nvme_uq_set_sglist(uq, c, io->sglist, idx);
 	else if (io->len)
 		nvme_uq_set_one(uq, c, io);
 	else
@@ -703,7 +703,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	if (unlikely(io->flags & NVME_UQ_META))
 		nvme_uq_set_meta(uq, c, io, idx);
 
-	c->common.command_id = nvme_uq_slot_arm(&uq->slots, idx);
+	c->common.command_id = nvme_uq_tag_arm(&uq->tags, idx);
 	trace_nvme_uq_submit(uq, c);
 	if (++uq->sq_tail == uq->depth)
 		uq->sq_tail = 0;
@@ -712,20 +712,20 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 }
 
 /*
- * Try once; -EAGAIN if there is no slot or the queue is held back. From the
- * moment the slot is armed, the command may be complete and its issuer gone.
+ * Try once; -EAGAIN if there is no tag or the queue is held back. From the
+ * moment the tag is armed, the command may be complete and its issuer gone.
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
-				       struct nvme_uq_place *place, u8 flags)
+				       struct nvme_uq_waiter *waiter, u8 flags)
 {
 	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
 	bool defer;
 	int ret;
 
-	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(io->file->heeds)))
-		return nvme_uq_refusal(uq, io);
-	ret = nvme_uq_map(uq, io, flags);
+	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(io->file->blocked_mask)))
+		return nvme_uq_submit_errno(uq, io);
+	ret = nvme_uq_dma_map(uq, io, flags);
 	if (unlikely(ret))
 		return ret;
 	nvme_uq_pdu(io->ioucmd)->user = io->user;
@@ -733,7 +733,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
-	if (likely(nvme_uq_admit(uq, io, place)))
+	if (likely(nvme_uq_admit(uq, io, waiter)))
 		ret = nvme_uq_write_sqe(uq, io, deadline);
 	if (likely(ret == -EIOCBQUEUED)) {
 		if (unlikely(!uq->tmo_armed ||
@@ -742,21 +742,21 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 		if (!defer)
 			nvme_uq_ring_sq(uq);
 		if (flags & NVME_UQ_UNPOLLED)
-			nvme_uq_look_for(uq);
+			nvme_uq_queue_poll_work(uq);
 		spin_unlock(&uq->sq_lock);
 		return ret;
 	}
 	spin_unlock(&uq->sq_lock);
 
-	nvme_uq_unmap_io(uq, io);
-	return ret == -EAGAIN ? nvme_uq_refusal(uq, io) : ret;
+	nvme_uq_dma_unmap_io(uq, io);
+	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io) : ret;
 }
 
-/* Submit a command that may wait, for its limit or for a slot. */
+/* Submit a command that may wait, for its limit or for a tag. */
 static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 					struct nvme_uq_io *io, u8 flags)
 {
-	struct nvme_uq_place place = {
+	struct nvme_uq_waiter waiter = {
 		.wait	= {
 			.private	= current,
 			.func		= default_wake_function,
@@ -766,15 +766,15 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 
 	do {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, &place, flags);
+		ret = nvme_uq_try(uq, io, &waiter, flags);
 		rcu_read_unlock();
 		if (ret != -EAGAIN)
 			break;
-		ret = nvme_uq_wait_turn(uq, io, &place);
+		ret = nvme_uq_wait_turn(uq, io, &waiter);
 	} while (!ret);
 
 	if (ret != -EIOCBQUEUED)
-		nvme_uq_leave(uq, io, &place);
+		nvme_uq_abandon(uq, io, &waiter);
 	return ret;
 }
 

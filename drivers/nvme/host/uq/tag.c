@@ -7,13 +7,13 @@
 #include <linux/log2.h>
 #include <linux/slab.h>
 
-#include "uq.h"
+#include "../uq.h"
 
 /**
- * nvme_uq_slots_alloc - make the slots of a queue
- * @s:		the slots
+ * nvme_uq_tags_alloc - make the tags of a queue
+ * @s:		the tags
  * @depth:	entries of the submission queue, 2 to 4096
- * @generations: tell uses of a slot apart; false for devices that do not cope
+ * @genctr: tell uses of a tag apart; false for devices that do not cope
  *		with any but the lowest command ids
  * @gfp:	how to allocate
  *
@@ -23,8 +23,8 @@
  *
  * Return: 0 or -ENOMEM.
  */
-int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
-			bool generations, gfp_t gfp)
+int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
+		       bool genctr, gfp_t gfp)
 {
 	unsigned int nr = depth - 1;
 	unsigned int bits = order_base_2(depth);
@@ -33,14 +33,14 @@ int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
 	s->cid = kcalloc(1 << bits, sizeof(*s->cid), gfp);
 	s->free = kmalloc_array(1 << bits, sizeof(*s->free), gfp);
 	if (!s->cid || !s->free) {
-		nvme_uq_slots_free(s);
+		nvme_uq_tags_free(s);
 		return -ENOMEM;
 	}
 
 	s->nr = nr;
 	s->idx_mask = (1 << bits) - 1;
 	s->free_mask = (1 << bits) - 1;
-	s->gen_step = generations ? 1 << bits : 0;
+	s->genctr_step = genctr ? 1 << bits : 0;
 	for (i = 0; i < nr; i++) {
 		s->cid[i] = i;
 		s->free[i] = i;
@@ -49,16 +49,16 @@ int nvme_uq_slots_alloc(struct nvme_uq_slots *s, unsigned int depth,
 	s->tail = nr;
 	return 0;
 }
-EXPORT_SYMBOL_GPL(nvme_uq_slots_alloc);
+EXPORT_SYMBOL_GPL(nvme_uq_tags_alloc);
 
 /**
- * nvme_uq_slots_free - free what nvme_uq_slots_alloc() made
- * @s:		the slots, none of them in flight
+ * nvme_uq_tags_free - free what nvme_uq_tags_alloc() made
+ * @s:		the tags, none of them in flight
  */
-void nvme_uq_slots_free(struct nvme_uq_slots *s)
+void nvme_uq_tags_free(struct nvme_uq_tags *s)
 {
 	kfree(s->cid);
 	kfree(s->free);
 	memset(s, 0, sizeof(*s));
 }
-EXPORT_SYMBOL_GPL(nvme_uq_slots_free);
+EXPORT_SYMBOL_GPL(nvme_uq_tags_free);

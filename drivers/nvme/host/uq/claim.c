@@ -13,11 +13,11 @@
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 
-#include "uq-info.h"
+#include "info.h"
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 
-/* Pages of a completion queue; with map_lock held. */
+/* Pages of a completion queue; with claim_lock held. */
 static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 {
 	if (!uq->mappable)
@@ -28,23 +28,23 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 /*
  * The information page. Its fields are of one word each, and written in the
  * order that the uapi header promises. What each batch of commands changes is in
- * uq-info.h.
+ * info.h.
  */
 
 /**
  * nvme_uq_info_down - tell that the queue is not there
  * @uq:		the queue, with cq_lock held
- * @dead:	NVME_UQ_DEAD_DOWN or NVME_UQ_DEAD_GONE
+ * @state:	NVME_UQ_STATE_DOWN or NVME_UQ_STATE_GONE
  *
  * Comes before commands are ended that have no completion.
  */
-void nvme_uq_info_down(struct nvme_uq *uq, u32 dead)
+void nvme_uq_info_down(struct nvme_uq *uq, u32 state)
 {
 	lockdep_assert_held(&uq->cq_lock);
 	if (!uq->info)
 		return;
-	if (uq->info->dead != NVME_UQ_DEAD_GONE)
-		WRITE_ONCE(uq->info->dead, dead);
+	if (uq->info->state != NVME_UQ_STATE_GONE)
+		WRITE_ONCE(uq->info->state, state);
 	/* who sees no head sees why */
 	smp_store_release(&uq->info->head, NVME_UQ_HEAD_NONE);
 	smp_wmb();	/* and both before all that follows */
@@ -64,7 +64,7 @@ void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (uq->owner && (!ns || uq->owner->node->ns == ns))
-		nvme_uq_info_down(uq, NVME_UQ_DEAD_GONE);
+		nvme_uq_info_down(uq, NVME_UQ_STATE_GONE);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	spin_unlock(&uq->sq_lock);
 }
@@ -83,9 +83,9 @@ void nvme_uq_info_up(struct nvme_uq *uq)
 	nvme_uq_info_reaped(uq, nvme_uq_cq_head(uq));
 	/* who sees the generation sees the queue that it is of */
 	smp_store_release(&uq->info->generation, uq->info->generation + 1);
-	if (uq->info->dead != NVME_UQ_DEAD_GONE)
+	if (uq->info->state != NVME_UQ_STATE_GONE)
 		/* and who sees it alive, its generation */
-		smp_store_release(&uq->info->dead, NVME_UQ_ALIVE);
+		smp_store_release(&uq->info->state, NVME_UQ_STATE_LIVE);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_up);
 
@@ -99,7 +99,7 @@ static void nvme_uq_info_init(struct nvme_uq *uq)
 	info->size = sizeof(*info);
 	info->entry_size = sizeof(struct nvme_uq_cqe);
 	info->entries = uq->depth;
-	info->dead = uq->cq_live ? NVME_UQ_ALIVE : NVME_UQ_DEAD_DOWN;
+	info->state = uq->cq_live ? NVME_UQ_STATE_LIVE : NVME_UQ_STATE_DOWN;
 	info->head = uq->cq_live ? nvme_uq_cq_head(uq) : NVME_UQ_HEAD_NONE;
 }
 
@@ -132,7 +132,7 @@ static bool nvme_uq_is_idle(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	lockdep_assert_held(&uq->cq_lock);
-	return !nvme_uq_slots_used(&uq->slots) &&
+	return !nvme_uq_tags_used(&uq->tags) &&
 		!(uq->cq_live && nvme_uq_cqe_pending(uq->cq_next, uq->cq_phase));
 }
 
@@ -141,7 +141,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	unsigned long flags;
 	int ret = -EBUSY;
 
-	lockdep_assert_held(&uq->map_lock);
+	lockdep_assert_held(&uq->claim_lock);
 	/* its last tenant may have stopped polling */
 	if (uq->polled)
 		uq->ops->reap(uq);
@@ -154,7 +154,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 		nvme_uq_scrub(uq);
 		WRITE_ONCE(uq->owner, uf);
 		uq->info = page_address(uf->info);
-		WRITE_ONCE(uf->heeds, uf->heeds & ~NVME_UQ_CLAIMED);
+		WRITE_ONCE(uf->blocked_mask, uf->blocked_mask & ~NVME_UQ_CLAIMED);
 		WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
 		nvme_uq_info_init(uq);
 		ret = 0;
@@ -166,19 +166,19 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	return ret;
 }
 
-/* With map_lock held, under which an owner stays one. */
+/* With claim_lock held, under which an owner stays one. */
 static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	if (uq->owner)
 		return -EBUSY;
 	if (nvme_uq_ns_removed(uf->node) || !uq->mappable ||
-	    (READ_ONCE(uq->blocked) & NVME_UQ_ABSENT))
+	    (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
 		return -ENXIO;
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
 }
 
 /**
- * nvme_uq_claim - NVME_UQ_IOC_CLAIM
+ * nvme_uq_claim - NVME_UQ_IOCTL_CLAIM
  * @uf:		the open file
  *
  * Return: 0 or an error, see the uapi header.
@@ -197,9 +197,9 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	if (!info)
 		return -ENOMEM;
 
-	mutex_lock(&uq->map_lock);
+	mutex_lock(&uq->claim_lock);
 	if (uq->owner == uf) {
-		mutex_unlock(&uq->map_lock);
+		mutex_unlock(&uq->claim_lock);
 		__free_page(info);
 		return 0;
 	}
@@ -213,7 +213,7 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	}
 	if (ret)
 		uf->info = NULL;
-	mutex_unlock(&uq->map_lock);
+	mutex_unlock(&uq->claim_lock);
 
 	if (ret) {
 		__free_page(info);
@@ -236,7 +236,7 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf)
 
 	if (!uf->info)
 		return;
-	mutex_lock(&uq->map_lock);
+	mutex_lock(&uq->claim_lock);
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	WRITE_ONCE(uq->owner, NULL);
@@ -244,7 +244,7 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf)
 	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	spin_unlock(&uq->sq_lock);
-	mutex_unlock(&uq->map_lock);
+	mutex_unlock(&uq->claim_lock);
 	__free_page(uf->info);
 }
 
@@ -258,7 +258,7 @@ static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
 	unsigned int noio;
 	vm_fault_t ret;
 
-	mutex_lock(&uq->map_lock);
+	mutex_lock(&uq->claim_lock);
 	/* a reset may wait for the lock, and reclaim for the reset */
 	noio = memalloc_noio_save();
 	if (vmf->pgoff < nvme_uq_cq_pages(uq))
@@ -268,7 +268,7 @@ static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
 	else
 		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
 	memalloc_noio_restore(noio);
-	mutex_unlock(&uq->map_lock);
+	mutex_unlock(&uq->claim_lock);
 	return ret;
 }
 
@@ -295,9 +295,9 @@ static int nvme_uq_check_range(struct nvme_uq *uq,
 		return nr == 1 ? 0 : -EINVAL;
 	if (desc->pgoff != NVME_UQ_OFF_CQ >> PAGE_SHIFT)
 		return -EINVAL;
-	mutex_lock(&uq->map_lock);
+	mutex_lock(&uq->claim_lock);
 	pages = nvme_uq_cq_pages(uq);
-	mutex_unlock(&uq->map_lock);
+	mutex_unlock(&uq->claim_lock);
 	if (!pages)
 		return -ENXIO;
 	return nr <= pages ? 0 : -EINVAL;
@@ -336,13 +336,13 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 
 /**
  * nvme_uq_set_mappable - tell that a completion queue has memory, or has not
- * @uq:		the queue, with map_lock held
+ * @uq:		the queue, with claim_lock held
  * @mappable:	it has; if not, nobody has it mapped any more when this returns,
  *		and nobody maps it before it has again
  */
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
 {
-	lockdep_assert_held(&uq->map_lock);
+	lockdep_assert_held(&uq->claim_lock);
 	if (!mappable && uq->mappable && uq->owner)
 		unmap_mapping_range(uq->owner->file->f_mapping, NVME_UQ_OFF_CQ,
 				    nvme_uq_cq_pages(uq) << PAGE_SHIFT, 1);

@@ -19,7 +19,7 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
-#include "uq-pci.h"
+#include "pci.h"
 
 /* What can be had by chance, or so many times. */
 enum nvme_uq_fault_what {
@@ -72,7 +72,7 @@ struct nvme_uq_held {
  * @hold_for:	how many completions of its queue come before one that is held
  * @opcode:	of the admin commands that get no answer or are refused
  * @no_sgl:	use no SGLs, as if the device had none; read at controller reset
- * @no_nudge:	do not look after shadow doorbells between timeouts
+ * @no_kick:	do not look after shadow doorbells between timeouts
  * @held:	completions that are held back
  */
 struct nvme_uq_fault {
@@ -81,7 +81,7 @@ struct nvme_uq_fault {
 	u32			hold_for;
 	u8			opcode;
 	bool			no_sgl;
-	bool			no_nudge;
+	bool			no_kick;
 	struct nvme_uq_held	held[NVME_UQ_FAULT_SEEN - 4];
 };
 
@@ -123,7 +123,7 @@ void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc)
 	debugfs_create_u32("hold_for", 0600, dir, &f->hold_for);
 	debugfs_create_x8("opcode", 0600, dir, &f->opcode);
 	debugfs_create_bool("no_sgl", 0600, dir, &f->no_sgl);
-	debugfs_create_bool("no_nudge", 0600, dir, &f->no_nudge);
+	debugfs_create_bool("no_kick", 0600, dir, &f->no_kick);
 	uqc->fault = f;
 out:
 	memalloc_noio_restore(noio);
@@ -203,7 +203,7 @@ static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 	for (i = 0; i < n; i++) {
 		u16 cid = seen[i].cid;
 
-		if (uq->slots.cid[cid & uq->slots.idx_mask] !=
+		if (uq->tags.cid[cid & uq->tags.idx_mask] !=
 		    (NVME_UQ_ARMED | cid))
 			seen[i].status = NVME_SC_INTERNAL;
 	}
@@ -233,15 +233,15 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 	    nvme_uq_fault_keep(f, uq, &real))
 		return 0;
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_STALE)) {
-		bad.cid = real.cid - uq->slots.gen_step;
+		bad.cid = real.cid - uq->tags.genctr_step;
 		seen[n++] = bad;
 	} else if (nvme_uq_fault_take(f, NVME_UQ_FAULT_WRONG)) {
-		/* no slot has this number, nor this one, and not yet this id */
-		bad.cid = real.cid | uq->slots.idx_mask;
+		/* no tag has this number, nor this one, and not yet this id */
+		bad.cid = real.cid | uq->tags.idx_mask;
 		seen[n++] = bad;
 		bad.cid = U16_MAX;
 		seen[n++] = bad;
-		bad.cid = real.cid + uq->slots.gen_step;
+		bad.cid = real.cid + uq->tags.genctr_step;
 		seen[n++] = bad;
 	} else if (nvme_uq_fault_take(f, NVME_UQ_FAULT_REPEAT)) {
 		seen[n++] = real;
@@ -324,14 +324,14 @@ bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_fault_no_nudge - is a device with shadow doorbells left alone?
+ * nvme_uq_fault_no_kick - is a device with shadow doorbells left alone?
  * @ctrl:	the controller
  *
  * Return: true if it is to be treated as one that has none.
  */
-bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl)
+bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
 
-	return f && READ_ONCE(f->no_nudge);
+	return f && READ_ONCE(f->no_kick);
 }

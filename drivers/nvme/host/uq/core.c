@@ -14,7 +14,7 @@
 #include <linux/sysfs.h>
 #include <uapi/linux/nvme_uq.h>
 
-#include "uq.h"
+#include "../uq.h"
 
 /* Nodes come and go in scan work and when a namespace is removed. */
 static DEFINE_MUTEX(nvme_uq_nodes_lock);
@@ -61,11 +61,11 @@ static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 }
 
 /*
- * The controller may be on its way down again. nvme_uq_stop() comes after the
+ * The controller may be on its way down again. nvme_uq_quiesce() comes after the
  * change of state that says so, and takes the same lock: if that is still to
  * come, it undoes this; if it was here, there is nothing to do any more.
  */
-static void nvme_uq_start_one(struct nvme_uq *uq)
+static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 {
 	unsigned int blocked;
 
@@ -75,7 +75,7 @@ static void nvme_uq_start_one(struct nvme_uq *uq)
 		if (uq->cq_live)
 			blocked &= ~NVME_UQ_DOWN;
 		else
-			blocked |= NVME_UQ_ABSENT;
+			blocked |= NVME_UQ_UNAVAILABLE;
 	}
 	WRITE_ONCE(uq->blocked, blocked);
 	spin_unlock(&uq->sq_lock);
@@ -83,13 +83,13 @@ static void nvme_uq_start_one(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_start - let commands through to the queues that this reset created
+ * nvme_uq_unquiesce - let commands through to the queues that this reset created
  * @ctrl:	the controller, which has just become live
  *
  * Those that it did not create are absent from now on: who waits for one is
  * turned away, and the scan that follows takes away their nodes.
  */
-void nvme_uq_start(struct nvme_ctrl *ctrl)
+void nvme_uq_unquiesce(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	unsigned int i;
@@ -99,7 +99,7 @@ void nvme_uq_start(struct nvme_ctrl *ctrl)
 
 	mutex_lock(&uqc->lock);
 	for (i = 0; i < uqc->nr; i++)
-		nvme_uq_start_one(uqc->q[i]);
+		nvme_uq_unquiesce_one(uqc->q[i]);
 	mutex_unlock(&uqc->lock);
 }
 
@@ -125,7 +125,7 @@ void nvme_uq_start_freeze(struct nvme_ctrl *ctrl)
  * @ctrl:	the controller
  *
  * Freezes do not nest, as NVME_CTRL_FROZEN does not: a reset in the middle of
- * one ends it. What must survive a reset uses nvme_uq_hold().
+ * one ends it. What must survive a reset uses nvme_uq_passthru_start().
  */
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 {
@@ -146,14 +146,14 @@ static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 	 * The tenant of a polled queue may have stopped polling, so look for
 	 * completions in its stead.
 	 */
-	while (timeout > 0 && nvme_uq_slots_used(&uq->slots)) {
-		long slice = min_t(long, timeout, NVME_UQ_LOOK);
+	while (timeout > 0 && nvme_uq_tags_used(&uq->tags)) {
+		long slice = min_t(long, timeout, NVME_UQ_POLL_INTERVAL);
 
 		if (uq->polled)
 			uq->ops->reap(uq);
 		timeout -= slice;
-		timeout += wait_event_timeout(uq->wait,
-				!nvme_uq_slots_used(&uq->slots), slice);
+		timeout += wait_event_timeout(uq->idle_wait,
+				!nvme_uq_tags_used(&uq->tags), slice);
 	}
 	return timeout;
 }
@@ -184,14 +184,14 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 }
 
 /**
- * nvme_uq_hold - keep user queues still over a command that changes formats
+ * nvme_uq_passthru_start - keep user queues still over a command that changes formats
  * @ctrl:	the controller, which has been frozen
  *
  * nvme_passthru_end() unfreezes before it looks at what has changed. Until then
  * the size of a logical block may be stale, and with it the check that a
  * transfer stays inside its buffer.
  */
-void nvme_uq_hold(struct nvme_ctrl *ctrl)
+void nvme_uq_passthru_start(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 
@@ -199,16 +199,16 @@ void nvme_uq_hold(struct nvme_ctrl *ctrl)
 		return;
 
 	mutex_lock(&uqc->lock);
-	if (!uqc->holds++)
-		nvme_uq_for_each(ctrl, NVME_UQ_HELD, nvme_uq_block);
+	if (!uqc->passthrus++)
+		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_block);
 	mutex_unlock(&uqc->lock);
 }
 
 /**
- * nvme_uq_release - undo nvme_uq_hold()
+ * nvme_uq_passthru_end - undo nvme_uq_passthru_start()
  * @ctrl:	the controller
  */
-void nvme_uq_release(struct nvme_ctrl *ctrl)
+void nvme_uq_passthru_end(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 
@@ -217,8 +217,8 @@ void nvme_uq_release(struct nvme_ctrl *ctrl)
 
 	mutex_lock(&uqc->lock);
 	/* user queues may have come up in the middle of the command */
-	if (uqc->holds && !--uqc->holds)
-		nvme_uq_for_each(ctrl, NVME_UQ_HELD, nvme_uq_unblock);
+	if (uqc->passthrus && !--uqc->passthrus)
+		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);
 }
 
@@ -237,14 +237,14 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 
 	uf->node = node;
 	uf->file = file;
-	uf->heeds = ~0;
-	init_waitqueue_head(&uf->line);
+	uf->blocked_mask = ~0;
+	init_waitqueue_head(&uf->waitq);
 	file->private_data = uf;
 	nvme_uq_add_file(node->uq, uf);
 	return 0;
 }
 
-static int nvme_uq_close(struct inode *inode, struct file *file)
+static int nvme_uq_release(struct inode *inode, struct file *file)
 {
 	struct nvme_uq_file *uf = file->private_data;
 	struct nvme_uq *uq = uf->node->uq;
@@ -266,11 +266,11 @@ static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
 	if (nvme_uq_ns_removed(uf->node))
 		return -ENXIO;
 	switch (cmd) {
-	case NVME_UQ_IOC_CLAIM:
+	case NVME_UQ_IOCTL_CLAIM:
 		return nvme_uq_claim(uf);
-	case NVME_UQ_IOC_SET_LIMIT:
+	case NVME_UQ_IOCTL_SET_LIMIT:
 		return nvme_uq_ioctl_set_limit(uf, argp);
-	case NVME_UQ_IOC_GET_LIMIT:
+	case NVME_UQ_IOCTL_GET_LIMIT:
 		return nvme_uq_ioctl_get_limit(uf, argp);
 	default:
 		return nvme_uq_forward_ioctl(uf->node->ns, cmd, argp,
@@ -427,7 +427,7 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 static const struct file_operations nvme_uq_fops = {
 	.owner		= THIS_MODULE,
 	.open		= nvme_uq_open,
-	.release	= nvme_uq_close,
+	.release	= nvme_uq_release,
 	.mmap_prepare	= nvme_uq_mmap_prepare,
 	.unlocked_ioctl	= nvme_uq_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
@@ -454,7 +454,7 @@ static ssize_t state_show(struct device *dev, struct device_attribute *attr,
 	unsigned int why = READ_ONCE(nvme_uq_dev_node(dev)->uq->blocked) &
 		~NVME_UQ_CLAIMED;
 
-	if (why & NVME_UQ_ABSENT)
+	if (why & NVME_UQ_UNAVAILABLE)
 		return sysfs_emit(buf, "absent\n");
 	if (why & NVME_UQ_DOWN)
 		return sysfs_emit(buf, "down\n");
@@ -473,9 +473,9 @@ static ssize_t _name##_show(struct device *dev,				\
 static DEVICE_ATTR_RO(_name)
 
 NVME_UQ_ATTR(qid, "%u", READ_ONCE(uq->qid));
-NVME_UQ_ATTR(depth, "%u", READ_ONCE(uq->slots.nr));
+NVME_UQ_ATTR(depth, "%u", READ_ONCE(uq->tags.nr));
 NVME_UQ_ATTR(irq, "%d", READ_ONCE(uq->irq));
-NVME_UQ_ATTR(in_flight, "%u", nvme_uq_slots_used(&uq->slots));
+NVME_UQ_ATTR(in_flight, "%u", nvme_uq_tags_used(&uq->tags));
 NVME_UQ_ATTR(waiting, "%u", READ_ONCE(uq->waiting));
 NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(uq->owner));
 NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(uq->submitted));
@@ -633,7 +633,7 @@ static struct nvme_uq_node *nvme_uq_find_node(struct nvme_ns *ns,
 
 static void nvme_uq_update_node(struct nvme_ns *ns, struct nvme_uq *uq)
 {
-	bool absent = READ_ONCE(uq->blocked) & NVME_UQ_ABSENT;
+	bool absent = READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE;
 	struct nvme_uq_node *node = nvme_uq_find_node(ns, uq);
 
 	if (node && absent) {

@@ -8,7 +8,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "uq.h"
+#include "../uq.h"
 
 TRACE_EVENT(nvme_uq_submit,
 	TP_PROTO(struct nvme_uq *uq, const struct nvme_command *c),
@@ -57,9 +57,9 @@ TRACE_EVENT(nvme_uq_complete,
 #endif /* _TRACE_NVME_UQ_H */
 
 #undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
+#define TRACE_INCLUDE_PATH uq
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE uq-trace
+#define TRACE_INCLUDE_FILE trace
 
 /* This part must be outside protection */
 #include <trace/define_trace.h>

@@ -3,12 +3,12 @@
  * NVMe user queues, back half: what its files share. All of it is in the PCI
  * driver.
  *
- *   uq-pci.c		submission and completion
- *   uq-pci-user.c	user memory: pinning it, and finding its pieces
- *   uq-pci-dma.c	mapping it for the device
- *   uq-pci-timeout.c	commands that take too long
- *   uq-pci-setup.c	setting queues aside, creating and deleting them
- *   uq-pci-fault.c	injection of faults, for tests
+ *   pci-io.c		submission and completion
+ *   pci-pin.c	user memory: pinning it, and finding its pieces
+ *   pci-dma.c	mapping it for the device
+ *   pci-timeout.c	commands that take too long
+ *   pci.c	setting queues aside, creating and deleting them
+ *   pci-fault.c	injection of faults, for tests
  */
 #ifndef _NVME_UQ_PCI_H
 #define _NVME_UQ_PCI_H
@@ -17,23 +17,23 @@
 #include <linux/io.h>
 #include <linux/log2.h>
 
-#include "uq-info.h"
-#include "uq.h"
+#include "info.h"
+#include "../uq.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
 /* Whole pages: what is behind the last entry may be seen by user space too. */
 #define NVME_UQ_CQ_BYTES(uq)	PAGE_ALIGN((size_t)(uq)->depth * sizeof(struct nvme_completion))
 
 /**
- * struct nvme_uq_map - data in more than one piece
+ * struct nvme_uq_sglist - data in more than one piece
  * @nseg:	number of @seg and of @phys
- * @nlist:	number of @list; 0 if the slot's own list is enough
+ * @nlist:	number of @list; 0 if the tag's own list is enough
  * @per_list:	entries per list
  * @list:	lists from the pool
  * @phys:	the pieces as the CPU sees them
  * @seg:	the pieces as the device sees them
  */
-struct nvme_uq_map {
+struct nvme_uq_sglist {
 	unsigned int		nseg;
 	unsigned int		nlist;
 	unsigned int		per_list;
@@ -43,18 +43,18 @@ struct nvme_uq_map {
 };
 
 /* Add a piece, as part of the last one if they are neighbours. */
-static inline void nvme_uq_map_add(struct nvme_uq_map *map, phys_addr_t phys,
-				   unsigned int len)
+static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist, phys_addr_t phys,
+				      unsigned int len)
 {
-	unsigned int last = map->nseg - 1;
+	unsigned int last = sglist->nseg - 1;
 
-	if (map->nseg && map->phys[last] + map->seg[last].len == phys) {
-		map->seg[last].len += len;
+	if (sglist->nseg && sglist->phys[last] + sglist->seg[last].len == phys) {
+		sglist->seg[last].len += len;
 		return;
 	}
-	map->phys[map->nseg] = phys;
-	map->seg[map->nseg].len = len;
-	map->nseg++;
+	sglist->phys[sglist->nseg] = phys;
+	sglist->seg[sglist->nseg].len = len;
+	sglist->nseg++;
 }
 
 /**
@@ -120,29 +120,29 @@ static inline enum dma_data_direction nvme_uq_dir(u8 flags)
 	return flags & NVME_UQ_WRITE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
 }
 
-/* uq-pci.c */
+/* pci-io.c */
 extern const struct nvme_uq_ops nvme_uq_pci_ops;
 
 irqreturn_t nvme_uq_irq(int irq, void *data);
 void nvme_uq_pci_reap(struct nvme_uq *uq);
-void nvme_uq_look_work(struct work_struct *work);
+void nvme_uq_poll_work(struct work_struct *work);
 #if IS_ENABLED(CONFIG_KUNIT)
 unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
 #endif
 
-/* uq-pci-user.c */
-void nvme_uq_put_user_slow(unsigned long val, bool completed);
-struct nvme_uq_map *nvme_uq_alloc_map(unsigned int nseg, gfp_t gfp);
+/* pci-pin.c */
+void __nvme_uq_unpin_user(unsigned long val, bool completed);
+struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp);
 int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
 int nvme_uq_prep_user(struct nvme_uq_io *io);
 int nvme_uq_prep_meta(struct nvme_uq_io *io);
 
-/* uq-pci-dma.c */
-int nvme_uq_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
-void nvme_uq_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
-void nvme_uq_unmap_slow(struct nvme_uq *uq, struct nvme_uq_slot *slot);
-void nvme_uq_set_map(struct nvme_uq *uq, struct nvme_command *c,
-		     const struct nvme_uq_map *map, unsigned int idx);
+/* pci-dma.c */
+int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
+void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
+void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod);
+void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
+			const struct nvme_uq_sglist *sglist, unsigned int idx);
 void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
 
@@ -154,11 +154,11 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
  */
 #define NVME_UQ_GRACE	roundup_pow_of_two(HZ)
 
-/* uq-pci-timeout.c */
+/* pci-timeout.c */
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
 void nvme_uq_timeout_work(struct work_struct *work);
 
-/* A completion that is taken for one of the device's, see uq-pci-fault.c. */
+/* A completion that is taken for one of the device's, see pci-fault.c. */
 struct nvme_uq_seen {
 	u64	result;
 	int	status;
@@ -175,7 +175,7 @@ bool nvme_uq_fault_storm(struct nvme_uq *uq);
 bool nvme_uq_fault_irq(struct nvme_uq *uq);
 bool nvme_uq_fault_doorbell(struct nvme_uq *uq);
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
-bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl);
+bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl);
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode);
 #else
 static inline void nvme_uq_fault_init(struct nvme_ctrl *ctrl,
@@ -198,7 +198,7 @@ static inline bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 	return false;
 }
 
-static inline bool nvme_uq_fault_no_nudge(struct nvme_ctrl *ctrl)
+static inline bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
 {
 	return false;
 }
@@ -229,7 +229,7 @@ static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 }
 
 /* Update a shadow doorbell; does the device want to hear the real one too? */
-static inline bool nvme_uq_shadow_kick(u16 value, __le32 *db, __le32 *ei)
+static inline bool nvme_uq_dbbuf_update(u16 value, __le32 *db, __le32 *ei)
 {
 	u16 old, event;
 
@@ -248,16 +248,16 @@ static inline void nvme_uq_ring_sq(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	uq->last_sq_tail = uq->sq_tail;
-	nvme_uq_info_told(uq);
+	nvme_uq_info_submitted(uq);
 	if (unlikely(uq->dbbuf_sq_db) &&
-	    !nvme_uq_shadow_kick(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
+	    !nvme_uq_dbbuf_update(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
 		return;
 	nvme_uq_write_sq_db(uq);
 }
 
 /* Map what is in one piece. */
-static __always_inline int nvme_uq_map_one(struct nvme_uq *uq,
-					   struct nvme_uq_io *io)
+static __always_inline int nvme_uq_dma_map_one(struct nvme_uq *uq,
+					       struct nvme_uq_io *io)
 {
 	io->addr = dma_map_phys(uq->dma_dev, io->phys, io->len,
 				nvme_uq_dir(io->flags), 0);
@@ -269,12 +269,12 @@ static __always_inline int nvme_uq_map_one(struct nvme_uq *uq,
 }
 
 /* After this, neither the CPU's nor the device's side needs the other's. */
-static __always_inline void nvme_uq_unmap(struct nvme_uq *uq,
-					  struct nvme_uq_slot *slot)
+static __always_inline void nvme_uq_dma_unmap(struct nvme_uq *uq,
+					      struct nvme_uq_iod *iod)
 {
-	if (unlikely(slot->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				    NVME_UQ_MAP)))
-		nvme_uq_unmap_slow(uq, slot);
+	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				   NVME_UQ_SGLIST)))
+		nvme_uq_dma_unmap_slow(uq, iod);
 }
 
 #endif /* _NVME_UQ_PCI_H */

@@ -5,7 +5,7 @@
  * There is one rule: blk-mq has what it would have without user queues, and
  * user queues share what is left.
  */
-#include "uq.h"
+#include "../uq.h"
 
 /**
  * nvme_uq_plan_shrink - give up one user queue

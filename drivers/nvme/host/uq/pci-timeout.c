@@ -6,7 +6,7 @@
 #include <linux/blk-mq.h>
 #include <linux/pci.h>
 
-#include "uq-pci.h"
+#include "pci.h"
 
 /*
  * How often to look after a queue that has shadow doorbells. A device looks at
@@ -15,17 +15,17 @@
  * between the two, misses what came just then, and nobody tells it again if
  * everybody waits for what was submitted last. QEMU's device has done so.
  */
-#define NVME_UQ_NUDGE	HZ
+#define NVME_UQ_KICK_INTERVAL	HZ
 
 /*
  * Not with the value it has: NVMe base, Asynchronous Event Request, calls that
  * an Invalid Doorbell Write Value.
  */
-static void nvme_uq_nudge(struct nvme_uq *uq)
+static void nvme_uq_kick(struct nvme_uq *uq)
 {
 	/* once all has ended, a suspend may let the device sleep */
 	if (uq->dbbuf_sq_db && !(uq->blocked & NVME_UQ_DOWN) &&
-	    nvme_uq_slots_used(&uq->slots) && uq->db_tail != uq->last_sq_tail)
+	    nvme_uq_tags_used(&uq->tags) && uq->db_tail != uq->last_sq_tail)
 		nvme_uq_write_sq_db(uq);
 }
 
@@ -36,7 +36,7 @@ static void nvme_uq_nudge(struct nvme_uq *uq)
  */
 static void nvme_uq_ring_late(struct nvme_uq *uq)
 {
-	struct nvme_uq_slots *s = &uq->slots;
+	struct nvme_uq_tags *s = &uq->tags;
 	unsigned long flags;
 	unsigned int n;
 
@@ -48,12 +48,12 @@ static void nvme_uq_ring_late(struct nvme_uq *uq)
 	if (uq->sq_tail < uq->last_sq_tail)
 		n += uq->depth;
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	/* the slots that were taken last */
+	/* the tags that were taken last */
 	while (n) {
 		unsigned int idx = s->free[(s->head - n--) & s->free_mask];
-		struct nvme_uq_slot *slot = &uq->slot[idx];
+		struct nvme_uq_iod *iod = &uq->iod[idx];
 
-		slot->deadline = jiffies + slot->timeout + NVME_UQ_GRACE;
+		iod->deadline = jiffies + iod->timeout + NVME_UQ_GRACE;
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	nvme_uq_ring_sq(uq);
@@ -69,9 +69,9 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 	unsigned long now = jiffies;
 
 	lockdep_assert_held(&uq->sq_lock);
-	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_nudge(uq->ctrl) &&
-	    time_after(deadline, now + NVME_UQ_NUDGE))
-		deadline = now + NVME_UQ_NUDGE;
+	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_kick(uq->ctrl) &&
+	    time_after(deadline, now + NVME_UQ_KICK_INTERVAL))
+		deadline = now + NVME_UQ_KICK_INTERVAL;
 	uq->tmo_armed = true;
 	uq->tmo_next = deadline;
 	mod_delayed_work(nvme_wq, &uq->tmo_work,
@@ -185,16 +185,16 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 				 unsigned long *next)
 {
-	unsigned int idx = cid & uq->slots.idx_mask;
-	struct nvme_uq_slot *slot = &uq->slot[idx];
+	unsigned int idx = cid & uq->tags.idx_mask;
+	struct nvme_uq_iod *iod = &uq->iod[idx];
 	unsigned long flags;
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (uq->slots.cid[idx] == (NVME_UQ_ARMED | cid)) {
-		slot->flags |= NVME_UQ_ABORTED;
-		slot->deadline = jiffies + NVME_UQ_GRACE +
-			max(slot->timeout, uq->ctrl->io_timeout);
-		nvme_uq_sooner(next, slot->deadline);
+	if (uq->tags.cid[idx] == (NVME_UQ_ARMED | cid)) {
+		iod->flags |= NVME_UQ_ABORTED;
+		iod->deadline = jiffies + NVME_UQ_GRACE +
+			max(iod->timeout, uq->ctrl->io_timeout);
+		nvme_uq_sooner(next, iod->deadline);
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 }
@@ -213,7 +213,7 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	/*
 	 * On its way out there is no reset any more. Who unbinds the driver may
 	 * wait for a task that has frozen the controller and waits for this
-	 * command. Not from here: nvme_uq_stop() waits for this work.
+	 * command. Not from here: nvme_uq_quiesce() waits for this work.
 	 */
 	if (nvme_state_terminal(ctrl)) {
 		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
@@ -262,20 +262,20 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 	bool found = false;
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	for (; uq->cq_live && *pos < uq->slots.nr && !found; ++*pos) {
-		struct nvme_uq_slot *slot = &uq->slot[*pos];
-		/* pairs with the release in nvme_uq_slot_arm() */
-		u32 cid = smp_load_acquire(&uq->slots.cid[*pos]);
+	for (; uq->cq_live && *pos < uq->tags.nr && !found; ++*pos) {
+		struct nvme_uq_iod *iod = &uq->iod[*pos];
+		/* pairs with the release in nvme_uq_tag_arm() */
+		u32 cid = smp_load_acquire(&uq->tags.cid[*pos]);
 
 		if (!(cid & NVME_UQ_ARMED))
 			continue;
-		if (time_before(jiffies, slot->deadline)) {
-			nvme_uq_sooner(next, slot->deadline);
+		if (time_before(jiffies, iod->deadline)) {
+			nvme_uq_sooner(next, iod->deadline);
 			continue;
 		}
 		od->cid = cid;
-		od->opcode = slot->opcode;
-		od->aborted = slot->flags & NVME_UQ_ABORTED;
+		od->opcode = iod->opcode;
+		od->aborted = iod->flags & NVME_UQ_ABORTED;
 		found = true;
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
@@ -298,7 +298,7 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
 	nvme_uq_ring_late(uq);
-	nvme_uq_nudge(uq);
+	nvme_uq_kick(uq);
 	spin_unlock(&uq->sq_lock);
 
 	/* a missed interrupt, or a tenant that no longer polls? */
@@ -313,7 +313,7 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	}
 
 	spin_lock(&uq->sq_lock);
-	if (!(uq->blocked & NVME_UQ_DOWN) && nvme_uq_slots_used(&uq->slots) &&
+	if (!(uq->blocked & NVME_UQ_DOWN) && nvme_uq_tags_used(&uq->tags) &&
 	    (!uq->tmo_armed || time_before(next, uq->tmo_next)))
 		nvme_uq_arm_timeout(uq, next);
 	spin_unlock(&uq->sq_lock);

@@ -9,14 +9,14 @@
 #include <linux/build_bug.h>
 #include <uapi/linux/nvme_uq.h>
 
-#include "uq.h"
+#include "../uq.h"
 
 /* nvme_uq_cq_head() */
 static_assert(NVME_UQ_HEAD_PHASE == 1 << 16);
 static_assert(NVME_UQ_HEAD_MASK == U16_MAX);
 
 /* With sq_lock held: the device is being told of what was submitted. */
-static __always_inline void nvme_uq_info_told(struct nvme_uq *uq)
+static __always_inline void nvme_uq_info_submitted(struct nvme_uq *uq)
 {
 	struct nvme_uq_info *info = uq->info;
 

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: mapping memory for the device, and telling it where it is.
+ *
+ * What is in one piece is done in place, see nvme_uq_dma_map_one(). This is for the
+ * rest: several pieces, and metadata.
+ */
+#include <linux/dmapool.h>
+#include <linux/io.h>
+#include <linux/slab.h>
+
+#include "pci.h"
+
+/* Entries of a list, small and large. */
+#define NVME_UQ_SMALL_PRPS	(NVME_UQ_SMALL_LIST / sizeof(__le64))
+#define NVME_UQ_LARGE_PRPS	(NVME_CTRL_PAGE_SIZE / sizeof(__le64))
+#define NVME_UQ_SMALL_SGES	(NVME_UQ_SMALL_LIST / sizeof(struct nvme_sgl_desc))
+#define NVME_UQ_LARGE_SGES	(NVME_CTRL_PAGE_SIZE / sizeof(struct nvme_sgl_desc))
+
+static void nvme_uq_free_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
+{
+	while (sglist->nlist) {
+		sglist->nlist--;
+		dma_pool_free(uq->ctrl->uq->large, sglist->list[sglist->nlist].virt,
+			      sglist->list[sglist->nlist].dma);
+	}
+}
+
+static void nvme_uq_dma_unmap_segs(struct nvme_uq *uq, struct nvme_uq_sglist *sglist,
+				   unsigned int nseg, u8 flags)
+{
+	unsigned int i;
+
+	for (i = 0; i < nseg; i++)
+		dma_unmap_phys(uq->dma_dev, sglist->seg[i].addr, sglist->seg[i].len,
+			       nvme_uq_dir(flags), 0);
+}
+
+/**
+ * nvme_uq_dma_unmap_slow - unmap what a command had mapped
+ * @uq:		the queue
+ * @iod:	the command, which has ended
+ */
+void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
+{
+	if (iod->flags & NVME_UQ_META)
+		dma_unmap_phys(uq->dma_dev, iod->meta_addr, iod->meta_len,
+			       nvme_uq_dir(iod->flags), 0);
+	if (iod->flags & NVME_UQ_SGLIST) {
+		if (iod->flags & NVME_UQ_UNMAP)
+			nvme_uq_dma_unmap_segs(uq, iod->sglist, iod->sglist->nseg,
+					       iod->flags);
+		nvme_uq_free_lists(uq, iod->sglist);
+	} else if (iod->flags & NVME_UQ_UNMAP) {
+		dma_unmap_phys(uq->dma_dev, iod->addr, iod->len,
+			       nvme_uq_dir(iod->flags), 0);
+	}
+}
+
+static int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
+{
+	unsigned int entries, small, large, n;
+
+	if (uq->force_sgl) {
+		entries = sglist->nseg;
+		small = NVME_UQ_SMALL_SGES;
+		large = NVME_UQ_LARGE_SGES;
+	} else {
+		entries = nvme_uq_prp_entries(sglist->seg, sglist->nseg);
+		if (!entries)
+			return -EINVAL;
+		entries = max(entries, 2) - 1;
+		small = NVME_UQ_SMALL_PRPS;
+		large = NVME_UQ_LARGE_PRPS;
+	}
+
+	sglist->per_list = small;
+	if (entries <= small)
+		return 0;
+
+	sglist->per_list = large;
+	n = nvme_uq_nr_lists(entries, large);
+	if (n > NVME_UQ_MAX_LISTS)
+		return -EINVAL;
+	while (sglist->nlist < n) {
+		struct nvme_uq_list *list = &sglist->list[sglist->nlist];
+
+		list->virt = dma_pool_alloc(uq->ctrl->uq->large, GFP_ATOMIC,
+					    &list->dma);
+		if (!list->virt) {
+			nvme_uq_free_lists(uq, sglist);
+			return -ENOMEM;
+		}
+		sglist->nlist++;
+	}
+	return 0;
+}
+
+static int nvme_uq_dma_map_segs(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	struct nvme_uq_sglist *sglist = io->sglist;
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < sglist->nseg; i++) {
+		sglist->seg[i].addr = dma_map_phys(uq->dma_dev, sglist->phys[i],
+						   sglist->seg[i].len,
+						   nvme_uq_dir(io->flags), 0);
+		if (dma_mapping_error(uq->dma_dev, sglist->seg[i].addr)) {
+			ret = -ENOMEM;
+			goto out_unmap;
+		}
+	}
+
+	ret = nvme_uq_alloc_lists(uq, sglist);
+	if (ret)
+		goto out_unmap;
+	io->flags |= NVME_UQ_SGLIST;
+	if (dma_need_unmap(uq->dma_dev))
+		io->flags |= NVME_UQ_UNMAP;
+	return 0;
+
+out_unmap:
+	nvme_uq_dma_unmap_segs(uq, sglist, i, io->flags);
+	return ret;
+}
+
+static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	io->meta_addr = dma_map_phys(uq->dma_dev, virt_to_phys(io->metabuf),
+				     io->meta_len, nvme_uq_dir(io->flags), 0);
+	if (dma_mapping_error(uq->dma_dev, io->meta_addr))
+		return -ENOMEM;
+	io->flags |= NVME_UQ_META;
+	return 0;
+}
+
+/**
+ * nvme_uq_dma_unmap_io - unmap a command that was not submitted after all
+ * @uq:		the queue
+ * @io:		the command, mapped
+ */
+void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	struct nvme_uq_iod iod = {
+		.addr		= io->addr,
+		.len		= io->len,
+		.sglist		= io->sglist,
+		.meta_addr	= io->meta_addr,
+		.meta_len	= io->meta_len,
+		.flags		= io->flags,
+	};
+
+	nvme_uq_dma_unmap(uq, &iod);
+}
+
+/* Is one piece too much for the two PRPs of a command? */
+static bool nvme_uq_needs_list(const struct nvme_uq_io *io)
+{
+	return (io->phys & (NVME_CTRL_PAGE_SIZE - 1)) + io->len >
+		2 * NVME_CTRL_PAGE_SIZE;
+}
+
+static int nvme_uq_one_to_sglist(struct nvme_uq_io *io)
+{
+	io->sglist = nvme_uq_alloc_sglist(1, GFP_ATOMIC);
+	if (!io->sglist)
+		return -ENOMEM;
+	io->sglist->nseg = 1;
+	io->sglist->phys[0] = io->phys;
+	io->sglist->seg[0].len = io->len;
+	return 0;
+}
+
+/**
+ * nvme_uq_dma_map_slow - map what is in several pieces, has metadata, or needs PRPs
+ * @uq:		the queue
+ * @io:		the command, prepared
+ *
+ * Return: 0, -EINVAL if the device has no way to describe it, or -ENOMEM.
+ */
+int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	int ret = 0;
+
+	if (!uq->force_sgl && !io->sglist && nvme_uq_needs_list(io))
+		ret = nvme_uq_one_to_sglist(io);
+	if (ret)
+		return ret;
+	ret = io->sglist ? nvme_uq_dma_map_segs(uq, io) : nvme_uq_dma_map_one(uq, io);
+	if (ret || !io->metabuf)
+		return ret;
+	ret = nvme_uq_dma_map_meta(uq, io);
+	if (ret)
+		nvme_uq_dma_unmap_io(uq, io);
+	return ret;
+}
+
+/**
+ * nvme_uq_set_sglist - point a command at data in several pieces
+ * @uq:		the queue
+ * @c:		the command
+ * @sglist:	the data, mapped
+ * @idx:	number of the command's tag
+ */
+void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
+			const struct nvme_uq_sglist *sglist, unsigned int idx)
+{
+	const struct nvme_uq_list *list = sglist->nlist ? sglist->list :
+		&uq->small[idx];
+
+	if (!uq->force_sgl) {
+		nvme_uq_prp_build(&c->common.dptr, sglist->seg, sglist->nseg, list,
+				  sglist->per_list);
+		return;
+	}
+	c->common.flags = NVME_CMD_SGL_METABUF;
+	nvme_uq_sgl_build(&c->common.dptr, sglist->seg, sglist->nseg, list,
+			  sglist->per_list);
+}
+
+/**
+ * nvme_uq_set_meta - point a command at its metadata
+ * @uq:		the queue
+ * @c:		the command, with its data pointer set
+ * @io:		the command, mapped
+ * @idx:	number of the command's tag
+ */
+void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
+		      const struct nvme_uq_io *io, unsigned int idx)
+{
+	struct nvme_sgl_desc *sge = uq->meta_sgls + idx * sizeof(*sge);
+
+	c->common.metadata = cpu_to_le64(io->meta_addr);
+	if (!uq->meta_sgl_ok || !c->common.flags)
+		return;
+
+	/* a length of its own keeps the device inside the buffer */
+	memset(sge, 0, sizeof(*sge));
+	sge->addr = cpu_to_le64(io->meta_addr);
+	sge->length = cpu_to_le32(io->meta_len);
+	sge->type = NVME_SGL_FMT_DATA_DESC << 4;
+	c->common.flags = NVME_CMD_SGL_METASEG;
+	c->common.metadata = cpu_to_le64(uq->meta_sgls_dma +
+					 idx * sizeof(*sge));
+}
+
