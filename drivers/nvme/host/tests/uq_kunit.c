@@ -11,7 +11,9 @@
 #include <linux/kthread.h>
 #include <linux/slab.h>
 
-#include "../uq.h"
+#include "../uq/dptr.h"
+#include "../uq/plan.h"
+#include "../uq/tag.h"
 
 /*
  * Command ids

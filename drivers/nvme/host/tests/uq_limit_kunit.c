@@ -11,7 +11,7 @@
 #include <linux/kthread.h>
 #include <linux/slab.h>
 
-#include "../uq.h"
+#include "../uq/limit.h"
 
 #define DEPTH	9	/* eight tags */
 #define WAITERS	5

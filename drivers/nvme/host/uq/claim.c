@@ -14,6 +14,7 @@
 #include <linux/sched/mm.h>
 
 #include "info.h"
+#include "limit.h"
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 

@@ -7,7 +7,7 @@
  */
 #include <linux/math.h>
 
-#include "../uq.h"
+#include "dptr.h"
 
 static bool nvme_uq_page_aligned(u64 addr)
 {

@@ -9,7 +9,7 @@
 #include <linux/build_bug.h>
 #include <uapi/linux/nvme_uq.h>
 
-#include "../uq.h"
+#include "private.h"
 
 /* nvme_uq_cq_head() */
 static_assert(NVME_UQ_HEAD_PHASE == 1 << 16);

@@ -13,7 +13,7 @@
 #include <linux/uaccess.h>
 #include <uapi/linux/nvme_uq.h>
 
-#include "../uq.h"
+#include "limit.h"
 
 /*
  * Lines. sq_lock is held by whoever changes one, so with it held a line is

@@ -17,7 +17,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include "info.h"
+#include "../uq.h"
 #include "pci.h"
 
 #define CREATE_TRACE_POINTS

@@ -11,7 +11,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "info.h"
+#include "../uq.h"
 #include "pci.h"
 
 static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)

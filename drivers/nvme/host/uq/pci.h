@@ -18,7 +18,7 @@
 #include <linux/log2.h>
 
 #include "info.h"
-#include "../uq.h"
+#include "limit.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
 /* Whole pages: what is behind the last entry may be seen by user space too. */

@@ -5,7 +5,10 @@
  * There is one rule: blk-mq has what it would have without user queues, and
  * user queues share what is left.
  */
-#include "../uq.h"
+#include <linux/export.h>
+#include <linux/minmax.h>
+
+#include "plan.h"
 
 /**
  * nvme_uq_plan_shrink - give up one user queue

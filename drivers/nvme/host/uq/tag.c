@@ -7,7 +7,7 @@
 #include <linux/log2.h>
 #include <linux/slab.h>
 
-#include "../uq.h"
+#include "tag.h"
 
 /**
  * nvme_uq_tags_alloc - make the tags of a queue

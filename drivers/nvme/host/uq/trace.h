@@ -8,7 +8,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "../uq.h"
+#include "private.h"
 
 TRACE_EVENT(nvme_uq_submit,
 	TP_PROTO(struct nvme_uq *uq, const struct nvme_command *c),

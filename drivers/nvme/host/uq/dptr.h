@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* NVMe user queues: PRPs, SGLs and the lengths of transfers. */
+#ifndef _NVME_UQ_DPTR_H
+#define _NVME_UQ_DPTR_H
+
+#include <linux/types.h>
+
+#include "../nvme.h"
+
+/**
+ * struct nvme_uq_seg - one range of memory as the device sees it
+ * @addr:	bus address
+ * @len:	length in bytes
+ */
+struct nvme_uq_seg {
+	dma_addr_t	addr;
+	u32		len;
+};
+
+/**
+ * struct nvme_uq_list - memory for one PRP list or SGL segment
+ * @virt:	where the driver writes it
+ * @dma:	where the device reads it
+ */
+struct nvme_uq_list {
+	void		*virt;
+	dma_addr_t	dma;
+};
+
+/* Every tag owns one list of this many bytes; longer ones come from a pool. */
+#define NVME_UQ_SMALL_LIST	512
+
+/* The most lists one command needs: 8 MiB in 4 KiB pieces, as an SGL. */
+#define NVME_UQ_MAX_LISTS	9
+
+unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
+				 unsigned int nseg);
+unsigned int nvme_uq_nr_lists(unsigned int entries, unsigned int per_list);
+int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		      unsigned int nseg, const struct nvme_uq_list *list,
+		      unsigned int per_list);
+void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
+		       unsigned int nseg, const struct nvme_uq_list *list,
+		       unsigned int per_list);
+
+/**
+ * struct nvme_uq_fmt - what the length of a transfer depends on
+ * @csi:	command set of the namespace
+ * @lba_shift:	size of a logical block, as a power of two
+ * @ms:		metadata of a logical block, in bytes
+ * @pi_size:	part of @ms that is protection information, 0 for none
+ * @ext:	metadata follows each block in the data buffer
+ */
+struct nvme_uq_fmt {
+	u8		csi;
+	u8		lba_shift;
+	u16		ms;
+	u16		pi_size;
+	bool		ext;
+};
+
+bool nvme_uq_xfer_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 data_len);
+bool nvme_uq_meta_fits(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt, u64 meta_len);
+
+#endif /* _NVME_UQ_DPTR_H */

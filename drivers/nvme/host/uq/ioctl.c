@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: open files of the nodes, their ioctls and commands.
+ */
+#include <linux/blk-integrity.h>
+#include <linux/compat.h>
+#include <linux/fs.h>
+#include <linux/nvme_ioctl.h>
+#include <linux/slab.h>
+#include <uapi/linux/nvme_uq.h>
+
+#include "../uq.h"
+#include "limit.h"
+
+static int nvme_uq_open(struct inode *inode, struct file *file)
+{
+	struct nvme_uq_node *node =
+		container_of(inode->i_cdev, struct nvme_uq_node, cdev);
+	struct nvme_uq_file *uf;
+
+	/* the open file holds the node, its namespace and nvme.ko: see cdev */
+	if (nvme_uq_ns_removed(node))
+		return -ENXIO;
+	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
+	if (!uf)
+		return -ENOMEM;
+
+	uf->node = node;
+	uf->file = file;
+	uf->blocked_mask = ~0;
+	init_waitqueue_head(&uf->waitq);
+	file->private_data = uf;
+	nvme_uq_add_file(node->uq, uf);
+	return 0;
+}
+
+static int nvme_uq_release(struct inode *inode, struct file *file)
+{
+	struct nvme_uq_file *uf = file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+
+	nvme_uq_unclaim(uf);
+	spin_lock(&uq->sq_lock);
+	list_del(&uf->list);
+	spin_unlock(&uq->sq_lock);
+	kfree(uf);
+	return 0;
+}
+
+static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
+			  unsigned long arg)
+{
+	void __user *argp = (void __user *)arg;
+	struct nvme_uq_file *uf = file->private_data;
+
+	if (nvme_uq_ns_removed(uf->node))
+		return -ENXIO;
+	switch (cmd) {
+	case NVME_UQ_IOCTL_CLAIM:
+		return nvme_uq_claim(uf);
+	case NVME_UQ_IOCTL_SET_LIMIT:
+		return nvme_uq_ioctl_set_limit(uf, argp);
+	case NVME_UQ_IOCTL_GET_LIMIT:
+		return nvme_uq_ioctl_get_limit(uf, argp);
+	default:
+		return nvme_uq_forward_ioctl(uf->node->ns, cmd, argp,
+					     file->f_mode & FMODE_WRITE);
+	}
+}
+
+static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
+			       bool vec)
+{
+	int ddir = io->write ? ITER_SOURCE : ITER_DEST;
+	struct iovec one, *iov = &one;
+	ssize_t ret;
+
+	if (in_compat_syscall())
+		addr = (compat_uptr_t)addr;
+	if (!vec)
+		return import_ubuf(ddir, u64_to_user_ptr(addr), len, &io->iter);
+
+	/* of a vector of one, nothing is left but what it describes */
+	ret = import_iovec(ddir, u64_to_user_ptr(addr), len, 1,
+			   &iov, &io->iter);
+	io->iov = iov;
+	return ret < 0 ? ret : 0;
+}
+
+static __always_inline int nvme_uq_import(struct nvme_uq_io *io, u64 addr,
+					  u32 len, bool vec,
+					  unsigned int issue_flags)
+{
+	int ddir = io->write ? WRITE : READ;
+
+	if (!(io->ioucmd->flags & IORING_URING_CMD_FIXED))
+		return nvme_uq_import_user(io, addr, len, vec);
+	if (unlikely(vec))
+		return io_uring_cmd_import_fixed_vec(io->ioucmd,
+				u64_to_user_ptr(addr), len, ddir, &io->iter,
+				issue_flags);
+	return io_uring_cmd_import_fixed(addr, len, ddir, &io->iter,
+					 io->ioucmd, issue_flags);
+}
+
+/* Which way does the data go? As nvme_is_write(), of what was checked. */
+static bool nvme_uq_is_write(u8 opcode, u32 nsid)
+{
+	/* the byte that tells it for a fabrics command is the lowest of this */
+	return (unlikely(opcode == nvme_fabrics_command) ? nsid : opcode) & 1;
+}
+
+static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
+					    struct io_uring_cmd *ioucmd,
+					    unsigned int issue_flags,
+					    bool unpolled)
+{
+	const struct nvme_uring_cmd *cmd =
+		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
+	bool vec = ioucmd->cmd_op == NVME_URING_CMD_IO_VEC;
+	u32 len = READ_ONCE(cmd->data_len);
+	u32 timeout = READ_ONCE(cmd->timeout_ms);
+	struct nvme_uq_node *node = uf->node;
+	struct nvme_uq *uq = node->uq;
+	struct nvme_uq_io io __uninitialized;
+	int ret;
+
+	io.cmd = cmd;
+	io.ioucmd = ioucmd;
+	io.file = uf;
+	io.node = node;
+	io.iov = NULL;
+	io.meta_len = 0;
+	io.nsid = READ_ONCE(cmd->nsid);
+	io.opcode = READ_ONCE(cmd->opcode);
+	if (unlikely(READ_ONCE(cmd->flags)))
+		return -EINVAL;
+	ret = nvme_uq_check_cmd(node->ns, io.opcode, io.nsid,
+				ioucmd->file->f_mode & FMODE_WRITE);
+	if (unlikely(ret))
+		return ret;
+
+	io.timeout = unlikely(timeout) ? msecs_to_jiffies(timeout) :
+		uq->ctrl->io_timeout;
+	io.write = nvme_uq_is_write(io.opcode, io.nsid);
+	io.nowait = issue_flags & IO_URING_F_NONBLOCK;
+
+	if (len) {
+		ret = nvme_uq_import(&io, READ_ONCE(cmd->addr), len, vec,
+				     issue_flags);
+		if (unlikely(ret < 0))
+			return ret;
+		io.meta = READ_ONCE(cmd->metadata);
+		if (unlikely(io.meta))
+			io.meta_len = READ_ONCE(cmd->metadata_len);
+	} else {
+		io.iter.count = 0;
+	}
+
+	if (unlikely(io.meta_len) && (io.meta_len > NVME_UQ_MAX_META ||
+				      !blk_get_integrity(node->ns->disk)))
+		ret = -EINVAL;
+	else if (unpolled)
+		ret = uq->ops->submit_unpolled(uq, &io);
+	else
+		ret = uq->ops->submit(uq, &io);
+	if (unlikely(io.iov))
+		kfree(io.iov);
+	return ret;
+}
+
+/* Out of line, so that rings that poll do not pay for those that do not. */
+static noinline int nvme_uq_queue_unpolled(struct nvme_uq_file *uf,
+					   struct io_uring_cmd *ioucmd,
+					   unsigned int issue_flags)
+{
+	return nvme_uq_queue_io(uf, ioucmd, issue_flags, true);
+}
+
+static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
+			     unsigned int issue_flags)
+{
+	struct nvme_uq_file *uf = ioucmd->file->private_data;
+
+	if ((issue_flags & (IO_URING_F_SQE128 | IO_URING_F_CQE32)) !=
+	    (IO_URING_F_SQE128 | IO_URING_F_CQE32))
+		return -EOPNOTSUPP;
+
+	if (ioucmd->cmd_op != NVME_URING_CMD_IO &&
+	    ioucmd->cmd_op != NVME_URING_CMD_IO_VEC)
+		return -ENOTTY;
+
+	if (unlikely(uf->node->uq->polled &&
+		     !(issue_flags & IO_URING_F_IOPOLL)))
+		return nvme_uq_queue_unpolled(uf, ioucmd, issue_flags);
+
+	return nvme_uq_queue_io(uf, ioucmd, issue_flags, false);
+}
+
+static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
+				    struct io_comp_batch *iob,
+				    unsigned int poll_flags)
+{
+	struct nvme_uq_file *uf = ioucmd->file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+
+	/*
+	 * An interrupt queue belongs to its interrupt handler. To take
+	 * completions from under it would make interrupts that find nothing,
+	 * until the kernel turns the line off.
+	 */
+	if (!uq->polled)
+		return 0;
+	return uq->ops->iopoll(uq, iob, poll_flags);
+}
+
+const struct file_operations nvme_uq_fops = {
+	.owner		= THIS_MODULE,
+	.open		= nvme_uq_open,
+	.release	= nvme_uq_release,
+	.mmap_prepare	= nvme_uq_mmap_prepare,
+	.unlocked_ioctl	= nvme_uq_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	.uring_cmd	= nvme_uq_uring_cmd,
+	.uring_cmd_iopoll = nvme_uq_uring_cmd_iopoll,
+};

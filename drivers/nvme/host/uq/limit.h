@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* NVMe user queues: limits of commands in flight, and waiting for them. */
+#ifndef _NVME_UQ_LIMIT_H
+#define _NVME_UQ_LIMIT_H
+
+#include "private.h"
+
+/**
+ * struct nvme_uq_waiter - what a command that waits for its turn has got so far
+ * @waitq:	where it stands, or NULL; all of it is under the queue's sq_lock
+ * @wait:	entry of the line's wait queue
+ * @charged:	it is one of nvme_uq_file.charged
+ */
+struct nvme_uq_waiter {
+	wait_queue_head_t	*waitq;
+	wait_queue_entry_t	wait;
+	bool			charged;
+};
+
+bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
+			struct nvme_uq_waiter *waiter);
+
+/**
+ * nvme_uq_admit - may a command be submitted now?
+ * @uq:		the queue, with sq_lock held
+ * @io:		the command
+ * @waiter:	where it waits, or NULL if it may not
+ *
+ * Return: true if it may; then it has to be, or to let others go instead, by
+ * nvme_uq_abandon().
+ */
+static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
+					  struct nvme_uq_io *io,
+					  struct nvme_uq_waiter *waiter)
+{
+	if (unlikely(uq->blocked & io->file->blocked_mask) ||
+	    unlikely(nvme_uq_ns_removed(io->node)))
+		return false;
+	if (waiter || unlikely(io->file->limit))
+		return nvme_uq_admit_slow(uq, io, waiter);
+	return nvme_uq_tags_left(&uq->tags) > uq->reserve;
+}
+
+int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io);
+int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
+		      struct nvme_uq_waiter *waiter);
+void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
+		     struct nvme_uq_waiter *waiter);
+void nvme_uq_wake_all(struct nvme_uq *uq);
+void nvme_uq_info_limit(struct nvme_uq *uq);
+void nvme_uq_limits_changed(struct nvme_uq *uq);
+int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit);
+int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
+		      unsigned int limit);
+unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
+			       const unsigned int *which);
+void nvme_uq_add_file(struct nvme_uq *uq, struct nvme_uq_file *uf);
+int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp);
+int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp);
+
+#endif /* _NVME_UQ_LIMIT_H */

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* NVMe user queues: the command ids of one queue. */
+#ifndef _NVME_UQ_TAG_H
+#define _NVME_UQ_TAG_H
+
+#include <linux/bits.h>
+#include <linux/cache.h>
+#include <linux/compiler.h>
+#include <linux/types.h>
+#include <asm/barrier.h>
+
+/* A command id is a tag's number and a generation; with this bit: in flight. */
+#define NVME_UQ_ARMED		BIT(16)
+
+/**
+ * struct nvme_uq_tags - the command ids of one queue
+ * @nr:		number of tags, one less than the queue has entries, so that a
+ *		full set of tags can never overrun the submission queue
+ * @idx_mask:	part of a command id that is the tag's number
+ * @genctr_step:	what is added to a tag's command id each time it is used
+ * @free_mask:	size of @free, less one
+ * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight;
+ *		one for each value of an index, of which those from @nr on are
+ *		nobody's
+ * @free:	ring of free tags; the one that rested longest is used first, so
+ *		that a late completion finds another generation for as long as
+ *		possible
+ * @head:	tags ever taken; written under the queue's sq_lock
+ * @tail:	tags ever given back, and @nr; written under the queue's cq_lock
+ *
+ * One side takes and the other gives back, each under a lock of its own; the
+ * ring between them needs no third one.
+ */
+struct nvme_uq_tags {
+	u16		nr;
+	u32		idx_mask;
+	u32		genctr_step;
+	u32		free_mask;
+	u32		*cid;
+	u16		*free;
+	u32		head;
+	u32		tail ____cacheline_aligned_in_smp;
+};
+
+int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
+		       bool genctr, gfp_t gfp);
+void nvme_uq_tags_free(struct nvme_uq_tags *s);
+
+/* Commands in flight; exact when neither side is at work. */
+static inline unsigned int nvme_uq_tags_used(const struct nvme_uq_tags *s)
+{
+	u32 head = READ_ONCE(s->head);
+	u32 left = READ_ONCE(s->tail) - head;
+
+	/* more may have been given back than were taken when we looked */
+	return left < s->nr ? s->nr - left : 0;
+}
+
+/* Free tags. At least as many with the lock that takes them, else a hint. */
+static inline unsigned int nvme_uq_tags_left(const struct nvme_uq_tags *s)
+{
+	u32 head = READ_ONCE(s->head);
+
+	/* pairs with the release in nvme_uq_tag_put() */
+	return smp_load_acquire(&s->tail) - head;
+}
+
+/**
+ * nvme_uq_tag_get - take the tag that has been free for longest
+ * @s:		the tags, of which one is free: see nvme_uq_tags_left()
+ *
+ * The caller fills in what belongs to the tag, then calls nvme_uq_tag_arm().
+ *
+ * Return: the number of the tag.
+ */
+static inline unsigned int nvme_uq_tag_get(struct nvme_uq_tags *s)
+{
+	u32 head = s->head;
+	unsigned int idx = s->free[head & s->free_mask];
+
+	WRITE_ONCE(s->head, head + 1);
+	return idx;
+}
+
+/**
+ * nvme_uq_tag_arm - give a tag that was taken its next command id
+ * @s:		the tags
+ * @idx:	the number of the tag
+ *
+ * Return: the command id. A completion that carries it is accepted from now on.
+ */
+static inline u16 nvme_uq_tag_arm(struct nvme_uq_tags *s, unsigned int idx)
+{
+	u32 *entry = &s->cid[idx];
+	u16 cid = *entry + s->genctr_step;
+
+	/* what the caller wrote to the tag comes before the id that finds it */
+	smp_store_release(entry, NVME_UQ_ARMED | cid);
+	return cid;
+}
+
+/**
+ * nvme_uq_tag_match - find the tag that a completion is for
+ * @s:		the tags
+ * @cid:	the command id, from the device, which is not trusted
+ *
+ * Return: the number of the tag, which is no longer in flight but not yet free;
+ * -1 for an id that is out of range, of another generation, or that has been
+ * completed before.
+ */
+static inline int nvme_uq_tag_match(struct nvme_uq_tags *s, u16 cid)
+{
+	unsigned int idx = cid & s->idx_mask;
+	u32 *entry = &s->cid[idx];
+
+	/* pairs with the release in nvme_uq_tag_arm() */
+	if (unlikely(smp_load_acquire(entry) != (NVME_UQ_ARMED | cid)))
+		return -1;
+	WRITE_ONCE(*entry, cid);
+	return idx;
+}
+
+/**
+ * nvme_uq_tag_put - make a tag that nvme_uq_tag_match() found free again
+ * @s:		the tags
+ * @idx:	the number of the tag
+ */
+static inline void nvme_uq_tag_put(struct nvme_uq_tags *s, unsigned int idx)
+{
+	u32 tail = s->tail;
+
+	s->free[tail & s->free_mask] = idx;
+	/* whoever takes the tag sees that we are done with it */
+	smp_store_release(&s->tail, tail + 1);
+}
+
+#endif /* _NVME_UQ_TAG_H */
