@@ -4,6 +4,7 @@
  */
 #include <linux/kstrtox.h>
 #include <linux/sysfs.h>
+#include <uapi/linux/nvme_uq.h>
 
 #include "limit.h"
 
@@ -15,17 +16,26 @@ static ssize_t type_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(type);
 
+static unsigned int nvme_uq_state(struct nvme_uq *uq)
+{
+	if (nvme_state_terminal(uq->ctrl))
+		return NVME_UQ_STATE_GONE;
+	if (READ_ONCE(uq->blocked) & (NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN))
+		return NVME_UQ_STATE_DOWN;
+	return NVME_UQ_STATE_LIVE;
+}
+
 static ssize_t state_show(struct device *dev, struct device_attribute *attr,
 			  char *buf)
 {
-	unsigned int why = READ_ONCE(nvme_uq_dev_node(dev)->uq->blocked) &
-		~NVME_UQ_CLAIMED;
+	static const char * const names[] = {
+		[NVME_UQ_STATE_LIVE]	= "live",
+		[NVME_UQ_STATE_DOWN]	= "down",
+		[NVME_UQ_STATE_GONE]	= "gone",
+	};
 
-	if (why & NVME_UQ_UNAVAILABLE)
-		return sysfs_emit(buf, "absent\n");
-	if (why & NVME_UQ_DOWN)
-		return sysfs_emit(buf, "down\n");
-	return sysfs_emit(buf, why ? "frozen\n" : "live\n");
+	return sysfs_emit(buf, "%s\n",
+			  names[nvme_uq_state(nvme_uq_dev_node(dev)->uq)]);
 }
 static DEVICE_ATTR_RO(state);
 
@@ -44,6 +54,8 @@ NVME_UQ_ATTR(depth, "%u", READ_ONCE(uq->tags.nr));
 NVME_UQ_ATTR(irq, "%d", READ_ONCE(uq->irq));
 NVME_UQ_ATTR(in_flight, "%u", nvme_uq_tags_used(&uq->tags));
 NVME_UQ_ATTR(waiting, "%u", READ_ONCE(uq->waiting));
+NVME_UQ_ATTR(frozen, "%d", !!(READ_ONCE(uq->blocked) &
+			      (NVME_UQ_FROZEN | NVME_UQ_PASSTHRU)));
 NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(uq->owner));
 NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(uq->submitted));
 NVME_UQ_ATTR(completed, "%llu", READ_ONCE(uq->completed));
@@ -102,6 +114,7 @@ static DEVICE_ATTR_RW(file_limit);
 static struct attribute *nvme_uq_attrs[] = {
 	&dev_attr_type.attr,
 	&dev_attr_state.attr,
+	&dev_attr_frozen.attr,
 	&dev_attr_qid.attr,
 	&dev_attr_depth.attr,
 	&dev_attr_irq.attr,

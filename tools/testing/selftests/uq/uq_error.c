@@ -616,7 +616,6 @@ static void *run_format(void *arg)
 TEST_F(error, removed_while_frozen)
 {
 	struct uq_ns *ns = &self->node.ns;
-	char state[16] = "";
 	pthread_t formatter;
 	pid_t pids[READERS];
 	unsigned int i;
@@ -628,10 +627,8 @@ TEST_F(error, removed_while_frozen)
 	while (reads_in_flight(ns) < READERS / 2)
 		sched_yield();
 	ASSERT_EQ(0, pthread_create(&formatter, NULL, run_format, ns));
-	while (strcmp(state, "frozen")) {
+	while (uq_attr(self->node.name, "frozen") != 1)
 		sched_yield();
-		uq_attr_str(self->node.name, "state", state, sizeof(state));
-	}
 	remove_device(_metadata, self);
 	for (i = 0; i < READERS; i++)
 		EXPECT_EQ(pids[i], waitpid(pids[i], NULL, 0));
