@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues: what core.c, ioctl.c and pci.c call, and what of theirs is
- * called. The rest is in uq/.
+ * NVMe user queues: the hooks that core.c, ioctl.c and pci.c call, with stubs
+ * for kernels without CONFIG_NVME_UQ, and the functions of these files that
+ * uq/ calls. Everything else is declared in uq/.
  */
 #ifndef _NVME_UQ_H
 #define _NVME_UQ_H

@@ -12,23 +12,39 @@
  * DOC: Commands
  *
  * A node takes NVME_URING_CMD_IO and NVME_URING_CMD_IO_VEC with a struct
- * nvme_uring_cmd, from <linux/nvme_ioctl.h>, in an SQE of 128 bytes. The CQE is
- * one of 32 bytes. Its result is
+ * nvme_uring_cmd, from <linux/nvme_ioctl.h>, in an SQE of 128 bytes. The CQE
+ * has 32 bytes. Its result is
  *
- * * 0: the command was done. The first extra word is the command's result.
- * * positive: the status that the device ended it with, without the phase.
- * * negative: an errno. The device has not seen the command, but for EINTR.
+ * * 0: the command succeeded. The first extra word is the command's result.
+ * * positive: the status of the device, without the phase.
+ * * negative: an errno. The device has not received the command, except for
+ *   EINTR.
  *
- * A command is overdue a second after its timeout_ms, or after the controller's
- * io_timeout where that is 0. Then it is aborted. If it has not ended when the
- * longer of the two has passed again, and another second, the controller is
- * reset.
+ * Timeouts: the field timeout_ms of struct nvme_uring_cmd is the timeout of the
+ * command; 0 means the controller's timeout of I/O commands, which is
+ * io_timeout in the controller's sysfs directory. A command is overdue one
+ * second after its timeout, and is then aborted. If it does not complete within
+ * the longer of the two timeouts and one more second, the controller is reset.
+ *
+ * Lengths: the buffer can be as long as max_hw_sectors_kb in
+ * /sys/block/nvmeXnY/queue/ says, and its address and length are multiples of
+ * four. Metadata can be up to 1 MiB.
+ *
+ * Waiting: a command waits while as many commands are in flight as a limit or
+ * the depth of the queue allows, and while the controller is reset or frozen.
+ * It waits in a worker of io_uring, so that io_uring_enter() does not block;
+ * this costs several times as much as a command that need not wait. A program
+ * avoids it by submitting no more commands than the limit of its open file, as
+ * long as the queue has tags for all open files that use it: see
+ * NVME_UQ_IOCTL_GET_LIMIT, and @limit of struct nvme_uq_info.
+ *
+ * Doorbells: commands share one write to the doorbell if io_uring submits three
+ * or more requests in one call, as io_uring plugs from there on.
  *
  * A node also takes the ioctls NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
  * NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO_CMD, NVME_IOCTL_IO64_CMD,
  * NVME_IOCTL_IO64_CMD_VEC and NVME_IOCTL_SUBMIT_IO, which do what they do on
- * ngXnY and do not use the user queue. Those that begin with NVME_UQ_IOCTL are
- * below.
+ * ngXnY and do not use the user queue. The NVME_UQ_IOCTL_* are below.
  */
 
 /**
@@ -39,48 +55,49 @@
  * * EFAULT: the buffer, or the metadata buffer, is not mapped, not writable by
  *   a command that reads, or not within the registered buffer.
  * * EINTR: the controller was reset or removed while the command was in flight.
- *   Whether it was done is not known. Also: the command was cancelled, or its
- *   task killed, while it waited for its turn; then it was not done.
- * * EINVAL: @flags is not 0; @nsid is not the node's namespace; the buffer or
- *   its length is not a multiple of four; it is more than the controller takes
- *   at once; there is metadata and the namespace has none. Where the device has
- *   no SGLs also: the command could go beyond the buffer, its length is not
- *   known to the driver, or the buffer has holes that PRPs cannot describe. The
- *   same for metadata where there are no SGLs for it.
+ *   It is not known whether the device has executed it. Also: the command was
+ *   cancelled, or its task killed, while it waited; then the device has not
+ *   received it.
+ * * EINVAL: the field flags is not 0; nsid is not the node's namespace; the
+ *   address or length of the buffer is not a multiple of four; the buffer is
+ *   longer than the controller's limit, or the metadata longer than 1 MiB;
+ *   there is metadata and the namespace has none. If the device does not
+ *   support SGLs also: the command could transfer more than the buffer holds,
+ *   the length of its transfer is not known to the driver, or PRPs cannot
+ *   describe the buffer. The same for metadata if the device does not support
+ *   SGLs for it.
  * * ENODEV: the controller is being removed.
- * * ENOMEM: no memory, or no room to map the buffer for DMA.
- * * ENOTTY: not an operation of this node. Admin commands are among these.
- * * ENXIO: the namespace was removed, or the queue is absent: the last reset
- *   did not bring it up.
- * * EOPNOTSUPP: the ring has no SQEs of 128 or no CQEs of 32 bytes.
- *
- * A queue that is full, a limit that is reached, and a controller that is being
- * reset make a command wait; io_uring does the waiting elsewhere, so a
- * submission does not block.
+ * * ENOMEM: no memory, or the buffer could not be mapped for DMA.
+ * * ENOTTY: not an operation of this node, for example an admin command.
+ * * ENXIO: the namespace was removed, or the queue is not available: the last
+ *   reset did not create it.
+ * * EOPNOTSUPP: the ring does not have SQEs of 128 and CQEs of 32 bytes.
+ * * EOVERFLOW: the lengths in a vector of a registered buffer add up to more
+ *   than a size can be.
  */
 
 /**
  * DOC: Claims
  *
  * ioctl(fd, NVME_UQ_IOCTL_CLAIM). A completion queue shows the command ids,
- * results and statuses of everybody who uses the queue. So only an open file
- * that has the queue to itself can map it. This ioctl gives it the queue, and
- * removes from the completion queue what was there before. Until the open file
- * is gone, with all descriptors and mappings of it, commands that come by any
- * other open file of any node of the queue fail with EBUSY, those that wait at
- * that time among them. Ioctls of other open files are not affected. A
- * descriptor that is inherited or passed on is the same open file and has the
- * same rights.
+ * results and statuses of all users of the queue. So only an open file that has
+ * exclusive use of the queue can map it. This ioctl gives the open file
+ * exclusive use, and removes earlier completions from the completion queue.
+ * Until the open file is released, with all its descriptors and mappings,
+ * commands that are submitted to any other open file of any node of the queue
+ * fail with EBUSY, and so do those that are waiting at that time. Ioctls of
+ * other open files are not affected. A descriptor that is inherited or passed
+ * on refers to the same open file and has the same rights.
  *
  * Return: 0, also if the open file has claimed the queue before. Errors:
  *
  * * EACCES: the file is not open for reading and writing.
- * * EBUSY: another open file has claimed the queue, or a command is in flight,
- *   whoever sent it.
+ * * EBUSY: another open file has claimed the queue, or a command of any open
+ *   file is in flight.
  * * ENOMEM: no memory.
- * * ENXIO: the namespace was removed, or the queue is absent.
- * * EOPNOTSUPP: on this machine a completion queue cannot be mapped: the CPU
- *   does not see what the device writes without help, or memory is encrypted.
+ * * ENXIO: the namespace was removed, or the queue is not available.
+ * * EOPNOTSUPP: a completion queue cannot be mapped on this machine: the device
+ *   is not cache coherent, or memory is encrypted.
  */
 #define NVME_UQ_IOCTL_CLAIM	_IO('N', 0x60)
 
@@ -92,26 +109,27 @@
  * * NVME_UQ_OFF_CQ: the completion queue, @entries of struct nvme_uq_cqe.
  * * NVME_UQ_OFF_INFO: one page that starts with struct nvme_uq_info.
  *
- * Both are for reading, with MAP_SHARED. A child of fork() has no such mapping;
- * it has the descriptor, and may map by itself. They are not dumped, cannot
- * grow, and cannot be the buffer of any I/O. Errors of mmap():
+ * Both are mapped for reading, with MAP_SHARED. A child of fork() does not
+ * inherit the mappings; it has the descriptor and may map by itself. The
+ * mappings are not dumped, cannot grow, and cannot be the buffer of any I/O.
+ * Errors of mmap():
  *
  * * EACCES: PROT_WRITE or PROT_EXEC. A later mprotect() to these fails the same
  *   way.
- * * EINVAL: not MAP_SHARED; an offset that is neither; a length beyond what
- *   there is, rounded up to pages.
+ * * EINVAL: not MAP_SHARED; another offset; a length beyond the size, rounded
+ *   up to pages.
  * * EPERM: the open file has not claimed the queue.
  * * ENXIO: the queue has no memory now: it was never created, or the driver was
  *   unbound from the controller.
  *
- * What is read there is a hint. The kernel takes nothing from these pages, and
- * all completions are reaped by the kernel, as without a mapping; they only
- * tell when to enter it.
+ * The mapped data is a hint. The kernel does not read these pages, except for
+ * what the device writes, and reaps all completions, as without a mapping. The
+ * mapping only shows when it is useful to enter the kernel.
  *
- * A mapping of the completion queue outlives resets. Where a reset gives the
- * queue other memory, because its size has changed, the mapping shows that from
- * then on; pages beyond its end, and all pages while there is no memory or once
- * the driver was unbound, raise SIGBUS. @state and @generation of the
+ * A mapping of the completion queue survives resets. If a reset allocates other
+ * memory for the queue, because its size has changed, the mapping shows that
+ * from then on. Pages beyond its end, and all pages while there is no memory or
+ * after the driver was unbound, raise SIGBUS. @state and @generation of the
  * information page change before that, and the information page itself stays
  * readable as long as it is mapped.
  */
@@ -120,11 +138,11 @@
 
 /**
  * struct nvme_uq_cqe - an entry of the completion queue, as NVMe defines it
- * @result:	of the command, little-endian
- * @sq_head:	how far the device has read the submission queue, little-endian
+ * @result:	result of the command, little-endian
+ * @sq_head:	head of the submission queue, little-endian
  * @sq_id:	id of the submission queue, little-endian
- * @command_id:	which command; a number of the kernel's own
- * @status:	little-endian; its bit 0 is the phase
+ * @command_id:	id of the command, assigned by the kernel
+ * @status:	status, little-endian; bit 0 is the phase
  */
 struct nvme_uq_cqe {
 	__le64	result;
@@ -142,51 +160,55 @@ struct nvme_uq_cqe {
 #define NVME_UQ_STATE_DOWN	1
 #define NVME_UQ_STATE_GONE	2
 
-/* Parts of nvme_uq_info.head, and what it is when there is no such entry. */
+/* Parts of nvme_uq_info.head, and its value when there is no such entry. */
 #define NVME_UQ_HEAD_MASK	0x0000ffff
 #define NVME_UQ_HEAD_PHASE	0x00010000
 #define NVME_UQ_HEAD_NONE	0x0000ffff
 
 /**
- * struct nvme_uq_info - what the kernel says of a queue that is mapped
- * @version:	NVME_UQ_INFO_V1. Higher ones have the same fields and more.
- * @size:	of this structure in bytes, as far as the kernel fills it in
- * @entries:	of the completion queue; changes with @generation only
- * @entry_size:	in bytes, 16
- * @generation:	one more each time the queue was created on the controller, when
- *		@head starts anew and commands that were in flight have ended
- * @state:	NVME_UQ_STATE_LIVE; NVME_UQ_STATE_DOWN if the queue is not on the
- *		controller now, during a reset or after one that did not bring it
- *		up; NVME_UQ_STATE_GONE if it never will be again for this file:
- *		the controller or the namespace was removed, or the driver was
- *		unbound
- * @head:	which entry is the next to be written, in NVME_UQ_HEAD_MASK, and
- *		NVME_UQ_HEAD_PHASE if its phase will then be 1. One word, so that
- *		they are of the same moment. NVME_UQ_HEAD_NONE, which is beyond
- *		any queue's end, while there is no queue to write to.
- * @submitted:	commands that the device was told of, modulo 2^32, since the claim
- * @completed:	commands that have ended, in whatever way, modulo 2^32, since the
- *		claim. @submitted less @completed are in flight. When they are
- *		equal nothing is, and then every command has its completion in
- *		its ring or has yet to be submitted.
- * @limit:	how many commands of this open file can be in flight: the least of
- *		its limit, that of the queue, and the queue's size
+ * struct nvme_uq_info - information page of a claimed queue
+ * @version:	NVME_UQ_INFO_V1. Higher versions have the same fields and more.
+ * @size:	size of this structure in bytes, as far as the kernel fills it
+ *		in
+ * @entries:	entries of the completion queue; changes with @generation only
+ * @entry_size:	size of an entry in bytes, 16
+ * @generation:	incremented each time the queue is created on the controller,
+ *		when @head starts anew and all earlier commands have ended
+ * @state:	NVME_UQ_STATE_LIVE: the queue is on the controller.
+ *		NVME_UQ_STATE_DOWN: it is not, during a reset or after one that
+ *		did not create it. NVME_UQ_STATE_GONE: it will not come back for
+ *		this open file, because the controller or the namespace was
+ *		removed, or the driver was unbound.
+ * @head:	index of the next entry to be written, in NVME_UQ_HEAD_MASK, and
+ *		NVME_UQ_HEAD_PHASE if its phase will then be 1. One word, so
+ *		that both are consistent. NVME_UQ_HEAD_NONE, which is beyond the
+ *		end of any queue, while the queue is not on the controller.
+ * @submitted:	commands that were passed to the device, modulo 2^32, since the
+ *		claim
+ * @completed:	commands that have ended, in whatever way, modulo 2^32, since
+ *		the claim. @submitted minus @completed are in flight. If they
+ *		are equal, every command has its CQE in its ring or is yet to be
+ *		submitted.
+ * @limit:	commands of this open file that can be in flight: the minimum of
+ *		its limit, that of the queue, and the depth of the queue
  *
- * A completion is there when the entry of @head is within the mapping and bit 0
- * of its @status is what NVME_UQ_HEAD_PHASE of @head says; whoever then reads
- * more of the entry needs a read barrier. That takes two reads, @head and
- * @status. If there is none, a reader has to enter the kernel all the same when
- * @state is not NVME_UQ_STATE_LIVE or @generation has changed, as commands may have
- * ended without a completion; and when nothing is in flight, as others may have
- * reaped: timeouts, a freeze, or another ring that uses the file.
+ * A completion is there when the entry at @head is within the mapping and bit 0
+ * of its @status equals NVME_UQ_HEAD_PHASE of @head; a read barrier is needed
+ * before other fields of the entry are read. These are two reads, of @head and
+ * of @status. If there is no completion, the reader still has to enter the
+ * kernel when @state is not NVME_UQ_STATE_LIVE or @generation has changed, as
+ * commands may have ended without a completion; and when no command is in
+ * flight, as completions may have been reaped by a timeout, a freeze, or
+ * another ring that uses the file.
  *
- * The kernel writes each field at once and in this order: going down, @state,
- * then @head, which becomes NVME_UQ_HEAD_NONE; then the commands in flight end.
- * Coming up, @entries, @head and counters, then @generation, then @state. A
- * reader reads @head first, with acquire semantics, then the entry; then @state,
- * @generation, @completed and @submitted, in this order and each with acquire
- * semantics. A reset between two of these reads can make it enter the kernel
- * once for nothing. It is not missed: @generation is another one from then on.
+ * The kernel writes each field by a single store and in this order. Going down:
+ * @state, then @head, which becomes NVME_UQ_HEAD_NONE; then the commands in
+ * flight are completed. Coming up: @entries, @head and the counters, then
+ * @generation, then @state. A reader reads @head first, with acquire semantics,
+ * then the entry; then @state, @generation, @completed and @submitted, in this
+ * order and each with acquire semantics. A reset between two of these reads can
+ * make the reader enter the kernel once without need. The reset is not missed,
+ * because @generation differs from then on.
  */
 struct nvme_uq_info {
 	__u32	version;
@@ -206,15 +228,14 @@ struct nvme_uq_info {
 #define NVME_UQ_LIMIT_QUEUE	1
 
 /**
- * struct nvme_uq_limit - how many commands may be in flight
- * @scope:	NVME_UQ_LIMIT_FILE: those of this open file. What is set may be
- *		more than the queue's file_limit in sysfs, and then that holds, and
- *		is what NVME_UQ_IOCTL_GET_LIMIT says.
- *		NVME_UQ_LIMIT_QUEUE: those of the queue, of whatever file.
- * @limit:	1 up to the depth of the queue, which is how many there can be
- *		without a limit
- * @in_flight:	how many there are now. Output.
- * @waiting:	how many wait for their turn. Output.
+ * struct nvme_uq_limit - limit of commands in flight
+ * @scope:	NVME_UQ_LIMIT_FILE: commands of this open file. If the limit is
+ *		higher than file_limit of the queue in sysfs, then file_limit
+ *		applies, and NVME_UQ_IOCTL_GET_LIMIT returns it.
+ *		NVME_UQ_LIMIT_QUEUE: commands of all open files of the queue.
+ * @limit:	from 1 to the depth of the queue, which means no limit
+ * @in_flight:	commands in flight now. Output.
+ * @waiting:	commands waiting now. Output.
  *
  * Argument of NVME_UQ_IOCTL_SET_LIMIT, which ignores the outputs, and of
  * NVME_UQ_IOCTL_GET_LIMIT, which fills in all but @scope.
@@ -229,15 +250,17 @@ struct nvme_uq_limit {
 /**
  * DOC: Limits
  *
- * ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &limit), a struct nvme_uq_limit. Takes effect
- * at once: a limit that is raised lets those go who wait, one that is lowered
- * below what is in flight lets nobody go until it has become less. A limit of
- * the depth is none. Limits survive a reset. That of an open file ends with it,
- * that of a queue with the controller.
+ * ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &limit), a struct nvme_uq_limit. The limit
+ * applies at once. If it is raised, waiting commands are submitted; if it is
+ * lowered below the number of commands in flight, no command is submitted until
+ * that has become less. A limit equal to the depth is no limit. Limits survive
+ * a reset. The limit of an open file ends with the file, that of a queue with
+ * the controller.
  *
- * A command beyond a limit that may not wait is EAGAIN, so that io_uring gives
- * it to a worker. There it waits, first for its file's limit, then for the
- * queue, in the order of arrival, and nobody who comes later goes first.
+ * A nonblocking command beyond a limit gets EAGAIN, so that io_uring passes it
+ * to a worker. There it waits first for the limit of its file, then for the
+ * queue, in order of arrival. A command that arrives later does not overtake
+ * it.
  *
  * Return: 0, or an error:
  *
@@ -249,10 +272,10 @@ struct nvme_uq_limit {
 #define NVME_UQ_IOCTL_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
 
 /**
- * DOC: Limits, asking for them
+ * DOC: Reading limits
  *
  * ioctl(fd, NVME_UQ_IOCTL_GET_LIMIT, &limit), a struct nvme_uq_limit. @limit is
- * the depth if there is none.
+ * the depth of the queue if there is no limit.
  *
  * Return: 0, or an error: EFAULT, EINVAL for an unknown @scope, or ENXIO as for
  * NVME_UQ_IOCTL_SET_LIMIT.

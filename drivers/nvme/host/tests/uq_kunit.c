@@ -3,9 +3,9 @@
  * KUnit tests of NVMe user queues: command ids, PRPs and SGLs, lengths, plans.
  *
  * Command ids are what stands between a device that completes the wrong thing
- * and a command that is not done: each way to be wrong has a case. What is built
- * for the device is read back here as a device reads it, by a walker that shares
- * no code with the builder.
+ * and a command that is not done: each way to be wrong has a case. What is
+ * built for the device is read back here as a device reads it, by a walker that
+ * shares no code with the builder.
  */
 #include <kunit/test.h>
 #include <linux/kthread.h>
@@ -136,7 +136,7 @@ static void slots_duplicate(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-/* A late completion of a tag that is in use again completes nobody. */
+/* A late completion of a tag that is in use again completes no command. */
 static void slots_stale(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 2, true);

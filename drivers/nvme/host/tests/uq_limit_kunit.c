@@ -3,8 +3,8 @@
  * KUnit tests of NVMe user queues: limits of commands in flight, and the order
  * of the commands that wait for them.
  *
- * There is a queue without a device: a command that is admitted takes a tag, and
- * is in flight until the test ends it.
+ * There is a queue without a device: a command that is admitted takes a tag,
+ * and is in flight until the test ends it.
  */
 #include <kunit/test.h>
 #include <linux/io_uring_types.h>
@@ -416,7 +416,8 @@ static void limit_raised(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 4));
 	wait_went(rig, 3);
 	KUNIT_EXPECT_EQ(test, 4, flying(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0],
+						       DEPTH - 1));
 	wait_went(rig, WAITERS);
 	end_waiters(rig, WAITERS);
 	end_many(test, rig, 0, WAITERS + 1);

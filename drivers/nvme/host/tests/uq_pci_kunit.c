@@ -160,7 +160,7 @@ static int write_over(wait_queue_entry_t *wait, unsigned int mode, int flags,
 }
 
 /*
- * One look ends after the second turn of the ring, whatever the device writes:
+ * Reaping ends after the second pass of the ring, whatever the device writes:
  * each time that its last entry is taken, all are new again.
  */
 static void reap_second_turn(struct kunit *test)
@@ -275,7 +275,8 @@ static void pieces(struct kunit *test)
 	struct nvme_uq_sglist *sglist;
 	unsigned int i;
 
-	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES), GFP_KERNEL);
+	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES),
+			       GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, sglist);
 	sglist->phys = phys;
 	for (i = 0; i < ARRAY_SIZE(add); i++) {

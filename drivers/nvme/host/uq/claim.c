@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: completions seen from user space.
+ * NVMe user queues: claiming a queue and mapping its completion queue.
  *
- * An open file claims a queue, has it to itself from then on, and may map its
- * completion queue and a page of information, to read only. The kernel reads
- * nothing of what it has mapped, but for what the device has written.
+ * An open file that has claimed a queue has exclusive use of it, and may map
+ * the completion queue and an information page, both read-only. The kernel
+ * reads nothing from the mapped pages except what the device has written.
  *
- * Documentation/nvme/user-queues.rst tells what becomes of a mapping.
+ * Documentation/nvme/user-queues.rst documents the life of a mapping.
  */
 #include <linux/err.h>
 #include <linux/gfp.h>
@@ -27,17 +27,17 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 }
 
 /*
- * The information page. Its fields are of one word each, and written in the
- * order that the uapi header promises. What each batch of commands changes is in
- * info.h.
+ * The information page. Each field is one word, and the fields are written in
+ * the order that the uapi header documents. The updates for each batch of
+ * commands are in info.h.
  */
 
 /**
- * nvme_uq_info_down - tell that the queue is not there
+ * nvme_uq_info_down - announce that the queue is not on the controller
  * @uq:		the queue, with cq_lock held
  * @state:	NVME_UQ_STATE_DOWN or NVME_UQ_STATE_GONE
  *
- * Comes before commands are ended that have no completion.
+ * Must be called before commands are completed that have no completion entry.
  */
 void nvme_uq_info_down(struct nvme_uq *uq, u32 state)
 {
@@ -46,17 +46,17 @@ void nvme_uq_info_down(struct nvme_uq *uq, u32 state)
 		return;
 	if (uq->info->state != NVME_UQ_STATE_GONE)
 		WRITE_ONCE(uq->info->state, state);
-	/* who sees no head sees why */
+	/* a reader that sees NVME_UQ_HEAD_NONE sees the state */
 	smp_store_release(&uq->info->head, NVME_UQ_HEAD_NONE);
-	smp_wmb();	/* and both before all that follows */
+	smp_wmb();	/* and both before commands are completed */
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_down);
 
 /**
- * nvme_uq_info_gone - tell that the queue will never be there again
+ * nvme_uq_info_gone - announce that the queue will not come back
  * @uq:		the queue
- * @ns:		for an open file of this namespace that has claimed it; NULL for
- *		one of any
+ * @ns:		only if the owner is an open file of this namespace; NULL for
+ *		any owner
  */
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
@@ -72,7 +72,7 @@ void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 EXPORT_SYMBOL_GPL(nvme_uq_info_gone);
 
 /**
- * nvme_uq_info_up - tell that the queue has been created
+ * nvme_uq_info_up - announce that the queue has been created
  * @uq:		the queue, with cq_lock held, and nothing in flight
  */
 void nvme_uq_info_up(struct nvme_uq *uq)
@@ -82,10 +82,10 @@ void nvme_uq_info_up(struct nvme_uq *uq)
 		return;
 	WRITE_ONCE(uq->info->entries, uq->depth);
 	nvme_uq_info_reaped(uq, nvme_uq_cq_head(uq));
-	/* who sees the generation sees the queue that it is of */
+	/* a reader that sees the generation sees its entries and head */
 	smp_store_release(&uq->info->generation, uq->info->generation + 1);
 	if (uq->info->state != NVME_UQ_STATE_GONE)
-		/* and who sees it alive, its generation */
+		/* and a reader that sees it live sees the generation */
 		smp_store_release(&uq->info->state, NVME_UQ_STATE_LIVE);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_up);
@@ -109,9 +109,9 @@ static void nvme_uq_info_init(struct nvme_uq *uq)
  */
 
 /*
- * Leave nothing of an entry but its phase, which tells old ones from new ones:
- * those before the head were written in this round, the others in the last. What
- * is behind the last entry has been zero since it was allocated.
+ * Clear all of each entry but its phase, which distinguishes old entries from
+ * new ones: those before the head were written in this pass, the others in the
+ * previous one. The rest of the last page is zero since it was allocated.
  */
 static void nvme_uq_scrub(struct nvme_uq *uq)
 {
@@ -119,15 +119,16 @@ static void nvme_uq_scrub(struct nvme_uq *uq)
 
 	lockdep_assert_held(&uq->cq_lock);
 	memset(uq->cqes, 0, uq->depth * sizeof(*uq->cqes));
-	/* before it is created again, all are old: the first phase is one */
+	/* if the queue is down, all entries are old: the first phase is 1 */
 	for (i = 0; uq->cq_live && i < uq->depth; i++)
 		uq->cqes[i].status = cpu_to_le16(&uq->cqes[i] < uq->cq_next ?
 						 uq->cq_phase : !uq->cq_phase);
 }
 
 /*
- * Idle, with nothing left to reap either: to make a completion look old that the
- * device has just written would leave the two of us at different entries.
+ * Idle, with nothing left to reap either. If a completion that the device has
+ * just written was made to look old, the head of the kernel and that of the
+ * device would differ from then on.
  */
 static bool nvme_uq_is_idle(struct nvme_uq *uq)
 {
@@ -143,10 +144,10 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	int ret = -EBUSY;
 
 	lockdep_assert_held(&uq->claim_lock);
-	/* its last tenant may have stopped polling */
+	/* the last user of the queue may have stopped polling */
 	if (uq->polled)
 		uq->ops->reap(uq);
-	/* nobody submits, and nobody completes */
+	/* no command is submitted or completed meanwhile */
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (nvme_uq_ns_removed(uf->node)) {
@@ -155,7 +156,8 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 		nvme_uq_scrub(uq);
 		WRITE_ONCE(uq->owner, uf);
 		uq->info = page_address(uf->info);
-		WRITE_ONCE(uf->blocked_mask, uf->blocked_mask & ~NVME_UQ_CLAIMED);
+		WRITE_ONCE(uf->blocked_mask,
+			   uf->blocked_mask & ~NVME_UQ_CLAIMED);
 		WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
 		nvme_uq_info_init(uq);
 		ret = 0;
@@ -167,7 +169,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	return ret;
 }
 
-/* With claim_lock held, under which an owner stays one. */
+/* With claim_lock held, so that the owner does not change. */
 static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	if (uq->owner)
@@ -220,15 +222,15 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 		__free_page(info);
 		return ret;
 	}
-	/* those who wait do so in vain */
+	/* commands of other files that wait fail with -EBUSY */
 	nvme_uq_wake_all(uq);
 	return 0;
 }
 
 /**
  * nvme_uq_unclaim - undo nvme_uq_claim()
- * @uf:		the open file, which is being released: it has no mapping and no
- *		command any more
+ * @uf:		the open file, which is being released: no mapping and no
+ *		command of it is left
  */
 void nvme_uq_unclaim(struct nvme_uq_file *uf)
 {
@@ -260,7 +262,7 @@ static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
 	vm_fault_t ret;
 
 	mutex_lock(&uq->claim_lock);
-	/* a reset may wait for the lock, and reclaim for the reset */
+	/* a reset may wait for the lock, and memory reclaim for the reset */
 	noio = memalloc_noio_save();
 	if (vmf->pgoff < nvme_uq_cq_pages(uq))
 		page = uq->ops->cq_page(uq, vmf->pgoff);
@@ -279,7 +281,7 @@ static vm_fault_t nvme_uq_vm_fault(struct vm_fault *vmf)
 
 	if (vmf->pgoff != NVME_UQ_INFO_PGOFF)
 		return nvme_uq_fault_cq(vmf, uf->node->uq);
-	/* the mapping holds the file, and that holds the page */
+	/* the mapping holds a reference of the file, which owns the page */
 	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uf->info));
 }
 
@@ -306,7 +308,7 @@ static int nvme_uq_check_range(struct nvme_uq *uq,
 
 /**
  * nvme_uq_mmap_prepare - ->mmap_prepare() of a node
- * @desc:	what is to be mapped
+ * @desc:	description of the mapping
  *
  * Return: 0 or an error, see the uapi header.
  */
@@ -318,7 +320,7 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 
 	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
 		return -EACCES;
-	/* once an owner, always one, so there is no need for a lock */
+	/* an owner stays one until its file is released: no lock needed */
 	if (READ_ONCE(uq->owner) != uf)
 		return -EPERM;
 	if (!vma_desc_test(desc, VMA_SHARED_BIT))
@@ -328,7 +330,7 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 		return ret;
 
 	vma_desc_clear_flags(desc, VMA_MAYWRITE_BIT, VMA_MAYEXEC_BIT);
-	/* VM_IO makes the others stay */
+	/* with VM_IO, madvise() cannot clear the other flags */
 	vma_desc_set_flags(desc, VMA_IO_BIT, VMA_PFNMAP_BIT, VMA_DONTEXPAND_BIT,
 			   VMA_DONTCOPY_BIT, VMA_DONTDUMP_BIT);
 	desc->vm_ops = &nvme_uq_vm_ops;
@@ -336,10 +338,11 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 }
 
 /**
- * nvme_uq_set_mappable - tell that a completion queue has memory, or has not
+ * nvme_uq_set_mappable - allow or forbid mapping the completion queue
  * @uq:		the queue, with claim_lock held
- * @mappable:	it has; if not, nobody has it mapped any more when this returns,
- *		and nobody maps it before it has again
+ * @mappable:	true if the completion queue has memory. If false, no page of it
+ *		is mapped to user space when this returns, and none will be
+ *		before it is true again.
  */
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues, front half: nodes, checks, and holding queues back.
+ * NVMe user queues: nodes, quiescing and freezing.
  *
- * This half is part of nvme-core. It knows namespaces and files, but not how a
- * command gets to the device; struct nvme_uq_ops does.
+ * Part of nvme-core, as ioctl.c, sysfs.c, claim.c and limit.c. These files deal
+ * with namespaces and open files; how a command gets to the device is left to
+ * struct nvme_uq_ops.
  */
 #include <linux/fs.h>
 #include <linux/slab.h>
@@ -11,15 +12,15 @@
 #include "../uq.h"
 #include "limit.h"
 
-/* Nodes come and go in scan work and when a namespace is removed. */
+/* Nodes are added and removed by scan work and when a namespace is removed. */
 static DEFINE_MUTEX(nvme_uq_nodes_lock);
 
 /**
- * nvme_uq_block - take no new commands
+ * nvme_uq_block - block the submission of commands
  * @uq:		the queue
  * @why:	NVME_UQ_DOWN and so on
  *
- * When this returns, nobody is about to write to the submission queue.
+ * When this returns, no task is about to write to the submission queue.
  */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why)
 {
@@ -43,7 +44,7 @@ void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 }
 EXPORT_SYMBOL_GPL(nvme_uq_unblock);
 
-/* Call @fn for each queue, with the lock held that keeps them from changing. */
+/* Call @fn for each queue. With nvme_uq_ctrl.lock held. */
 static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 			     void (*fn)(struct nvme_uq *uq, unsigned int why))
 {
@@ -56,9 +57,9 @@ static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 }
 
 /*
- * The controller may be on its way down again. nvme_uq_quiesce() comes after the
- * change of state that says so, and takes the same lock: if that is still to
- * come, it undoes this; if it was here, there is nothing to do any more.
+ * The controller may already be going down again. nvme_uq_quiesce() follows the
+ * change of the controller's state and takes the same lock: if it comes later,
+ * it undoes this; if it came first, the state is seen here.
  */
 static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 {
@@ -78,11 +79,11 @@ static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_unquiesce - let commands through to the queues that this reset created
+ * nvme_uq_unquiesce - allow submission to the queues that a reset has created
  * @ctrl:	the controller, which has just become live
  *
- * Those that it did not create are absent from now on: who waits for one is
- * turned away, and the scan that follows takes away their nodes.
+ * Queues that were not created become unavailable: commands that wait for one
+ * fail, and the scan that follows removes its nodes.
  */
 void nvme_uq_unquiesce(struct nvme_ctrl *ctrl)
 {
@@ -119,8 +120,8 @@ void nvme_uq_start_freeze(struct nvme_ctrl *ctrl)
  * nvme_uq_unfreeze - nvme_unfreeze() for user queues
  * @ctrl:	the controller
  *
- * Freezes do not nest, as NVME_CTRL_FROZEN does not: a reset in the middle of
- * one ends it. What must survive a reset uses nvme_uq_passthru_start().
+ * Freezes do not nest, as NVME_CTRL_FROZEN does not: a reset during a freeze
+ * ends it. nvme_uq_passthru_start() blocks queues across resets.
  */
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 {
@@ -138,8 +139,8 @@ void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 {
 	/*
-	 * The tenant of a polled queue may have stopped polling, so look for
-	 * completions in its stead.
+	 * The users of a polled queue may have stopped polling, so poll on
+	 * their behalf.
 	 */
 	while (timeout > 0 && nvme_uq_tags_used(&uq->tags)) {
 		long slice = min_t(long, timeout, NVME_UQ_POLL_INTERVAL);
@@ -156,11 +157,11 @@ static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 /**
  * nvme_uq_wait_freeze - wait until no command is in flight
  * @ctrl:	the controller, on which a freeze was started
- * @timeout:	how long to wait, in jiffies; MAX_SCHEDULE_TIMEOUT for ever
+ * @timeout:	how long to wait, in jiffies; MAX_SCHEDULE_TIMEOUT for no limit
  *
- * Ends even if the device is silent: commands time out here as elsewhere.
+ * Returns even if the device does not respond, because commands time out.
  *
- * Return: what is left of @timeout; 0 or less if there still are some.
+ * Return: the rest of @timeout; 0 or less if commands are still in flight.
  */
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 {
@@ -179,12 +180,13 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 }
 
 /**
- * nvme_uq_passthru_start - keep user queues still over a command that changes formats
+ * nvme_uq_passthru_start - block user queues during a passthru command
  * @ctrl:	the controller, which has been frozen
  *
- * nvme_passthru_end() unfreezes before it looks at what has changed. Until then
- * the size of a logical block may be stale, and with it the check that a
- * transfer stays inside its buffer.
+ * For commands that may change the format of namespaces. nvme_passthru_end()
+ * unfreezes the controller before it scans the namespaces. Until the scan, the
+ * size of a logical block may be stale, and with it the check that a transfer
+ * stays inside its buffer.
  */
 void nvme_uq_passthru_start(struct nvme_ctrl *ctrl)
 {
@@ -211,7 +213,7 @@ void nvme_uq_passthru_end(struct nvme_ctrl *ctrl)
 		return;
 
 	mutex_lock(&uqc->lock);
-	/* user queues may have come up in the middle of the command */
+	/* user queues may have been created during the command */
 	if (uqc->passthrus && !--uqc->passthrus)
 		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);
@@ -287,12 +289,12 @@ static struct nvme_uq_node *nvme_uq_find_node(struct nvme_ns *ns,
 
 static void nvme_uq_update_node(struct nvme_ns *ns, struct nvme_uq *uq)
 {
-	bool absent = READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE;
+	bool available = !(READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE);
 	struct nvme_uq_node *node = nvme_uq_find_node(ns, uq);
 
-	if (node && absent) {
+	if (node && !available) {
 		nvme_uq_remove_node(node);
-	} else if (!node && !absent) {
+	} else if (!node && available) {
 		if (nvme_uq_add_node(ns, uq))
 			dev_err(ns->ctrl->device,
 				"Unable to create the ng%dn%dq%u device\n",
@@ -326,8 +328,8 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
 
 /*
  * When this returns, no command of the namespace is about to be written to the
- * queue. One whose doorbell was left to the end of a batch is the device's from
- * here on: it comes before any that could give the id to another namespace.
+ * queue. Commands with a deferred doorbell are passed to the device here,
+ * before any command that could assign the namespace id to another namespace.
  */
 static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
@@ -339,12 +341,12 @@ static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
 }
 
 /**
- * nvme_uq_remove_nodes - take away the nodes of a namespace
+ * nvme_uq_remove_nodes - remove the nodes of a namespace
  * @ns:		the namespace, which is marked NVME_NS_REMOVING
  *
- * What stays open can start no more commands, whether its node is still in /dev
- * or left it before: so this asks all queues, and not those of the nodes only.
- * Commands in flight hold the namespace, and end by themselves.
+ * Open files can submit no more commands, whether their node is still in /dev
+ * or was removed earlier, so this goes through all queues of the controller.
+ * Commands in flight hold a reference of the namespace until they complete.
  */
 void nvme_uq_remove_nodes(struct nvme_ns *ns)
 {
@@ -357,7 +359,7 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 		return;
 
 	mutex_lock(&nvme_uq_nodes_lock);
-	/* those of queues that come later find the mark: nvme_uq_update_nodes() */
+	/* later queues see NVME_NS_REMOVING in nvme_uq_update_nodes() */
 	nr = smp_load_acquire(&uqc->nr);
 	for (i = 0; i < nr; i++)
 		nvme_uq_close_ns(uqc->q[i], ns);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: PRPs, SGLs, and how far a command reaches.
+ * NVMe user queues: PRPs, SGLs, and the lengths of transfers.
  *
- * Nothing here knows of PCI, of user memory or of the DMA API: ranges of bus
- * addresses go in, what the device reads comes out.
+ * Nothing here depends on PCI, user memory or the DMA API: the input is ranges
+ * of bus addresses, the output is what the device reads.
  */
 #include <linux/math.h>
 
@@ -22,8 +22,8 @@ static bool nvme_uq_page_aligned(u64 addr)
  * A PRP describes what is left of one page from the address it holds, so all
  * segments but the first have to start, and all but the last to end, at a page.
  *
- * Return: the number of pages that the transfer touches, PRP1's among them; 0 if
- * PRPs cannot describe it.
+ * Return: the number of pages that the transfer touches, PRP1's among them; 0
+ * if PRPs cannot describe it.
  */
 unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
 				 unsigned int nseg)
@@ -47,7 +47,7 @@ EXPORT_SYMBOL_GPL(nvme_uq_prp_entries);
 /**
  * nvme_uq_nr_lists - count the lists that hold some entries
  * @entries:	PRPs or SGL descriptors
- * @per_list:	how many fit in a list
+ * @per_list:	entries per list
  *
  * All lists but the last spend an entry on the address of the next.
  *
@@ -66,8 +66,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
  * @dptr:	data pointer of the command
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
- * @list:	lists, as many as nvme_uq_nr_lists() says for all entries but the
- *		first; not looked at if there are no more than two
+ * @list:	lists, as many as nvme_uq_nr_lists() says for all entries but
+ *		the first; not used if there are no more than two
  * @per_list:	entries per list
  *
  * Return: 0, or -EINVAL if PRPs cannot describe it.
@@ -141,7 +141,7 @@ static void nvme_uq_sgl_link(struct nvme_sgl_desc *sge,
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
  * @list:	lists, as many as nvme_uq_nr_lists() says for @nseg entries; not
- *		looked at if there is one segment
+ *		used if there is one segment
  * @per_list:	entries per list
  */
 void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
@@ -178,7 +178,7 @@ static u64 nvme_uq_blocks(const struct nvme_command *c)
 	return (u64)le16_to_cpu(c->rw.length) + 1;
 }
 
-/* Does the controller make and strip the metadata by itself? */
+/* Return true if the controller inserts and strips the metadata. */
 static bool nvme_uq_pi_stripped(const struct nvme_command *c,
 				const struct nvme_uq_fmt *fmt)
 {
@@ -196,15 +196,15 @@ static u64 nvme_uq_rw_bytes(const struct nvme_command *c,
 	return bytes;
 }
 
-/* Bytes that a 0's based count of dwords stands for. */
+/* Convert a 0's based number of dwords to bytes. */
 static u64 nvme_uq_dwords(__le32 numd)
 {
 	return ((u64)le32_to_cpu(numd) + 1) * 4;
 }
 
 /*
- * The most data that a command can make the device move; U64_MAX if that is
- * not known.
+ * The largest amount of data that a command can transfer; U64_MAX if it is not
+ * known.
  */
 static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
 			      const struct nvme_uq_fmt *fmt)
@@ -248,17 +248,16 @@ static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
 }
 
 /**
- * nvme_uq_xfer_fits - can the device not go beyond the data buffer?
+ * nvme_uq_xfer_fits - check that a transfer stays inside the data buffer
  * @c:		the command
  * @fmt:	format of the namespace
  * @data_len:	length of the data buffer, 0 for none
  *
- * PRPs have no length. A device that is told by the command to move more than
- * the buffer holds goes on to whatever address the next entry happens to have,
- * so where there are no SGLs a command is only let through when its length is
- * known and fits.
+ * PRPs have no length. If a command transfers more than the buffer holds, the
+ * device continues at whatever address the next entry has. So without SGLs a
+ * command is only allowed if its length is known and fits.
  *
- * Return: true if it cannot.
+ * Return: true if the transfer cannot exceed the buffer.
  */
 bool nvme_uq_xfer_fits(const struct nvme_command *c,
 		       const struct nvme_uq_fmt *fmt, u64 data_len)
@@ -268,14 +267,14 @@ bool nvme_uq_xfer_fits(const struct nvme_command *c,
 EXPORT_SYMBOL_GPL(nvme_uq_xfer_fits);
 
 /**
- * nvme_uq_meta_fits - can the device not go beyond the metadata buffer?
+ * nvme_uq_meta_fits - check that a transfer stays inside the metadata buffer
  * @c:		the command
  * @fmt:	format of the namespace
  * @meta_len:	length of the metadata buffer, 0 for none
  *
- * The same for a metadata pointer that is not an SGL.
+ * As nvme_uq_xfer_fits(), for a metadata pointer that is not an SGL.
  *
- * Return: true if it cannot.
+ * Return: true if the transfer cannot exceed the buffer.
  */
 bool nvme_uq_meta_fits(const struct nvme_command *c,
 		       const struct nvme_uq_fmt *fmt, u64 meta_len)

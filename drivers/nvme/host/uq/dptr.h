@@ -30,7 +30,7 @@ struct nvme_uq_list {
 /* Every tag owns one list of this many bytes; longer ones come from a pool. */
 #define NVME_UQ_SMALL_LIST	512
 
-/* The most lists one command needs: 8 MiB in 4 KiB pieces, as an SGL. */
+/* The most lists that a command needs: 8 MiB in 4 KiB segments, as an SGL. */
 #define NVME_UQ_MAX_LISTS	9
 
 unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,

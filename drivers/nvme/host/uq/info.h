@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues: what the information page of a queue that is claimed says of
- * commands. It is called for each batch of them, so it is inline.
+ * NVMe user queues: updates of the information page of a claimed queue for each
+ * batch of commands.
  */
 #ifndef _NVME_UQ_INFO_H
 #define _NVME_UQ_INFO_H
@@ -15,7 +15,7 @@
 static_assert(NVME_UQ_HEAD_PHASE == 1 << 16);
 static_assert(NVME_UQ_HEAD_MASK == U16_MAX);
 
-/* With sq_lock held: the device is being told of what was submitted. */
+/* A doorbell is about to be written. With sq_lock held. */
 static __always_inline void nvme_uq_info_submitted(struct nvme_uq *uq)
 {
 	struct nvme_uq_info *info = uq->info;
@@ -25,14 +25,14 @@ static __always_inline void nvme_uq_info_submitted(struct nvme_uq *uq)
 			   (u32)uq->submitted - uq->info_base);
 }
 
-/* With cq_lock held: commands have ended, and @head is where the next will. */
+/* Commands were completed; @head is the next entry. With cq_lock held. */
 static __always_inline void nvme_uq_info_reaped(struct nvme_uq *uq, u32 head)
 {
 	struct nvme_uq_info *info = uq->info;
 
 	if (unlikely(info)) {
 		WRITE_ONCE(info->head, head);
-		/* who sees that a command has ended does not see its completion */
+		/* a reader that sees @completed sees the new @head too */
 		smp_store_release(&info->completed,
 				  (u32)uq->completed - uq->info_base);
 	}

@@ -18,7 +18,7 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 		container_of(inode->i_cdev, struct nvme_uq_node, cdev);
 	struct nvme_uq_file *uf;
 
-	/* the open file holds the node, its namespace and nvme.ko: see cdev */
+	/* the cdev holds references of the node, its namespace and nvme.ko */
 	if (nvme_uq_ns_removed(node))
 		return -ENXIO;
 	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
@@ -80,7 +80,7 @@ static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
 	if (!vec)
 		return import_ubuf(ddir, u64_to_user_ptr(addr), len, &io->iter);
 
-	/* of a vector of one, nothing is left but what it describes */
+	/* a vector of one segment is imported as a plain buffer */
 	ret = import_iovec(ddir, u64_to_user_ptr(addr), len, 1,
 			   &iov, &io->iter);
 	io->iov = iov;
@@ -103,10 +103,10 @@ static __always_inline int nvme_uq_import(struct nvme_uq_io *io, u64 addr,
 					 io->ioucmd, issue_flags);
 }
 
-/* Which way does the data go? As nvme_is_write(), of what was checked. */
+/* As nvme_is_write(), of the values that were checked. */
 static bool nvme_uq_is_write(u8 opcode, u32 nsid)
 {
-	/* the byte that tells it for a fabrics command is the lowest of this */
+	/* fctype of a fabrics command is the lowest byte of the nsid */
 	return (unlikely(opcode == nvme_fabrics_command) ? nsid : opcode) & 1;
 }
 
@@ -169,7 +169,7 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 	return ret;
 }
 
-/* Out of line, so that rings that poll do not pay for those that do not. */
+/* Out of line, so that the path of rings that poll is not longer for it. */
 static noinline int nvme_uq_queue_unpolled(struct nvme_uq_file *uf,
 					   struct io_uring_cmd *ioucmd,
 					   unsigned int issue_flags)
@@ -205,9 +205,9 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 	struct nvme_uq *uq = uf->node->uq;
 
 	/*
-	 * An interrupt queue belongs to its interrupt handler. To take
-	 * completions from under it would make interrupts that find nothing,
-	 * until the kernel turns the line off.
+	 * Completions of an interrupt queue are reaped by its interrupt
+	 * handler. Reaping them here would make interrupts spurious, and the
+	 * IRQ core disables an interrupt that has too many of these.
 	 */
 	if (!uq->polled)
 		return 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: how many commands may be in flight, and who goes next.
+ * NVMe user queues: limits of commands in flight, and the order of waiting
+ * ones.
  *
- * A command needs leave of its file, if that has a limit, and then a tag. Who
- * has to wait for either stands in a line. As many go as there is room for, from
- * the front, and nobody who comes later takes what those in the line wait for.
+ * A command must be below the limit of its file, if the file has one, and then
+ * needs a tag. Commands wait for both in wait queues, in order of arrival. A
+ * command that arrives later does not take what a waiting one is entitled to.
  */
 #include <linux/capability.h>
 #include <linux/freezer.h>
@@ -16,11 +17,11 @@
 #include "limit.h"
 
 /*
- * Lines. sq_lock is held by whoever changes one, so with it held a line is
- * what it looks like. Whoever wakes somebody needs only the wait queue's lock.
+ * Wait queues. They are changed with sq_lock held, so they are stable under it.
+ * Waking needs only the lock of the wait queue.
  */
 
-/* Slots that are to be left free by whoever does not stand in the line. */
+/* Tags that commands which do not wait must leave free. */
 static void nvme_uq_set_reserve(struct nvme_uq *uq)
 {
 	unsigned int nr = uq->tags.nr;
@@ -70,7 +71,7 @@ static void nvme_uq_enqueue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	if (old == waitq)
 		return;
 	nvme_uq_dequeue_waiter(uq, uf, waiter);
-	/* what it was woken for there is for the next */
+	/* it may have been woken there: pass the wakeup on */
 	if (old)
 		nvme_uq_wake_waiter(old);
 	waiter->waitq = waitq;
@@ -78,8 +79,9 @@ static void nvme_uq_enqueue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	nvme_uq_count_waiter(uq, uf, waiter, 1);
 }
 
-/* Is it one of the first @n in its line? */
-static bool nvme_uq_is_among_first(const struct nvme_uq_waiter *waiter, unsigned int n)
+/* Return true if it is one of the first @n in its wait queue. */
+static bool nvme_uq_is_among_first(const struct nvme_uq_waiter *waiter,
+				   unsigned int n)
 {
 	const wait_queue_entry_t *wait;
 
@@ -93,10 +95,10 @@ static bool nvme_uq_is_among_first(const struct nvme_uq_waiter *waiter, unsigned
 }
 
 /*
- * Turns
+ * Admission
  */
 
-/* Does the file let this command go? @waiter is NULL if it may not wait. */
+/* Return true if the file's limit admits a command. */
 static bool nvme_uq_below_limit(const struct nvme_uq_file *uf,
 				const struct nvme_uq_waiter *waiter)
 {
@@ -111,7 +113,7 @@ static bool nvme_uq_below_limit(const struct nvme_uq_file *uf,
 	return uf->queued < uf->limit - used;
 }
 
-/* Is there a tag for this command? */
+/* Return true if there is a tag for a command. */
 static bool nvme_uq_has_tag(const struct nvme_uq *uq,
 			    const struct nvme_uq_waiter *waiter)
 {
@@ -120,12 +122,12 @@ static bool nvme_uq_has_tag(const struct nvme_uq *uq,
 
 	if (!waiter || waiter->waitq != &uq->waitq)
 		return left > reserve;
-	/* the reserve for those who wait is for this one too */
+	/* the reserve for waiters includes this one */
 	reserve -= uq->queued;
 	return left > reserve && nvme_uq_is_among_first(waiter, left - reserve);
 }
 
-/* What waits for a tag counts to the limit of its file. */
+/* A command that waits for a tag is counted against the limit of its file. */
 static void nvme_uq_charge(struct nvme_uq_file *uf,
 			   struct nvme_uq_waiter *waiter)
 {
@@ -133,7 +135,7 @@ static void nvme_uq_charge(struct nvme_uq_file *uf,
 	waiter->charged = true;
 }
 
-/* What is submitted counts as that, and what goes away does not. */
+/* A command is no longer counted as waiting once it is submitted or fails. */
 static void nvme_uq_uncharge(struct nvme_uq_file *uf,
 			     struct nvme_uq_waiter *waiter)
 {
@@ -142,13 +144,13 @@ static void nvme_uq_uncharge(struct nvme_uq_file *uf,
 }
 
 /**
- * nvme_uq_admit_slow - nvme_uq_admit() of a command with a limit or a place
+ * nvme_uq_admit_slow - nvme_uq_admit() with a limit or a waiter
  * @uq:		the queue, with sq_lock held and not blocked
  * @io:		the command
- * @waiter:	where it waits, or NULL if it may not
+ * @waiter:	its waiter, or NULL if the command must not wait
  *
- * Return: true if the command can be submitted. If not, it may have got leave of
- * its file, and keeps it while it waits for a tag.
+ * Return: true if the command can be submitted. If not, it may be below the
+ * limit of its file, and stays counted while it waits for a tag.
  */
 bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
 			struct nvme_uq_waiter *waiter)
@@ -174,7 +176,7 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
 EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
 
 /**
- * nvme_uq_submit_errno - why can a command not be submitted now?
+ * nvme_uq_submit_errno - errno of a command that cannot be submitted now
  * @uq:		the queue
  * @io:		the command
  *
@@ -182,7 +184,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
  */
 int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io)
 {
-	unsigned int why = READ_ONCE(uq->blocked) & READ_ONCE(io->file->blocked_mask);
+	unsigned int why = READ_ONCE(uq->blocked) &
+		READ_ONCE(io->file->blocked_mask);
 
 	if (nvme_uq_ns_removed(io->node) || (why & NVME_UQ_UNAVAILABLE))
 		return -ENXIO;
@@ -192,7 +195,7 @@ int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io)
 }
 EXPORT_SYMBOL_GPL(nvme_uq_submit_errno);
 
-/* Is it worth to try again? Else why not. */
+/* Return 0 to try again, -EAGAIN to wait on, or the errno to fail with. */
 static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 			   const struct nvme_uq_waiter *waiter)
 {
@@ -211,8 +214,9 @@ static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 }
 
 /*
- * Is the task being killed, or does io_uring take back what it gave a worker?
- * TIF_NOTIFY_SIGNAL alone does not say so: task work and live patches set it too.
+ * Return true if the task is being killed, or io_uring has cancelled the
+ * command. TIF_NOTIFY_SIGNAL is no indication: task work and live patches set
+ * it too.
  */
 static bool nvme_uq_cancelled(const struct nvme_uq_io *io)
 {
@@ -221,10 +225,10 @@ static bool nvme_uq_cancelled(const struct nvme_uq_io *io)
 }
 
 /**
- * nvme_uq_abandon - give back what a command got that was not submitted
+ * nvme_uq_abandon - stop waiting without submitting the command
  * @uq:		the queue
  * @io:		the command
- * @waiter:	its place
+ * @waiter:	its waiter
  */
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 		     struct nvme_uq_waiter *waiter)
@@ -234,14 +238,14 @@ void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 	spin_lock(&uq->sq_lock);
 	nvme_uq_dequeue_waiter(uq, uf, waiter);
 	nvme_uq_uncharge(uf, waiter);
-	/* what it leaves is for the next */
+	/* what this command was entitled to is for the next waiters */
 	nvme_uq_wake_waiter(&uf->waitq);
 	nvme_uq_wake_waiter(&uq->waitq);
 	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_abandon);
 
-/* Stand at the end of the right line, if it does not stand there already. */
+/* Enqueue at the end of the right wait queue, unless it is in there already. */
 static void nvme_uq_enqueue(struct nvme_uq *uq, struct nvme_uq_io *io,
 			    struct nvme_uq_waiter *waiter)
 {
@@ -254,8 +258,8 @@ static void nvme_uq_enqueue(struct nvme_uq *uq, struct nvme_uq_io *io,
 }
 
 /*
- * The system suspends, and does not wait for a device; or somebody freezes this
- * task alone. Then the others shall have its place.
+ * The system suspends and does not wait for the device, or the cgroup of this
+ * task is frozen. Let the other waiters go first meanwhile.
  */
 static void nvme_uq_try_to_freeze(struct nvme_uq *uq, struct nvme_uq_io *io,
 				  struct nvme_uq_waiter *waiter)
@@ -266,17 +270,16 @@ static void nvme_uq_try_to_freeze(struct nvme_uq *uq, struct nvme_uq_io *io,
 }
 
 /**
- * nvme_uq_wait_turn - stand in line until it is worth to try again
+ * nvme_uq_wait_turn - wait until a command can be tried again
  * @uq:		the queue
  * @io:		a command that was not admitted and may wait
- * @waiter:	its place; initialized with a wait queue entry, otherwise zero
+ * @waiter:	its waiter; initialized with a wait queue entry, otherwise zero
  *
- * Only io_uring's workers do: elsewhere a command must not sleep. The place in
- * the line is kept until the command is admitted, or nvme_uq_abandon(); only a task
- * that is frozen gets one at the end.
+ * Called by io_uring's workers only: elsewhere a command must not sleep. The
+ * command keeps its position in the wait queue until it is admitted or
+ * nvme_uq_abandon() is called; a task that is frozen goes to the end.
  *
- * Return: 0 or why the command cannot be submitted: -EBUSY, -EINTR, -ENODEV,
- * -ENXIO.
+ * Return: 0, or the errno to fail with: -EBUSY, -EINTR, -ENODEV, -ENXIO.
  */
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 		      struct nvme_uq_waiter *waiter)
@@ -293,7 +296,7 @@ int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 			ret = -EINTR;
 			break;
 		}
-		/* nobody may be polling who would make room for us */
+		/* the users of a polled queue may have stopped polling */
 		io_schedule_timeout(NVME_UQ_POLL_INTERVAL);
 		if (uq->polled)
 			uq->ops->reap(uq);
@@ -306,7 +309,7 @@ int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
 
 /**
- * nvme_uq_wake_all - let everybody who waits look at what has changed
+ * nvme_uq_wake_all - wake all waiters of a queue
  * @uq:		the queue
  */
 void nvme_uq_wake_all(struct nvme_uq *uq)
@@ -327,9 +330,9 @@ EXPORT_SYMBOL_GPL(nvme_uq_wake_all);
  */
 
 /*
- * Let the limit of an open file take effect; no more than that, as all can ask
- * for one. A completion that does not see @limited was counted before any
- * command can see the limit.
+ * Apply the limit of one open file, in constant time: any user that can open a
+ * node can set a limit. A completion that does not see @limited was counted
+ * before any command sees the limit.
  */
 static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
@@ -345,7 +348,7 @@ static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 }
 
 /**
- * nvme_uq_info_limit - tell the open file that has claimed a queue its limit
+ * nvme_uq_info_limit - update the limit in the information page
  * @uq:		the queue, with sq_lock held
  */
 void nvme_uq_info_limit(struct nvme_uq *uq)
@@ -358,7 +361,7 @@ void nvme_uq_info_limit(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_limits_changed - let a limit, or another depth, take effect
+ * nvme_uq_limits_changed - apply changed limits or a changed depth
  * @uq:		the queue, with sq_lock held
  */
 void nvme_uq_limits_changed(struct nvme_uq *uq)
@@ -390,12 +393,13 @@ static int nvme_uq_write_limit(struct nvme_uq *uq, unsigned int *which,
  * nvme_uq_set_limit - limit commands in flight
  * @uq:		the queue
  * @which:	its limit or its file_limit
- * @limit:	how many, 1 up to the number of tags, which is no limit
+ * @limit:	from 1 to the number of tags, which means no limit
  *
- * Looks at each open file of the queue, so it is for the administrator.
+ * Goes through all open files of the queue, so only the administrator may call
+ * it.
  *
  * Return: 0; -EINVAL for a limit that is out of range; -ENXIO if the queue has
- * no memory, so that nobody knows what is.
+ * no memory, so that its depth is not known.
  */
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit)
@@ -434,7 +438,7 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit)
 EXPORT_SYMBOL_GPL(nvme_uq_request_limit);
 
 /**
- * nvme_uq_get_limit - how many commands may be in flight
+ * nvme_uq_get_limit - number of commands that may be in flight
  * @uq:		the queue
  * @which:	a limit of it or of an open file
  *

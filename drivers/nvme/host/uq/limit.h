@@ -6,10 +6,12 @@
 #include "private.h"
 
 /**
- * struct nvme_uq_waiter - what a command that waits for its turn has got so far
- * @waitq:	where it stands, or NULL; all of it is under the queue's sq_lock
- * @wait:	entry of the line's wait queue
- * @charged:	it is one of nvme_uq_file.charged
+ * struct nvme_uq_waiter - a command that waits for its limit or for a tag
+ * @waitq:	the wait queue that the command waits in, or NULL
+ * @wait:	entry of @waitq
+ * @charged:	the command is counted in nvme_uq_file.charged
+ *
+ * Protected by the queue's sq_lock.
  */
 struct nvme_uq_waiter {
 	wait_queue_head_t	*waitq;
@@ -21,12 +23,12 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
 			struct nvme_uq_waiter *waiter);
 
 /**
- * nvme_uq_admit - may a command be submitted now?
+ * nvme_uq_admit - check whether a command can be submitted now
  * @uq:		the queue, with sq_lock held
  * @io:		the command
- * @waiter:	where it waits, or NULL if it may not
+ * @waiter:	its waiter, or NULL if the command must not wait
  *
- * Return: true if it may; then it has to be, or to let others go instead, by
+ * Return: true if it can. The caller must then submit the command, or call
  * nvme_uq_abandon().
  */
 static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: mapping memory for the device, and telling it where it is.
+ * NVMe user queues: DMA mappings, and the data pointers of commands.
  *
- * What is in one piece is done in place, see nvme_uq_dma_map_one(). This is for the
- * rest: several pieces, and metadata.
+ * Data in one segment is mapped inline, see nvme_uq_dma_map_one(). This file is
+ * for several segments and for metadata.
  */
 #include <linux/dmapool.h>
 #include <linux/io.h>
@@ -17,29 +17,31 @@
 #define NVME_UQ_SMALL_SGES	(NVME_UQ_SMALL_LIST / sizeof(struct nvme_sgl_desc))
 #define NVME_UQ_LARGE_SGES	(NVME_CTRL_PAGE_SIZE / sizeof(struct nvme_sgl_desc))
 
-static void nvme_uq_free_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
+static void nvme_uq_free_lists(struct nvme_uq *uq,
+			       struct nvme_uq_sglist *sglist)
 {
 	while (sglist->nlist) {
-		sglist->nlist--;
-		dma_pool_free(uq->ctrl->uq->large, sglist->list[sglist->nlist].virt,
-			      sglist->list[sglist->nlist].dma);
+		struct nvme_uq_list *list = &sglist->list[--sglist->nlist];
+
+		dma_pool_free(uq->ctrl->uq->large, list->virt, list->dma);
 	}
 }
 
-static void nvme_uq_dma_unmap_segs(struct nvme_uq *uq, struct nvme_uq_sglist *sglist,
+static void nvme_uq_dma_unmap_segs(struct nvme_uq *uq,
+				   struct nvme_uq_sglist *sglist,
 				   unsigned int nseg, u8 flags)
 {
 	unsigned int i;
 
 	for (i = 0; i < nseg; i++)
-		dma_unmap_phys(uq->dma_dev, sglist->seg[i].addr, sglist->seg[i].len,
-			       nvme_uq_dir(flags), 0);
+		dma_unmap_phys(uq->dma_dev, sglist->seg[i].addr,
+			       sglist->seg[i].len, nvme_uq_dir(flags), 0);
 }
 
 /**
- * nvme_uq_dma_unmap_slow - unmap what a command had mapped
+ * nvme_uq_dma_unmap_slow - unmap the data and metadata of a command
  * @uq:		the queue
- * @iod:	the command, which has ended
+ * @iod:	the command, which has completed
  */
 void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 {
@@ -48,8 +50,8 @@ void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 			       nvme_uq_dir(iod->flags), 0);
 	if (iod->flags & NVME_UQ_SGLIST) {
 		if (iod->flags & NVME_UQ_UNMAP)
-			nvme_uq_dma_unmap_segs(uq, iod->sglist, iod->sglist->nseg,
-					       iod->flags);
+			nvme_uq_dma_unmap_segs(uq, iod->sglist,
+					       iod->sglist->nseg, iod->flags);
 		nvme_uq_free_lists(uq, iod->sglist);
 	} else if (iod->flags & NVME_UQ_UNMAP) {
 		dma_unmap_phys(uq->dma_dev, iod->addr, iod->len,
@@ -57,7 +59,8 @@ void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 	}
 }
 
-static int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
+static int nvme_uq_alloc_lists(struct nvme_uq *uq,
+			       struct nvme_uq_sglist *sglist)
 {
 	unsigned int entries, small, large, n;
 
@@ -136,7 +139,7 @@ static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
 }
 
 /**
- * nvme_uq_dma_unmap_io - unmap a command that was not submitted after all
+ * nvme_uq_dma_unmap_io - unmap a command that could not be submitted
  * @uq:		the queue
  * @io:		the command, mapped
  */
@@ -154,7 +157,7 @@ void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io)
 	nvme_uq_dma_unmap(uq, &iod);
 }
 
-/* Is one piece too much for the two PRPs of a command? */
+/* Return true if one segment needs more than the two PRPs of a command. */
 static bool nvme_uq_needs_list(const struct nvme_uq_io *io)
 {
 	return (io->phys & (NVME_CTRL_PAGE_SIZE - 1)) + io->len >
@@ -173,11 +176,11 @@ static int nvme_uq_one_to_sglist(struct nvme_uq_io *io)
 }
 
 /**
- * nvme_uq_dma_map_slow - map what is in several pieces, has metadata, or needs PRPs
+ * nvme_uq_dma_map_slow - map several segments, metadata, or data for PRPs
  * @uq:		the queue
  * @io:		the command, prepared
  *
- * Return: 0, -EINVAL if the device has no way to describe it, or -ENOMEM.
+ * Return: 0, -EINVAL if PRPs cannot describe the data, or -ENOMEM.
  */
 int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
@@ -187,7 +190,8 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
 		ret = nvme_uq_one_to_sglist(io);
 	if (ret)
 		return ret;
-	ret = io->sglist ? nvme_uq_dma_map_segs(uq, io) : nvme_uq_dma_map_one(uq, io);
+	ret = io->sglist ? nvme_uq_dma_map_segs(uq, io) :
+		nvme_uq_dma_map_one(uq, io);
 	if (ret || !io->metabuf)
 		return ret;
 	ret = nvme_uq_dma_map_meta(uq, io);
@@ -197,7 +201,7 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
 }
 
 /**
- * nvme_uq_set_sglist - point a command at data in several pieces
+ * nvme_uq_set_sglist - set the data pointer of a command with several segments
  * @uq:		the queue
  * @c:		the command
  * @sglist:	the data, mapped
@@ -210,8 +214,8 @@ void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 		&uq->small[idx];
 
 	if (!uq->force_sgl) {
-		nvme_uq_prp_build(&c->common.dptr, sglist->seg, sglist->nseg, list,
-				  sglist->per_list);
+		nvme_uq_prp_build(&c->common.dptr, sglist->seg, sglist->nseg,
+				  list, sglist->per_list);
 		return;
 	}
 	c->common.flags = NVME_CMD_SGL_METABUF;
@@ -220,7 +224,7 @@ void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 }
 
 /**
- * nvme_uq_set_meta - point a command at its metadata
+ * nvme_uq_set_meta - set the metadata pointer of a command
  * @uq:		the queue
  * @c:		the command, with its data pointer set
  * @io:		the command, mapped
@@ -235,7 +239,7 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 	if (!uq->meta_sgl_ok || !c->common.flags)
 		return;
 
-	/* a length of its own keeps the device inside the buffer */
+	/* the descriptor has the length of the buffer */
 	memset(sge, 0, sizeof(*sge));
 	sge->addr = cpu_to_le64(io->meta_addr);
 	sge->length = cpu_to_le32(io->meta_len);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: faults for tests.
+ * NVMe user queues: fault injection, for tests.
  *
- * No emulated device loses completions, repeats them, changes their order, makes
- * them up or sends them when no command waits for them; none is silent when
- * it is asked to be; and none has no SGLs. Beside the controller's own directory
- * fault_inject in debugfs, user_queue_fault has one for each of these faults,
- * which says how likely and how often it happens to the controller's user queues,
- * see Documentation/fault-injection/fault-injection.rst.
+ * No emulated device loses completions, repeats them, changes their order,
+ * makes them up or sends them when no command waits for them; none is silent
+ * when it is asked to be; and none has no SGLs. Beside the controller's own
+ * directory fault_inject in debugfs, user_queue_fault has one for each of these
+ * faults, which says how likely and how often it happens to the controller's
+ * user queues, see Documentation/fault-injection/fault-injection.rst.
  *
  * The directories come with the controller's first user queues and go with the
- * controller (nvme_uninit_ctrl()), after which nothing reads or writes them. What
- * they are about stays until the queues are freed (nvme_uq_free()).
+ * controller (nvme_uninit_ctrl()), after which nothing reads or writes them.
+ * What they are about stays until the queues are freed (nvme_uq_free()).
  */
 #include <linux/debugfs.h>
 #include <linux/fault-inject.h>
@@ -21,7 +21,7 @@
 
 #include "pci.h"
 
-/* What can be had by chance, or so many times. */
+/* Faults with a probability and a number of times. */
 enum nvme_uq_fault_what {
 	NVME_UQ_FAULT_LOSE,
 	NVME_UQ_FAULT_REPEAT,
@@ -51,12 +51,12 @@ static const char * const nvme_uq_fault_names[NVME_UQ_NR_FAULTS] = {
 
 /**
  * struct nvme_uq_held - a completion that is held back
- * @uq:		its queue, NULL if there is no completion here
+ * @uq:		the queue, NULL if this entry is free
  * @seen:	the completion
- * @left:	how many others of its queue are to come first
+ * @left:	number of other completions of the queue that come first
  *
- * One of commands that have been cancelled is of no use to the commands that
- * come after them; that is what it is for.
+ * A reset may cancel the command meanwhile. Then the completion is a late one,
+ * and must not complete the next command with the same tag.
  */
 struct nvme_uq_held {
 	const struct nvme_uq	*uq;
@@ -66,13 +66,12 @@ struct nvme_uq_held {
 
 /**
  * struct nvme_uq_fault - faults of a controller's user queues
- * @lock:	of @held, and so that a fault happens no more often than it was
- *		asked for, however many queues ask for it at once
- * @attr:	when they happen
- * @hold_for:	how many completions of its queue come before one that is held
- * @opcode:	of the admin commands that get no answer or are refused
+ * @lock:	protects @held, and makes the number of times in @attr exact
+ * @attr:	probability and number of times of each fault
+ * @hold_for:	number of completions of a queue that come before a held one
+ * @opcode:	opcode of the admin commands that get no answer or are rejected
  * @no_sgl:	use no SGLs, as if the device had none; read at controller reset
- * @no_kick:	do not look after shadow doorbells between timeouts
+ * @no_kick:	do not check shadow doorbells between timeouts
  * @held:	completions that are held back
  */
 struct nvme_uq_fault {
@@ -91,11 +90,11 @@ static struct nvme_uq_fault *nvme_uq_fault_of(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_fault_init - make the directories of a controller's faults
+ * nvme_uq_fault_init - create the debugfs directories of a controller
  * @ctrl:	the controller
  * @uqc:	its user queues, of which there is none yet
  *
- * As with other files in debugfs, that they could not be made is no error.
+ * As for other files in debugfs, failing to create them is not an error.
  */
 void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc)
 {
@@ -130,9 +129,9 @@ out:
 }
 
 /**
- * nvme_uq_fault_free - free what the directories were about
- * @uqc:	the controller's user queues, of which none is left; the
- *		directories have gone
+ * nvme_uq_fault_free - free the faults of a controller
+ * @uqc:	the controller's user queues, after the debugfs directories were
+ *		removed
  */
 void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc)
 {
@@ -140,8 +139,8 @@ void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc)
 }
 
 /*
- * A fault that is off is not asked for: each question is a point that a task's
- * fail-nth counts, and that is for what the task asks the kernel for.
+ * should_fail() is not called for a fault that is off: each call is counted by
+ * fail-nth of a task, which is meant for the task's own allocations.
  */
 static bool nvme_uq_fault_take(struct nvme_uq_fault *f,
 			       enum nvme_uq_fault_what what)
@@ -152,13 +151,13 @@ static bool nvme_uq_fault_take(struct nvme_uq_fault *f,
 	if (!f || !READ_ONCE(f->attr[what].probability))
 		return false;
 	spin_lock_irqsave(&f->lock, flags);
-	/* debugfs writes what it reads, without a lock: old or new will do */
+	/* debugfs writes the attributes without a lock: either value will do */
 	ret = data_race(should_fail(&f->attr[what], 1));
 	spin_unlock_irqrestore(&f->lock, flags);
 	return ret;
 }
 
-/* Is there room for one more? */
+/* Hold a completion back. Return false if too many are held. */
 static bool nvme_uq_fault_keep(struct nvme_uq_fault *f,
 			       const struct nvme_uq *uq,
 			       const struct nvme_uq_seen *seen)
@@ -180,7 +179,7 @@ static bool nvme_uq_fault_keep(struct nvme_uq_fault *f,
 	return kept;
 }
 
-/* Another completion has come: how many are held no longer? */
+/* Another completion has come: return those that are held no longer. */
 static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 					 struct nvme_uq *uq,
 					 struct nvme_uq_seen *seen)
@@ -199,7 +198,7 @@ static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 	}
 	spin_unlock_irqrestore(&f->lock, flags);
 
-	/* of no command any more: taken for one of another, it shows */
+	/* late: an error status shows if it completes another command */
 	for (i = 0; i < n; i++) {
 		u16 cid = seen[i].cid;
 
@@ -211,11 +210,11 @@ static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 }
 
 /**
- * nvme_uq_fault_see - what is to become of a completion
+ * nvme_uq_fault_see - apply faults to a completion
  * @uq:		the queue, with cq_lock held
- * @seen:	the completion, and room for NVME_UQ_FAULT_SEEN
+ * @seen:	the completion; array of NVME_UQ_FAULT_SEEN elements
  *
- * Return: how many completions there are now, in @seen.
+ * Return: the number of completions in @seen that replace it.
  */
 unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 {
@@ -224,7 +223,7 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 	struct nvme_uq_fault *f = nvme_uq_fault_of(uq->ctrl);
 	unsigned int n = 0;
 
-	/* there is nothing to be seen but what is there */
+	/* no faults: the completion itself */
 	if (!f)
 		return 1;
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_LOSE))
@@ -251,10 +250,10 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 }
 
 /**
- * nvme_uq_fault_storm - is an entry new that is not?
+ * nvme_uq_fault_storm - check for the fault that old entries look new
  * @uq:		the queue
  *
- * Return: true if it is to be treated so.
+ * Return: true if the next entry is to be treated as new.
  */
 bool nvme_uq_fault_storm(struct nvme_uq *uq)
 {
@@ -263,10 +262,10 @@ bool nvme_uq_fault_storm(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_irq - does an interrupt get lost?
+ * nvme_uq_fault_irq - check for the fault that an interrupt is lost
  * @uq:		the queue
  *
- * Return: true if it is to be treated so.
+ * Return: true if the interrupt is to be ignored.
  */
 bool nvme_uq_fault_irq(struct nvme_uq *uq)
 {
@@ -275,10 +274,10 @@ bool nvme_uq_fault_irq(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_doorbell - does the next doorbell get lost?
+ * nvme_uq_fault_doorbell - check for the fault that a doorbell is lost
  * @uq:		the queue
  *
- * Return: true if it is not to be written.
+ * Return: true if the doorbell is not to be written.
  */
 bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
 {
@@ -287,14 +286,15 @@ bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_admin - is the device to answer an admin command?
+ * nvme_uq_fault_admin - apply faults to an admin command
  * @ctrl:	the controller
- * @opcode:	the command's
+ * @opcode:	opcode of the command
  *
- * A device answers an Asynchronous Event Request when it has something to tell,
- * which may be never, and takes a few of them (AERL, of Identify Controller).
+ * A device completes an Asynchronous Event Request when there is an event,
+ * which may be never, and accepts a few of them (AERL of Identify Controller).
  *
- * Return: the opcode to send: @opcode, or one that is not answered or not known.
+ * Return: the opcode to send: @opcode, or one that is not answered or not
+ * known.
  */
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 {
@@ -304,17 +304,17 @@ u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 		return opcode;
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_SILENT))
 		return nvme_admin_async_event;
-	/* no standard has it, and it has no data */
+	/* not defined by the specification, and without data */
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_REFUSE))
 		return 0x70;
 	return opcode;
 }
 
 /**
- * nvme_uq_fault_no_sgl - has the device no SGLs?
+ * nvme_uq_fault_no_sgl - check for the fault that a device has no SGLs
  * @ctrl:	the controller
  *
- * Return: true if it is to be treated so.
+ * Return: true if SGLs are not to be used.
  */
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 {
@@ -324,10 +324,10 @@ bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_fault_no_kick - is a device with shadow doorbells left alone?
+ * nvme_uq_fault_no_kick - check whether shadow doorbells are not checked
  * @ctrl:	the controller
  *
- * Return: true if it is to be treated as one that has none.
+ * Return: true if nvme_uq_kick() is to be called at timeouts only.
  */
 bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues, back half: submission and completion.
+ * NVMe user queues: submission and completion of commands.
  *
- * This half is part of the PCI driver. Documentation/nvme/user-queues.rst tells
- * what becomes of a command in each case.
+ * Part of the PCI driver. Documentation/nvme/user-queues.rst documents the
+ * lifecycle of a command.
  */
 #include <kunit/visibility.h>
 #include <linux/blkdev.h>
@@ -27,7 +27,7 @@
  * Doorbells
  */
 
-/* Ring for what waits for the end of a batch; a queue that is down has none. */
+/* Write a deferred doorbell, unless the queue is down. */
 static void nvme_uq_pci_ring(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
@@ -45,12 +45,12 @@ static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 }
 
 /**
- * struct nvme_uq_plug - a doorbell that waits for the end of a batch
- * @cb:		in the task's plug
+ * struct nvme_uq_plug - a doorbell that is deferred to the end of a batch
+ * @cb:		callback of the task's plug
  * @plug:	that plug
- * @file:	holds the queue, and the module this code is in: somebody else's
- *		doorbell may have made all of our commands complete by the time
- *		the batch ends
+ * @file:	reference that keeps the queue, and the module with this code:
+ *		the doorbell of another task may have made all commands of the
+ *		batch complete before it ends
  */
 struct nvme_uq_plug {
 	struct blk_plug_cb	cb;
@@ -66,8 +66,8 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 
 	spin_lock(&uq->sq_lock);
 	/*
-	 * Others set it without the lock, but only to plugs of theirs. If what
-	 * they set is lost here, they look for their callback once more.
+	 * Other tasks set it without the lock, but only to their own plugs. If
+	 * such a value is lost here, that task searches its callback again.
 	 */
 	if (READ_ONCE(uq->plug) == cb->plug)
 		WRITE_ONCE(uq->plug, NULL);
@@ -96,9 +96,9 @@ static bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
 }
 
 /*
- * May the doorbell wait for the end of the batch? io_uring plugs submissions of
- * more than two; nvme_uq.plug spares the search for a callback that was found
- * for the last command.
+ * Return true if the doorbell is deferred to the end of the batch. io_uring
+ * plugs submissions of more than two; nvme_uq.plug caches that the plug has a
+ * callback already.
  */
 static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
 						   struct io_uring_cmd *ioucmd)
@@ -113,11 +113,12 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
 }
 
 /*
- * Completion, where the command came from
+ * Completion in the context of the task that submitted the command
  */
 
-/* Let go of user memory. May sleep. */
-static __always_inline void nvme_uq_unpin_user(unsigned long val, bool completed)
+/* Unpin user memory. May sleep. */
+static __always_inline void nvme_uq_unpin_user(unsigned long val,
+					       bool completed)
 {
 	if (unlikely(val))
 		__nvme_uq_unpin_user(val, completed);
@@ -139,8 +140,8 @@ static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
 }
 
 /*
- * Tell everybody whose command has completed. Those of the ring that is polling
- * (@poll_ctx) are told right here; the others where they belong.
+ * Complete commands. Those of the ring that is polling (@poll_ctx) are
+ * completed directly, the others by task work of the task that submitted them.
  */
 static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
 {
@@ -161,8 +162,8 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
  */
 
 /*
- * Map what was prepared. Under RCU, so that nvme_uq_quiesce() can wait for it: a
- * device that is being unbound has no mappings made behind its back.
+ * Map what was prepared. Under RCU, so that nvme_uq_quiesce() can wait for it:
+ * no memory is mapped for a device that is being unbound.
  */
 static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 					   struct nvme_uq_io *io, u8 flags)
@@ -183,7 +184,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 
 	c->common.dptr.prp1 = cpu_to_le64(io->addr);
 	if (likely(uq->force_sgl)) {
-		/* length and type in one go, the bytes between are reserved */
+		/* one store for length, reserved bytes and type */
 		static_assert(NVME_SGL_FMT_DATA_DESC == 0);
 		c->common.flags = NVME_CMD_SGL_METABUF;
 		c->common.dptr.prp2 = cpu_to_le64(io->len);
@@ -200,7 +201,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
  * Completion
  */
 
-/* Give back what few commands have. */
+/* Release resources that few commands have. */
 static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
 					 struct nvme_uq_iod *iod)
 {
@@ -211,7 +212,7 @@ static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
 		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
 }
 
-/* With cq_lock held, as the file may end with the command. */
+/* With cq_lock held: the command may hold the last reference of the file. */
 static noinline void nvme_uq_wake_file(struct nvme_uq_file *uf)
 {
 	if (wq_has_sleeper(&uf->waitq))
@@ -262,7 +263,7 @@ nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
 	nvme_uq_complete_iod(uq, idx, status, result, done);
 }
 
-/* What a test makes of a completion, see pci-fault.c. */
+/* Apply injected faults to a completion, see pci-fault.c. */
 static void nvme_uq_handle_faulty(struct nvme_uq *uq, u16 cid, int status,
 				  u64 result, struct nvme_uq_done *done)
 {
@@ -291,13 +292,13 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 }
 
 /*
- * Take all completions that there are; how many? With cq_lock held.
+ * Reap all completions, and return their number. With cq_lock held.
  *
- * A device may fill the queue once before the doorbell below gives it entries
- * back, so whatever comes once we are around for the second time is from one
- * that writes over what we have not given back. It could keep us here, with
- * interrupts off, for as long as it likes. What it sends of use after that is
- * found by its next interrupt, by who polls, or when its command is overdue.
+ * A device may fill the queue once before the doorbell below returns entries to
+ * it. If the loop is about to start a second pass, the device is overwriting
+ * entries that were not returned, and could keep the loop running with
+ * interrupts disabled for an unlimited time. Valid completions that follow are
+ * found at the next interrupt, at the next poll, or when a command is overdue.
  */
 VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 						  struct nvme_uq_done *done)
@@ -338,7 +339,7 @@ static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 {
 	if (unlikely(wq_has_sleeper(&uq->waitq)))
 		wake_up_nr(&uq->waitq, freed);
-	/* the barrier was for both */
+	/* the barrier of wq_has_sleeper() orders this one too */
 	if (unlikely(waitqueue_active(&uq->idle_wait)))
 		wake_up(&uq->idle_wait);
 }
@@ -350,8 +351,8 @@ static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	unsigned int found = 0;
 
 	/*
-	 * Look once. io_uring comes back until it has enough, and on its way it
-	 * runs the task work of what others have reaped for us.
+	 * Poll once. io_uring calls again until it has enough completions, and
+	 * in between runs task work for those that other tasks have reaped.
 	 */
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
@@ -367,8 +368,8 @@ static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 }
 
 /**
- * nvme_uq_irq - interrupt of an interrupt queue
- * @irq:	which
+ * nvme_uq_irq - interrupt handler of an interrupt queue
+ * @irq:	the interrupt
  * @data:	the queue
  *
  * Return: IRQ_HANDLED if there was a completion.
@@ -395,7 +396,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 }
 
 /**
- * nvme_uq_pci_reap - take completions for whomever they belong to
+ * nvme_uq_pci_reap - reap completions of all rings
  * @uq:		the queue
  *
  * May sleep.
@@ -408,7 +409,7 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	int irq = uq->irq;
 
 	nvme_uq_done_init(&done);
-	/* do not make the line look as if it cried wolf */
+	/* keeps the IRQ core from counting an interrupt as spurious */
 	if (irq >= 0)
 		disable_irq(irq);
 	spin_lock_irqsave(&uq->cq_lock, flags);
@@ -425,31 +426,31 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 }
 
 /*
- * Polling on behalf of rings that do not. The pause between two looks, in
- * microseconds, is short after one that found something, and doubles with each
- * that did not. For commands that take long there is one look in a tick.
+ * Polling on behalf of rings that do not poll. The pause between two polls, in
+ * microseconds, is short after one that found a completion, and doubles after
+ * each that did not. Commands that take long are polled once in a tick.
  */
 #define NVME_UQ_PAUSE_MIN	10
 #define NVME_UQ_PAUSE_MAX	1000
 
-/* Of such rings, is anything in flight? */
+/* Return true if commands of such rings are in flight. */
 static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
 {
 	return READ_ONCE(uq->unpolled) != READ_ONCE(uq->unpolled_done);
 }
 
-/* With sq_lock held: such a ring has submitted a command. */
+/* A ring that does not poll has submitted a command. With sq_lock held. */
 static void nvme_uq_queue_poll_work(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
-	/* one that runs now may have seen none */
+	/* queue it even if it runs now: it may have found none in flight */
 	queue_delayed_work(nvme_wq, &uq->poll_work, 0);
 }
 
 /**
- * nvme_uq_poll_work - poll a queue while commands of rings that do not are there
- * @work:	the queue's
+ * nvme_uq_poll_work - poll while commands of rings that do not are in flight
+ * @work:	nvme_uq.poll_work
  */
 void nvme_uq_poll_work(struct work_struct *work)
 {
@@ -457,7 +458,7 @@ void nvme_uq_poll_work(struct work_struct *work)
 					  struct nvme_uq, poll_work);
 	unsigned int pause = uq->poll_pause ?: NVME_UQ_PAUSE_MIN;
 
-	/* a queue that goes down ends all by itself, and waits for this work */
+	/* quiescing waits for this work; the commands are cancelled later */
 	while (nvme_uq_has_unpolled(uq) &&
 	       !(READ_ONCE(uq->blocked) & NVME_UQ_DOWN)) {
 		u32 done = READ_ONCE(uq->unpolled_done);
@@ -479,7 +480,7 @@ void nvme_uq_poll_work(struct work_struct *work)
 	uq->poll_pause = 0;
 }
 
-/* End what is in flight; how many? With cq_lock held. */
+/* Cancel all commands in flight, and return their number. With cq_lock held. */
 static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 					  struct nvme_uq_done *done)
 {
@@ -500,7 +501,7 @@ static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 }
 
 /**
- * nvme_uq_cancel - end all commands that are in flight
+ * nvme_uq_cancel - cancel all commands that are in flight
  * @ctrl:	the controller, which can no longer reach memory
  */
 void nvme_uq_cancel(struct nvme_ctrl *ctrl)
@@ -516,7 +517,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 		nvme_uq_done_init(&done);
 		spin_lock_irqsave(&uq->cq_lock, flags);
 		if (uq->cq_live) {
-			/* the last chance to hear how a command really ended */
+			/* the last chance to see completions of the device */
 			nvme_uq_reap_locked(uq, &done);
 			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 			nvme_uq_cancel_locked(uq, &done);
@@ -584,8 +585,8 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
  */
 
 /*
- * The dwords of a command that are user space's own business. What is checked
- * afterwards is the copy: it is made by volatile accesses, two dwords at a time,
+ * Copy the dwords of a command that are passed to the device unchanged. Later
+ * checks use the copy: it is made by volatile accesses, two dwords at a time,
  * so that the compiler cannot read again what user space may have changed.
  */
 static __always_inline void
@@ -624,8 +625,8 @@ static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_io *io)
 }
 
 /*
- * Can the device not go beyond the buffers? Where an SGL tells it their length
- * it cannot; elsewhere the command must not let it.
+ * Return true if the transfer cannot exceed the buffers. An SGL has their
+ * length; elsewhere the fields of the command must not ask for more.
  */
 static bool nvme_uq_fits(struct nvme_uq *uq, const struct nvme_command *c,
 			 const struct nvme_uq_io *io)
@@ -640,8 +641,8 @@ static bool nvme_uq_fits(struct nvme_uq *uq, const struct nvme_command *c,
 }
 
 /*
- * A command without a buffer that may want one gets an SGL of no length. As a
- * PRP, no address is address 0, where the device would go.
+ * A command without a buffer that may transfer data gets an SGL of length 0. A
+ * PRP would be address 0, which the device would access.
  */
 static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 				      struct nvme_command *c,
@@ -654,8 +655,8 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 }
 
 /*
- * Write a command where the device will look for it, and make its tag. With
- * sq_lock held. It is checked here, where user space can no longer change it.
+ * Write a submission queue entry and fill in its iod. With sq_lock held. The
+ * command is checked here, where user space can no longer change it.
  */
 static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 					     struct nvme_uq_io *io,
@@ -686,8 +687,9 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	iod->opcode = io->opcode;
 	iod->flags = io->flags;
 
-	/* what nvme_uq_dma_unmap() looks at */
-	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_SGLIST | NVME_UQ_META))) {
+	/* used by nvme_uq_dma_unmap() */
+	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				  NVME_UQ_SGLIST))) {
 		iod->addr = io->addr;
 		iod->len = io->len;
 		iod->sglist = io->sglist;
@@ -712,8 +714,8 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 }
 
 /*
- * Try once; -EAGAIN if there is no tag or the queue is held back. From the
- * moment the tag is armed, the command may be complete and its issuer gone.
+ * Try once; -EAGAIN if there is no tag or the queue is blocked. As soon as the
+ * tag is armed, the command may complete and the submitter may be gone.
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
@@ -723,7 +725,8 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	bool defer;
 	int ret;
 
-	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(io->file->blocked_mask)))
+	if (unlikely(READ_ONCE(uq->blocked) &
+		     READ_ONCE(io->file->blocked_mask)))
 		return nvme_uq_submit_errno(uq, io);
 	ret = nvme_uq_dma_map(uq, io, flags);
 	if (unlikely(ret))
@@ -752,7 +755,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io) : ret;
 }
 
-/* Submit a command that may wait, for its limit or for a tag. */
+/* Submit a command that may wait for its limit or for a tag. */
 static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 					struct nvme_uq_io *io, u8 flags)
 {
@@ -810,8 +813,8 @@ static int nvme_uq_pci_submit_unpolled(struct nvme_uq *uq,
 }
 
 /*
- * A page of the completion queue. It has to be memory as any other, which needs no
- * page protection of its own: that is known to dma_mmap_coherent() alone.
+ * A page of the completion queue. It has to be normal memory that needs no
+ * special page protection, as only dma_mmap_coherent() knows that.
  */
 static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 {

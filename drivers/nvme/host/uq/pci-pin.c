@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: what a command holds of user space, from before it has a
- * tag until after its completion.
+ * NVMe user queues: user memory that a command has pinned from preparation to
+ * completion.
  *
  * All of this may sleep, and none of it is on the path of a registered buffer
- * that lies in one piece.
+ * in one segment.
  */
 #include <linux/bvec.h>
 #include <linux/compat.h>
@@ -17,9 +17,9 @@
 #include "pci.h"
 
 /*
- * Give user space the metadata that the device wrote. Whoever completes the
- * command need not be the task that submitted it, so this goes by the pages and
- * not by the address.
+ * Copy the metadata that the device wrote to user space. The task that
+ * completes the command need not be the one that submitted it, so this uses the
+ * pinned pages and not the address.
  */
 static void nvme_uq_return_meta(struct nvme_uq_user *user)
 {
@@ -35,9 +35,9 @@ static void nvme_uq_return_meta(struct nvme_uq_user *user)
 }
 
 /**
- * __nvme_uq_unpin_user - let go of user memory
- * @val:	what nvme_uq_pdu.user holds, not 0
- * @completed:	the device has had the command
+ * __nvme_uq_unpin_user - unpin user memory
+ * @val:	value of nvme_uq_pdu.user, not 0
+ * @completed:	the device has executed the command
  *
  * May sleep.
  */
@@ -63,18 +63,18 @@ void __nvme_uq_unpin_user(unsigned long val, bool completed)
 }
 
 /**
- * nvme_uq_alloc_sglist - make room for data in several pieces
- * @nseg:	how many at most
- * @gfp:	how to allocate
+ * nvme_uq_alloc_sglist - allocate a list of segments
+ * @nseg:	maximum number of segments
+ * @gfp:	allocation flags
  *
- * Return: what kfree() frees, or NULL.
+ * Return: the list, to be freed with kfree(), or NULL.
  */
 struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 {
 	struct nvme_uq_sglist *sglist;
 
-	sglist = kmalloc(struct_size(sglist, seg, nseg) + nseg * sizeof(phys_addr_t),
-			 gfp);
+	sglist = kmalloc(struct_size(sglist, seg, nseg) +
+			 nseg * sizeof(phys_addr_t), gfp);
 	if (!sglist)
 		return NULL;
 	sglist->nseg = 0;
@@ -83,8 +83,9 @@ struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 	return sglist;
 }
 
-/* Settle on one piece or several; refuse what no NVMe transfer can start at. */
-static int nvme_uq_prep_sglist(struct nvme_uq_io *io, struct nvme_uq_sglist *sglist)
+/* Use one segment or several. Both ends of each have to be dword aligned. */
+static int nvme_uq_prep_sglist(struct nvme_uq_io *io,
+			       struct nvme_uq_sglist *sglist)
 {
 	unsigned int i;
 
@@ -103,7 +104,7 @@ static int nvme_uq_prep_sglist(struct nvme_uq_io *io, struct nvme_uq_sglist *sgl
 }
 
 /**
- * nvme_uq_prep_bvecs - find the pieces of a registered buffer
+ * nvme_uq_prep_bvecs - find the segments of a registered buffer
  * @io:		the command
  *
  * Return: 0, -EINVAL or -ENOMEM.
@@ -149,7 +150,7 @@ static struct nvme_uq_user *nvme_uq_alloc_user(struct nvme_uq_io *io,
 {
 	struct nvme_uq_user *user;
 
-	/* metadata that is not aligned may start in one page and end in another */
+	/* metadata that is not page aligned may need one more page */
 	if (io->meta_len)
 		nr_pages += DIV_ROUND_UP(io->meta_len, PAGE_SIZE) + 1;
 	user = kvmalloc(struct_size(user, pages, nr_pages), GFP_KERNEL);
@@ -178,7 +179,8 @@ static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
 			size_t len = min_t(size_t, left, PAGE_SIZE - offset);
 			struct page *page = user->pages[user->nr_pages++];
 
-			nvme_uq_sglist_add(sglist, page_to_phys(page) + offset, len);
+			nvme_uq_sglist_add(sglist, page_to_phys(page) + offset,
+					   len);
 			left -= len;
 			offset = 0;
 		}
@@ -229,12 +231,12 @@ static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,
 }
 
 /**
- * nvme_uq_prep_meta - make a copy of the metadata that the device can reach
+ * nvme_uq_prep_meta - copy the metadata to a buffer for the device
  * @io:		the command, with its data prepared
  *
- * It is small, and where user space has it need not be one piece.
+ * Metadata is small, and may cross pages in user memory.
  *
- * Return: 0 or an error. What was done is undone with the rest of @io.
+ * Return: 0 or an error. The caller undoes the preparation of @io.
  */
 int nvme_uq_prep_meta(struct nvme_uq_io *io)
 {
@@ -250,7 +252,7 @@ int nvme_uq_prep_meta(struct nvme_uq_io *io)
 		io->user = (unsigned long)user;
 	}
 
-	/* of what the device leaves alone, nothing old is to be seen */
+	/* zeroed: what the device does not write is copied to user space */
 	meta = kzalloc(io->meta_len, GFP_KERNEL);
 	if (!meta)
 		return -ENOMEM;
@@ -270,11 +272,11 @@ static bool nvme_uq_one_page(const struct iov_iter *iter)
 }
 
 /**
- * nvme_uq_prep_user - pin user memory and find its pieces
+ * nvme_uq_prep_user - pin user memory and find its segments
  * @io:		the command
  *
- * Return: 0 or an error. What was done is undone by letting go of @io's user
- * memory and freeing its map.
+ * Return: 0 or an error. The caller undoes it by unpinning the user memory of
+ * @io and freeing its sglist.
  */
 int nvme_uq_prep_user(struct nvme_uq_io *io)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: commands that take too long. Look for their completion,
- * abort them, reset the controller, as nvme_timeout() does.
+ * NVMe user queues: commands that take too long. Poll for their completion,
+ * abort them, and reset the controller, as nvme_timeout() does.
  */
 #include <linux/blk-mq.h>
 #include <linux/pci.h>
@@ -9,30 +9,31 @@
 #include "pci.h"
 
 /*
- * How often to look after a queue that has shadow doorbells. A device looks at
- * these while it is busy and says when it stops; then it is told by the real
- * one. One that writes that down and looks a last time, without a barrier
- * between the two, misses what came just then, and nobody tells it again if
- * everybody waits for what was submitted last. QEMU's device has done so.
+ * Interval of checking a queue with shadow doorbells. A device polls these
+ * while it is busy, and sets the event index before it stops; from then on it
+ * needs an MMIO write. A device that sets the event index and reads the
+ * doorbell a last time without a barrier in between misses a command that was
+ * submitted just then, and no further doorbell follows if all submitters wait
+ * for completions. QEMU's device has done so.
  */
 #define NVME_UQ_KICK_INTERVAL	HZ
 
 /*
- * Not with the value it has: NVMe base, Asynchronous Event Request, calls that
- * an Invalid Doorbell Write Value.
+ * A value that the doorbell has already is not written again: that is an
+ * Invalid Doorbell Write Value (NVMe base, Asynchronous Event Request).
  */
 static void nvme_uq_kick(struct nvme_uq *uq)
 {
-	/* once all has ended, a suspend may let the device sleep */
+	/* with no command in flight the device may be suspended */
 	if (uq->dbbuf_sq_db && !(uq->blocked & NVME_UQ_DOWN) &&
 	    nvme_uq_tags_used(&uq->tags) && uq->db_tail != uq->last_sq_tail)
 		nvme_uq_write_sq_db(uq);
 }
 
 /*
- * The doorbell of commands that are queued waits for the end of a batch, and the
- * task that submits it may have been preempted. Ring it now. These commands are
- * not late yet, as the device did not know of them: their time starts here.
+ * The task that defers a doorbell to the end of its batch may have been
+ * preempted. Write it now, and restart the timeouts of these commands, as the
+ * device did not know of them before.
  */
 static void nvme_uq_ring_late(struct nvme_uq *uq)
 {
@@ -60,9 +61,9 @@ static void nvme_uq_ring_late(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_arm_timeout - let timeout work run in time for a command
+ * nvme_uq_arm_timeout - queue timeout work for a command
  * @uq:		the queue, with sq_lock held
- * @deadline:	when the command is due, in jiffies
+ * @deadline:	deadline of the command, in jiffies
  */
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 {
@@ -78,7 +79,7 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 			 time_after(deadline, now) ? deadline - now : 1);
 }
 
-/* Has the controller failed, or forgotten us? */
+/* Return true if the controller has failed, or was reset behind the driver. */
 static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 {
 	u32 csts;
@@ -91,9 +92,9 @@ static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 }
 
 /*
- * May the queue send an abort? All who use the controller share its limit, so a
- * queue has one at a time, and the last one that is left is the block layer's,
- * unless that would leave user queues without any.
+ * Get permission to send an abort. The block layer and all user queues share
+ * the controller's limit of aborts. So a queue has one at a time, and the last
+ * one is left to the block layer, unless user queues have none.
  */
 static bool nvme_uq_get_abort(struct nvme_uq *uq)
 {
@@ -118,7 +119,7 @@ static void nvme_uq_put_abort(struct nvme_uq *uq)
 {
 	atomic_inc(&uq->ctrl->abort_limit);
 	atomic_dec(&uq->ctrl->uq->aborts);
-	/* the next one finds them counted */
+	/* the counters come before the next nvme_uq_get_abort() */
 	smp_store_release(&uq->aborting, false);
 }
 
@@ -164,7 +165,7 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	return true;
 }
 
-/* One that is overdue: was it aborted before? */
+/* A command that is overdue. */
 struct nvme_uq_overdue {
 	u16	cid;
 	u8	opcode;
@@ -178,9 +179,9 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 }
 
 /*
- * A reset ends the commands of all who use the controller. However short the
- * timeout of one of them, the device has as long to answer as the block layer's
- * commands have.
+ * A reset affects all users of the controller. So after an abort the device has
+ * at least as much time as for a command of the block layer, however short the
+ * timeout of the command is.
  */
 static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 				 unsigned long *next)
@@ -200,8 +201,8 @@ static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
 }
 
 /*
- * Returns false if nothing can be done for any command that is overdue now.
- * @next is when to look again.
+ * Returns false if nothing can be done for any overdue command now. @next is
+ * when to check again.
  */
 static bool nvme_uq_overdue(struct nvme_uq *uq,
 			    const struct nvme_uq_overdue *od,
@@ -211,22 +212,23 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
 
 	/*
-	 * On its way out there is no reset any more. Who unbinds the driver may
-	 * wait for a task that has frozen the controller and waits for this
-	 * command. Not from here: nvme_uq_quiesce() waits for this work.
+	 * A controller that is being removed is not reset. The task that
+	 * unbinds the driver may wait for one that has frozen the controller,
+	 * and that for this command. The controller is disabled by another
+	 * work item, because nvme_uq_quiesce() waits for this one.
 	 */
 	if (nvme_state_terminal(ctrl)) {
 		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
 		return false;
 	}
-	/* a reset, under way or over, looks after its commands by itself */
+	/* a reset cancels all commands */
 	if (nvme_ctrl_state(ctrl) != NVME_CTRL_LIVE)
 		return false;
-	/* whoever recovers the bus must not be disturbed by one */
+	/* a reset must not interfere with the recovery of the bus */
 	if (pci_channel_offline(pdev) && !pci_dev_is_disconnected(pdev))
 		return false;
 
-	/* of a device that is gone nothing else may ever hear; the reset fails */
+	/* the reset of a device that is gone fails, and removes it */
 	if (od->aborted || pci_dev_is_disconnected(pdev) ||
 	    nvme_uq_ctrl_lost(ctrl)) {
 		dev_warn_ratelimited(ctrl->device,
@@ -238,8 +240,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	}
 
 	/*
-	 * Where there is no room for an abort, the ones that were sent may get no
-	 * answer: look on for their commands, which are what a reset is for.
+	 * If no abort can be sent, those in flight may not be completed. Go on
+	 * to find their commands, which then lead to a reset.
 	 */
 	if (!nvme_uq_send_abort(uq, od->cid, od->opcode)) {
 		nvme_uq_sooner(next, jiffies + HZ);
@@ -251,8 +253,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 }
 
 /*
- * Find a command that is overdue, and when the next one will be. A command is
- * looked at under cq_lock, as only there it cannot end.
+ * Find a command that is overdue, and the next deadline. The iods are read with
+ * cq_lock held, so that no command completes meanwhile.
  */
 static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 				 struct nvme_uq_overdue *od,
@@ -283,8 +285,8 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 }
 
 /**
- * nvme_uq_timeout_work - look for commands of a queue that are overdue
- * @work:	the queue's
+ * nvme_uq_timeout_work - find and handle commands that are overdue
+ * @work:	nvme_uq.tmo_work
  */
 void nvme_uq_timeout_work(struct work_struct *work)
 {
@@ -294,20 +296,20 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	struct nvme_uq_overdue od;
 	unsigned int pos = 0;
 
-	/* whoever submits from now on may be too late to be found below */
+	/* commands that are submitted from now on may not be found below */
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
 	nvme_uq_ring_late(uq);
 	nvme_uq_kick(uq);
 	spin_unlock(&uq->sq_lock);
 
-	/* a missed interrupt, or a tenant that no longer polls? */
+	/* an interrupt may have been missed, or polling stopped */
 	nvme_uq_pci_reap(uq);
 
 	while (nvme_uq_find_overdue(uq, &pos, &od, &next)) {
 		if (nvme_uq_overdue(uq, &od, &next))
 			continue;
-		/* look again before long, in case nobody else does */
+		/* check again, in case the reset does not happen */
 		nvme_uq_sooner(&next, jiffies + HZ);
 		break;
 	}

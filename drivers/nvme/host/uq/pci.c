@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: setting queues aside, creating them in a reset, and taking
- * them down in the steps in which nvme_dev_disable() does it.
+ * NVMe user queues: setting queues aside, creating them in a reset, and
+ * deleting them in the order of nvme_dev_disable().
  */
 #include <linux/blk-mq.h>
 #include <linux/dmapool.h>
@@ -43,10 +43,10 @@ MODULE_PARM_DESC(user_poll_queues,
  */
 
 /**
- * nvme_uq_max - how many user queues a controller can ever have
+ * nvme_uq_max - maximum number of user queues of a controller
  *
- * Return: the most that the parameters allow, and as many again for those that a
- * smaller value has put out of use.
+ * Return: the most that the parameters allow, and as many again for queues that
+ * are not used any more since a parameter was changed.
  */
 unsigned int nvme_uq_max(void)
 {
@@ -78,12 +78,12 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	uqc->max = max;
 	mutex_init(&uqc->lock);
 	nvme_uq_fault_init(ctrl, uqc);
-	/* freeze and scan look at it without a lock */
+	/* freeze and scan read it without a lock */
 	smp_store_release(&ctrl->uq, uqc);
 	return uqc;
 }
 
-/* What is asked for, and makes sense on this controller. */
+/* The queues that the module parameters ask for, if the controller allows. */
 static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_plan plan = {
@@ -99,9 +99,9 @@ static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_set_queue_count - nvme_set_queue_count() with room for user queues
+ * nvme_uq_set_queue_count - nvme_set_queue_count() including user queues
  * @ctrl:	the controller
- * @count:	how many queues blk-mq asks for; how many it gets
+ * @count:	queues that blk-mq asks for; on return, queues that it gets
  *
  * Return: as nvme_set_queue_count().
  */
@@ -124,7 +124,7 @@ int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 	ret = nvme_set_queue_count(ctrl, &granted);
 	if (ret < 0)
 		return ret;
-	/* perhaps it was the number that the controller did not like */
+	/* the controller may have rejected the higher number */
 	if (!granted)
 		return nvme_set_queue_count(ctrl, count);
 
@@ -134,10 +134,10 @@ int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 }
 
 /**
- * nvme_uq_planned - how many user queues there will be
+ * nvme_uq_planned - number of user queues that this reset will create
  * @ctrl:	the controller
  *
- * Return: their number, as far as it is known now.
+ * Return: the number, which may still become less.
  */
 unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 {
@@ -145,10 +145,10 @@ unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_drop_one - do with one user queue less
+ * nvme_uq_drop_one - plan one user queue less
  * @ctrl:	the controller
  *
- * Return: false if there is none left that could give way.
+ * Return: false if there was none left to drop.
  */
 bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
 {
@@ -162,12 +162,13 @@ bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
  * @flags:	of pci_alloc_irq_vectors_affinity()
  * @affd:	how blk-mq wants its vectors spread
  *
- * Vectors of user queues come last and are not managed, so that their affinity
- * is the administrator's. Either all that blk-mq wants are there too, or there
- * are none for user queues: with fewer, the core would take them from blk-mq.
+ * Vectors of user queues come last and are not managed, so that the
+ * administrator can set their affinity. They are allocated only together with
+ * all vectors that blk-mq wants: with fewer, the PCI core would take them from
+ * blk-mq.
  *
  * Return: the number of vectors for blk-mq and the admin queue; 0 if there are
- * none for user queues, and nothing was allocated.
+ * none for user queues, in which case nothing was allocated.
  */
 int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
 		       unsigned int flags, struct irq_affinity *affd)
@@ -225,7 +226,7 @@ static int nvme_uq_alloc_small(struct nvme_uq *uq)
 	return 0;
 }
 
-/* Free the memory of a queue that is down and that nobody looks at. */
+/* Free the memory of a queue that is down. With claim_lock held. */
 static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
 	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
@@ -250,7 +251,7 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	uq->depth = 0;
 }
 
-/* With claim_lock held, so that a fault does not find the moment between. */
+/* With claim_lock held, so that page faults see the old memory or the new. */
 static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 {
 	bool genctr = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
@@ -313,7 +314,7 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	uq->dma_dev = ctrl->dev;
 	uq->blocked = NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN;
 	spin_lock_init(&uq->sq_lock);
-	/* not of one class: only one of them is taken in interrupts */
+	/* two lock classes: only one is taken in interrupts */
 	if (polled)
 		spin_lock_init(&uq->cq_lock);
 	else
@@ -332,13 +333,13 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	if (uqc->passthrus)
 		uq->blocked |= NVME_UQ_PASSTHRU;
 	uqc->q[uqc->nr] = uq;
-	/* whoever sees the number sees the queue */
+	/* pairs with the acquire of readers without the lock */
 	smp_store_release(&uqc->nr, uqc->nr + 1);
 	mutex_unlock(&uqc->lock);
 	return uq;
 }
 
-/* The @n'th queue of a kind, made if need be: names keep their kind. */
+/* The @n'th queue of a kind, allocated if needed: a name keeps its kind. */
 static struct nvme_uq *nvme_uq_nth(struct nvme_ctrl *ctrl, bool polled,
 				   unsigned int n)
 {
@@ -351,7 +352,7 @@ static struct nvme_uq *nvme_uq_nth(struct nvme_ctrl *ctrl, bool polled,
 	return nvme_uq_alloc(ctrl, polled);
 }
 
-/* Take back what could not be used after all. */
+/* Delete a queue that cannot be used. */
 static void nvme_uq_admin_delete(struct nvme_uq *uq, u8 opcode)
 {
 	struct nvme_command c = { };
@@ -394,7 +395,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	return ret;
 }
 
-/* Make an interrupt or a poll find a queue that is ready for it. */
+/* Prepare a queue for completions, and request its interrupt. */
 static int nvme_uq_go_live(struct nvme_uq *uq)
 {
 	struct pci_dev *pdev = to_pci_dev(uq->ctrl->dev);
@@ -410,7 +411,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->tmo_armed = false;
 	uq->blocked &= ~NVME_UQ_UNAVAILABLE;
 	nvme_uq_limits_changed(uq);
-	/* of what was cancelled, some may never have got a doorbell */
+	/* cancelled commands may not have got a doorbell */
 	nvme_uq_info_submitted(uq);
 	spin_unlock(&uq->sq_lock);
 
@@ -441,14 +442,14 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 }
 
 /**
- * struct nvme_uq_create_ctx - what the next queue to be created gets
+ * struct nvme_uq_create_ctx - resources of the next queue that is created
  * @shutdown_lock: keeps nvme_dev_disable() away
  * @dbs:	doorbells
  * @db_stride:	distance of doorbells
  * @depth:	entries of a queue
  * @qid:	its id
- * @vector:	its interrupt vector, if it is one for interrupts
- * @died:	the controller died over it, and is being disabled
+ * @vector:	its interrupt vector, if it is an interrupt queue
+ * @died:	the controller is being disabled meanwhile
  */
 struct nvme_uq_create_ctx {
 	struct mutex		*shutdown_lock;	/* the driver's own */
@@ -460,7 +461,8 @@ struct nvme_uq_create_ctx {
 	bool			died;
 };
 
-static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_create_ctx *ctx)
+static int nvme_uq_create_one(struct nvme_uq *uq,
+			      struct nvme_uq_create_ctx *ctx)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	int ret;
@@ -480,12 +482,12 @@ static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_create_ctx *ctx
 	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
 		uq->force_sgl;
 	/*
-	 * Of what the queue's last tenants saw complete, nothing remains; and
-	 * zero is not pending, as the phase starts at one.
+	 * Remove the completions of previous users. A zero entry is not
+	 * pending, as the phase starts at 1.
 	 */
 	memset(uq->cqes, 0, NVME_UQ_CQ_BYTES(uq));
 	ret = nvme_uq_admin_create(uq);
-	/* a controller that refuses has a status for it */
+	/* a controller that rejects the command returns a status */
 	ctx->died = ret < 0;
 	if (ret)
 		return ret;
@@ -508,7 +510,7 @@ static int nvme_uq_create_one(struct nvme_uq *uq, struct nvme_uq_create_ctx *ctx
 	return ret;
 }
 
-/* Create @want queues of a kind; how many were? */
+/* Create @want queues of a kind, and return how many were created. */
 static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
 					unsigned int want,
 					struct nvme_uq_create_ctx *ctx)
@@ -535,19 +537,19 @@ static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
 
 /**
  * nvme_uq_create - create the user queues on the controller
- * @ctrl:	the controller, in the middle of a reset, with blk-mq's queues up
- * @shutdown_lock: keeps nvme_dev_disable() away
+ * @ctrl:	the controller, during a reset, with blk-mq's queues created
+ * @shutdown_lock: excludes nvme_dev_disable()
  * @dbs:	doorbells
  * @db_stride:	distance of doorbells
  * @depth:	entries of a queue
- * @qid:	the first queue id that is blk-mq's no more
- * @vector:	the first vector that is blk-mq's no more
+ * @qid:	the first queue id after those of blk-mq
+ * @vector:	the first interrupt vector after those of blk-mq
  *
- * They take no commands before nvme_uq_unquiesce(). That some could not be created
- * is no reason to do without the controller.
+ * The queues take no commands before nvme_uq_unquiesce(). The reset goes on if
+ * some of them cannot be created.
  *
- * Return: 0; -ENODEV if the controller died meanwhile, and with it blk-mq's
- * queues.
+ * Return: 0; -ENODEV if the controller, with blk-mq's queues, is being disabled
+ * meanwhile.
  */
 int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 		   u32 __iomem *dbs, u32 db_stride, u32 depth,
@@ -610,7 +612,7 @@ void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 }
 
 /*
- * Taking queues down, in the order in which nvme_dev_disable() does it
+ * Taking queues down, in the order of nvme_dev_disable()
  */
 
 static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
@@ -624,7 +626,7 @@ static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
 	return RQ_END_IO_NONE;
 }
 
-/* Returns false if the controller does not answer. */
+/* Returns false if the controller does not complete the command. */
 static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
@@ -647,7 +649,7 @@ static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 }
 
 /**
- * nvme_uq_quiesce - write no more to submission queues
+ * nvme_uq_quiesce - stop submission
  * @ctrl:	the controller, which is about to be disabled
  */
 void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
@@ -663,9 +665,9 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 	if (!live)
 		return;
 
-	/* nobody maps memory for a device that may go away: nvme_uq_dma_map() */
+	/* wait for nvme_uq_dma_map(): the device may go away */
 	synchronize_rcu();
-	/* and work, which nothing starts again, lets go of interrupts */
+	/* and for work, which is not queued again, to enable interrupts */
 	for (i = 0; i < uqc->nr; i++) {
 		cancel_delayed_work_sync(&uqc->q[i]->poll_work);
 		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
@@ -676,8 +678,8 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
  * nvme_uq_delete_queues - delete the queues on the controller
  * @ctrl:	the controller, after nvme_uq_quiesce()
  *
- * Return: false if the controller is slow to answer, so that there is no point
- * in asking it for more.
+ * Return: false if the controller does not complete a command in time, so that
+ * no more are sent.
  */
 bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 {
@@ -693,7 +695,7 @@ bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_free_irqs - give back interrupts
+ * nvme_uq_free_irqs - free the interrupts of user queues
  * @ctrl:	the controller, disabled, before pci_free_irq_vectors()
  */
 void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
@@ -712,10 +714,10 @@ void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_end_disable - wait for what timeouts may have started
- * @ctrl:	the controller, which its driver has disabled for good
+ * nvme_uq_end_disable - wait for the work that disables the controller
+ * @ctrl:	the controller, which is disabled and will not be enabled again
  *
- * Nothing is in flight any more that could start it again.
+ * No command is in flight that could time out and queue it again.
  */
 void nvme_uq_end_disable(struct nvme_ctrl *ctrl)
 {
@@ -725,7 +727,7 @@ void nvme_uq_end_disable(struct nvme_ctrl *ctrl)
 
 /**
  * nvme_uq_free_queues - free the memory of all queues
- * @ctrl:	the controller, disabled and never to come back
+ * @ctrl:	the controller, which is disabled and will not be enabled again
  */
 void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 {
@@ -754,7 +756,7 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 
 /**
  * nvme_uq_free - free the queues
- * @ctrl:	the controller, with the last reference gone
+ * @ctrl:	the controller, after the last reference was dropped
  */
 void nvme_uq_free(struct nvme_ctrl *ctrl)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues, back half: what its files share. All of it is in the PCI
- * driver.
+ * NVMe user queues: declarations shared by the files of the PCI driver.
  *
+ *   pci.c		setting queues aside, creating and deleting them
  *   pci-io.c		submission and completion
- *   pci-pin.c	user memory: pinning it, and finding its pieces
- *   pci-dma.c	mapping it for the device
+ *   pci-pin.c		pinning user memory and finding its segments
+ *   pci-dma.c		mapping it for the device
  *   pci-timeout.c	commands that take too long
- *   pci.c	setting queues aside, creating and deleting them
- *   pci-fault.c	injection of faults, for tests
+ *   pci-fault.c	fault injection, for tests
  */
 #ifndef _NVME_UQ_PCI_H
 #define _NVME_UQ_PCI_H
@@ -21,17 +20,17 @@
 #include "limit.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
-/* Whole pages: what is behind the last entry may be seen by user space too. */
+/* Whole pages: user space that maps the queue sees the rest of the last one. */
 #define NVME_UQ_CQ_BYTES(uq)	PAGE_ALIGN((size_t)(uq)->depth * sizeof(struct nvme_completion))
 
 /**
- * struct nvme_uq_sglist - data in more than one piece
+ * struct nvme_uq_sglist - data in several segments
  * @nseg:	number of @seg and of @phys
  * @nlist:	number of @list; 0 if the tag's own list is enough
  * @per_list:	entries per list
  * @list:	lists from the pool
- * @phys:	the pieces as the CPU sees them
- * @seg:	the pieces as the device sees them
+ * @phys:	physical addresses of the segments
+ * @seg:	bus addresses and lengths of the segments
  */
 struct nvme_uq_sglist {
 	unsigned int		nseg;
@@ -42,9 +41,9 @@ struct nvme_uq_sglist {
 	struct nvme_uq_seg	seg[];
 };
 
-/* Add a piece, as part of the last one if they are neighbours. */
-static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist, phys_addr_t phys,
-				      unsigned int len)
+/* Add a segment, merged with the last one if they are adjacent. */
+static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
+				      phys_addr_t phys, unsigned int len)
 {
 	unsigned int last = sglist->nseg - 1;
 
@@ -58,7 +57,7 @@ static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist, phys_addr_t
 }
 
 /**
- * struct nvme_uq_user - what a command holds of user space, until it ends
+ * struct nvme_uq_user - user memory that is pinned until a command completes
  * @nr_pages:	number of pinned pages that hold data
  * @nr_meta:	number of pinned pages that hold metadata
  * @dirty:	the device writes to them
@@ -67,8 +66,8 @@ static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist, phys_addr_t
  * @meta_offset: where it starts in the first page that holds metadata
  * @pages:	pinned pages: those of the data, then those of the metadata
  *
- * A single page without metadata, which is the most frequent case, does without:
- * see NVME_UQ_USER_PAGE.
+ * Not used for a single page without metadata, the most frequent case: see
+ * NVME_UQ_USER_PAGE.
  */
 struct nvme_uq_user {
 	unsigned int		nr_pages;
@@ -84,7 +83,7 @@ struct nvme_uq_user {
 #define NVME_UQ_USER_PAGE	1UL
 #define NVME_UQ_USER_DIRTY	2UL
 
-/* What lies in struct io_uring_cmd from submission to completion. */
+/* Data in struct io_uring_cmd from submission to completion. */
 struct nvme_uq_pdu {
 	struct io_uring_cmd	*next;
 	unsigned long		user;
@@ -147,10 +146,10 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
 
 /*
- * How much later than its timeout a command is overdue: blk-mq rounds each
- * deadline up by as much, to have fewer timers. User space may ask for a timeout
- * of a millisecond, and what an overdue command leads to concerns all who use
- * the controller.
+ * Time between the timeout of a command and its deadline: blk-mq rounds each
+ * deadline up by as much, to have fewer timers. User space may ask for a
+ * timeout of a millisecond, and an overdue command can lead to a reset, which
+ * affects all users of the controller.
  */
 #define NVME_UQ_GRACE	roundup_pow_of_two(HZ)
 
@@ -158,14 +157,14 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
 void nvme_uq_timeout_work(struct work_struct *work);
 
-/* A completion that is taken for one of the device's, see pci-fault.c. */
+/* A completion, real or made up: see pci-fault.c. */
 struct nvme_uq_seen {
 	u64	result;
 	int	status;
 	u16	cid;
 };
 
-/* The most that one completion can be made to be. */
+/* The largest number of completions that one can be replaced by. */
 #define NVME_UQ_FAULT_SEEN	16
 
 #ifdef CONFIG_NVME_UQ_FAULT
@@ -217,7 +216,7 @@ static inline u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 /* Not called, and not there, without CONFIG_NVME_UQ_FAULT. */
 unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
 
-/* Tell the device what its shadow doorbell says, if it has one. */
+/* Write the doorbell register. */
 static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
@@ -228,7 +227,7 @@ static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 	uq->doorbells++;
 }
 
-/* Update a shadow doorbell; does the device want to hear the real one too? */
+/* Update a shadow doorbell. Return true if an MMIO write is required. */
 static inline bool nvme_uq_dbbuf_update(u16 value, __le32 *db, __le32 *ei)
 {
 	u16 old, event;
@@ -237,13 +236,13 @@ static inline bool nvme_uq_dbbuf_update(u16 value, __le32 *db, __le32 *ei)
 	wmb();
 	old = le32_to_cpu(*db);
 	WRITE_ONCE(*db, cpu_to_le32(value));
-	/* and the doorbell before a look at whether the device sleeps */
+	/* and the doorbell before the event index is read */
 	mb();
 	event = le32_to_cpu(READ_ONCE(*ei));
 	return (u16)(value - event - 1) < (u16)(value - old);
 }
 
-/* Tell the device of all commands that were queued. */
+/* Ring the doorbell for all commands in the submission queue. */
 static inline void nvme_uq_ring_sq(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
@@ -255,7 +254,7 @@ static inline void nvme_uq_ring_sq(struct nvme_uq *uq)
 	nvme_uq_write_sq_db(uq);
 }
 
-/* Map what is in one piece. */
+/* Map data in one segment. */
 static __always_inline int nvme_uq_dma_map_one(struct nvme_uq *uq,
 					       struct nvme_uq_io *io)
 {
@@ -268,7 +267,7 @@ static __always_inline int nvme_uq_dma_map_one(struct nvme_uq *uq,
 	return 0;
 }
 
-/* After this, neither the CPU's nor the device's side needs the other's. */
+/* Unmap the data and metadata of a command. */
 static __always_inline void nvme_uq_dma_unmap(struct nvme_uq *uq,
 					      struct nvme_uq_iod *iod)
 {

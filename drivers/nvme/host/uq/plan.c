@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: who gets how many queues when there are too few.
+ * NVMe user queues: sharing the queues of a controller that grants too few.
  *
- * There is one rule: blk-mq has what it would have without user queues, and
- * user queues share what is left.
+ * There is one rule: blk-mq gets as many queues as it would get without user
+ * queues, and user queues share the remaining ones.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>
@@ -11,13 +11,13 @@
 #include "plan.h"
 
 /**
- * nvme_uq_plan_shrink - give up one user queue
- * @plan:	how many there are of each kind
+ * nvme_uq_plan_shrink - drop one user queue
+ * @plan:	number of user queues of each kind
  *
- * The kind of which there are more gives way, so that the last two are one of
- * each; polled queues when there are as many.
+ * Drops a queue of the kind that has more, so that the last two are one of each
+ * kind; a polled one if both have the same number.
  *
- * Return: false if there was none left to give up.
+ * Return: false if there was none left to drop.
  */
 bool nvme_uq_plan_shrink(struct nvme_uq_plan *plan)
 {
@@ -33,7 +33,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_plan_shrink);
 
 /**
  * nvme_uq_plan_queues - share the queues that a controller grants
- * @plan:	user queues that are asked for; what they get
+ * @plan:	user queues that are requested; on return, those that are
+ *		granted
  * @granted:	I/O queues that the controller grants
  * @blk:	I/O queues that blk-mq asks for
  *

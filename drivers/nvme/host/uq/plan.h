@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 /**
- * struct nvme_uq_plan - how many user queues of each kind
+ * struct nvme_uq_plan - number of user queues of each kind
  * @irq:	interrupt queues
  * @poll:	polled queues
  */

@@ -4,25 +4,25 @@
  *
  * Locks, in the order in which they nest:
  *
- *   nvme_uq_ctrl.lock	mutex; which queues there are and who holds them back.
- *   nvme_uq.claim_lock	mutex; memory that can be mapped, who has claimed it.
- *			Taken by page faults.
- *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, taking of tags,
- *			limits, lines. Process context only.
- *   nvme_uq.cq_lock	completion queue, giving back of tags, @cq_live. Taken
- *			by the interrupt handler of an interrupt queue.
+ *   nvme_uq_ctrl.lock	mutex; the set of queues, freezes, passthru commands.
+ *   nvme_uq.claim_lock	mutex; the owner of the queue and the memory that the
+ *			owner can map. Taken by page faults.
+ *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, allocation of
+ *			tags, limits, wait queues. Process context only.
+ *   nvme_uq.cq_lock	completion queue, freeing of tags, @cq_live. Taken by
+ *			the interrupt handler of an interrupt queue.
  *
- * sq_lock and cq_lock are held together only where both sides of the queue have
- * to stand still: claims, a file that gets a limit, and commands whose time
- * starts again. Not for a command.
+ * sq_lock and cq_lock are held together only where submission and completion
+ * must both be stopped: claiming a queue, setting the limit of a file, and
+ * restarting timeouts. No command is submitted or completed with both held.
  *
  * A tag (struct nvme_uq_tags) goes from free to in flight under sq_lock, in
  * the same critical section that writes the submission queue entry, and back to
  * free under cq_lock, when its completion was seen or when the controller has
- * been disabled. There is no third state: what needs memory, faults or sleeps
- * happens before the tag is taken.
+ * been disabled. There is no third state: memory allocation, page faults and
+ * everything else that sleeps happen before the tag is taken.
  *
- * Documentation/nvme/user-queues.rst has the whole story.
+ * Documentation/nvme/user-queues.rst documents the design.
  */
 #ifndef _NVME_UQ_PRIVATE_H
 #define _NVME_UQ_PRIVATE_H
@@ -43,12 +43,12 @@
 #include "plan.h"
 #include "tag.h"
 
-/* Why a queue takes no new commands; see nvme_uq.blocked. */
-#define NVME_UQ_UNAVAILABLE	BIT(0)	/* not asked for, or not to be had */
-#define NVME_UQ_DOWN		BIT(1)	/* not created on the controller now */
-#define NVME_UQ_FROZEN		BIT(2)	/* nvme_start_freeze() */
-#define NVME_UQ_PASSTHRU	BIT(3)	/* a command that changes the format */
-#define NVME_UQ_CLAIMED		BIT(4)	/* an open file has it to itself */
+/* Reasons to take no new commands, see nvme_uq.blocked. */
+#define NVME_UQ_UNAVAILABLE	BIT(0)	/* the last reset did not create it */
+#define NVME_UQ_DOWN		BIT(1)	/* not on the controller now */
+#define NVME_UQ_FROZEN		BIT(2)	/* between start_freeze and unfreeze */
+#define NVME_UQ_PASSTHRU	BIT(3)	/* admin command that changes formats */
+#define NVME_UQ_CLAIMED		BIT(4)	/* an open file has exclusive use */
 
 /* bits for nvme_uq_iod.flags */
 #define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
@@ -58,27 +58,27 @@
 #define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
 #define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
 
-/* More metadata than the largest transfer can have is nobody's honest wish. */
+/* More metadata than the largest transfer can have. */
 #define NVME_UQ_MAX_META	SZ_1M
 
-/* How often to look when nobody is bound to tell. */
+/* Interval of polling for a condition that has no wakeup. */
 #define NVME_UQ_POLL_INTERVAL	(HZ / 50 ?: 1)
 
 struct nvme_uq_sglist;
 
 /**
  * struct nvme_uq_iod - a command in flight
- * @ioucmd:	whom to tell
- * @deadline:	when it has taken too long, in jiffies
- * @timeout:	how long it may take, in jiffies, without NVME_UQ_GRACE
- * @addr:	bus address of data in one piece
- * @len:	length of data in one piece
+ * @ioucmd:	io_uring command to complete
+ * @deadline:	when the command is overdue, in jiffies
+ * @timeout:	timeout in jiffies, without NVME_UQ_GRACE
+ * @addr:	bus address of data in one segment
+ * @len:	length of data in one segment
  * @meta_len:	length of metadata
  * @meta_addr:	bus address of metadata
- * @sglist:	data in more than one piece
- * @opcode:	for the log
+ * @sglist:	data in several segments
+ * @opcode:	opcode, for messages
  * @flags:	NVME_UQ_UNMAP and so on
- * @file:	where it came in
+ * @file:	open file that the command was submitted to
  */
 struct nvme_uq_iod {
 	struct io_uring_cmd	*ioucmd;
@@ -96,16 +96,16 @@ struct nvme_uq_iod {
 
 /**
  * struct nvme_uq - a user queue
- * @ops:	how commands get to the device
+ * @ops:	operations of the controller's driver
  * @ctrl:	the controller
- * @id:		the Z of its nodes
- * @polled:	of which kind it is
- * @dma_dev:	for the DMA API
+ * @id:		the Z of /dev/ngXnYqZ
+ * @polled:	the queue is polled and has no interrupt
+ * @dma_dev:	device for the DMA API
  * @qid:	its id on the controller
  * @depth:	entries of each ring; 0 if it has no memory
  * @vector:	its interrupt vector, if it is one for interrupts
  * @irq:	its interrupt, or -1
- * @iod:	what is in flight, by the number of the tag
+ * @iod:	commands in flight, indexed by tag
  * @small:	a list for each tag
  * @meta_sgls:	an SGL descriptor for the metadata of each tag
  * @meta_sgls_dma: where the device finds @meta_sgls
@@ -116,58 +116,61 @@ struct nvme_uq_iod {
  * @sq_db:	doorbell of the submission queue
  * @cq_db:	doorbell of the completion queue
  * @dbbuf_sq_db: shadow doorbell of the submission queue, or NULL
- * @dbbuf_sq_ei: up to where the device wants no real one
+ * @dbbuf_sq_ei: event index of the submission queue, or NULL
  * @dbbuf_cq_db: shadow doorbell of the completion queue, or NULL
- * @dbbuf_cq_ei: up to where the device wants no real one
+ * @dbbuf_cq_ei: event index of the completion queue, or NULL
  * @force_sgl:	data is described by SGLs, else by PRPs
- * @meta_sgl_ok: metadata too
- * @claim_lock:	for what follows, which is written under @sq_lock and @cq_lock too
+ * @meta_sgl_ok: metadata is described by SGLs too
+ * @claim_lock:	protects @owner to @mappable; writers hold @sq_lock and @cq_lock
+ *		too
  * @owner:	the open file that has claimed the queue, or NULL
  * @info:	its information page, or NULL
  * @info_base:	@submitted and @completed at the time of the claim
  * @mappable:	there is memory that a fault may map; @claim_lock is enough
- * @sq_lock:	for what follows
- * @blocked:	why no new commands are taken, NVME_UQ_DOWN and so on
- * @reserve:	tags that a newcomer leaves free: those beyond @limit and one for
- *		each who waits in @waitq
- * @sq_tail:	where the next command goes
- * @last_sq_tail: what the device was last told of @sq_tail
- * @db_tail:	what was last written to @sq_db
- * @plug:	the last task's plug that a doorbell waits for
- * @tmo_armed:	@tmo_work is going to run
- * @tmo_next:	when, in jiffies
+ * @sq_lock:	protects what follows, up to @cq_lock
+ * @blocked:	reasons to take no new commands, NVME_UQ_DOWN and so on
+ * @reserve:	tags that a command leaves free unless it waits in @waitq: those
+ *		beyond @limit, and one for each waiter
+ * @sq_tail:	index of the next submission queue entry
+ * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
+ * @db_tail:	value that was last written to @sq_db
+ * @plug:	plug of the last task that deferred the doorbell
+ * @tmo_armed:	@tmo_work is queued
+ * @tmo_next:	when @tmo_work runs, in jiffies
  * @aborting:	an abort of one of its commands is under way; set by @tmo_work
  * @doorbells:	writes to @sq_db
  * @submitted:	commands ever submitted
- * @limit:	how many may be in flight, 0 for as many as there are tags
+ * @limit:	commands that may be in flight, 0 for as many as there are tags
  * @file_limit:	the same for each open file
- * @queued:	how many wait in @waitq
- * @waiting:	how many wait in @waitq or for their file
+ * @queued:	commands waiting in @waitq
+ * @waiting:	commands waiting in @waitq or for the limit of their file
  * @files:	open files of the queue's nodes
- * @waitq:	who waits for a tag, or for the queue to come up, in order
- * @tags:	command ids; taken under @sq_lock, given back under @cq_lock
- * @cq_lock:	for what follows
- * @cq_live:	there may be completions
+ * @waitq:	commands waiting for a tag, or for the queue to come up, in
+ *		order
+ * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
+ * @cq_lock:	protects what follows
+ * @cq_live:	the queue exists on the controller
  * @cq_phase:	phase of a new completion
- * @cq_next:	where it comes
- * @cq_end:	what is behind the last entry
- * @reaps:	how often completions were found
- * @completed:	commands ever ended
+ * @cq_next:	next completion queue entry
+ * @cq_end:	end of the completion queue
+ * @reaps:	times that completions were found
+ * @completed:	commands ever completed
  * @spurious:	completions with an id that was not in flight
  * @timeouts:	commands that took too long
  * @cancelled:	commands that a reset ended
- * @unpolled:	commands ever submitted by rings that do not poll; under @sq_lock
+ * @unpolled:	commands ever submitted by rings that do not poll; under
+ *		@sq_lock
  * @unpolled_done: those of them that have ended; under @cq_lock
- * @idle_wait:	for the queue to fall idle
+ * @idle_wait:	tasks waiting for the queue to be idle
  * @poll_work:	polls a polled queue for rings that do not
- * @poll_pause:	how long it slept last, in microseconds; its own
- * @tmo_work:	looks for commands that are overdue
- * @deleted:	the controller has answered to the deletion of a queue
+ * @poll_pause:	last pause of @poll_work, in microseconds
+ * @tmo_work:	finds commands that are overdue
+ * @deleted:	the controller has completed the deletion of a queue
  *
- * Lives from the first reset that asks for it until the controller's last
- * reference is gone, so that whoever holds a node holds its queue. Between
- * resets it may be without a queue on the controller (NVME_UQ_DOWN) or be out
- * of use (NVME_UQ_UNAVAILABLE).
+ * Lives from the first reset that asks for it until the last reference of the
+ * controller is dropped, so a reference of a node is one of its queue. Between
+ * resets the queue may not be on the controller (NVME_UQ_DOWN), or not be in
+ * use (NVME_UQ_UNAVAILABLE).
  */
 struct nvme_uq {
 	/* set once */
@@ -199,7 +202,7 @@ struct nvme_uq {
 	bool			force_sgl;
 	bool			meta_sgl_ok;
 
-	/* who has the queue to himself */
+	/* exclusive use */
 	struct mutex		claim_lock;
 	struct nvme_uq_file	*owner;
 	struct nvme_uq_info	*info;
@@ -248,14 +251,14 @@ struct nvme_uq {
 	struct completion	deleted;
 };
 
-/* Is this a completion? */
+/* Return true if an entry is a new completion. */
 static __always_inline bool nvme_uq_cqe_pending(const struct nvme_completion *cqe,
 						u16 phase)
 {
 	return !((le16_to_cpu(READ_ONCE(cqe->status)) ^ phase) & 1);
 }
 
-/* Where the next completion comes, and with what phase. With cq_lock held. */
+/* Index and phase of the next completion. With cq_lock held. */
 static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 {
 	return (u32)(uq->cq_next - uq->cqes) | (u32)uq->cq_phase << 16;
@@ -264,24 +267,24 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 /**
  * struct nvme_uq_ctrl - the user queues of a controller
  * @ctrl:	the controller
- * @disable_work: disables a controller that is on its way out
- * @lock:	for all that follows
- * @requested:	how many queues the parameters asked this reset for
- * @plan:	how many it brings up
- * @aborts:	aborts under way for commands of user queues; atomic
- * @passthrus:	commands under way that keep user queues still
+ * @disable_work: disables a controller that is being removed
+ * @lock:	protects what follows
+ * @requested:	queues that the module parameters ask for at this reset
+ * @plan:	queues that this reset creates
+ * @aborts:	aborts in flight for commands of user queues; atomic
+ * @passthrus:	admin commands in flight that block user queues
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists that belong to tags
  * @large:	pool of lists of one page
  * @fault:	faults for tests, or NULL
- * @max:	room in @q
+ * @max:	size of @q
  * @nr:		queues in @q; only ever grows
  * @q:		the queues
  */
 struct nvme_uq_ctrl {
 	struct nvme_ctrl	*ctrl;
 	struct work_struct	disable_work;
-	struct mutex		lock;	/* holds, frozen, growing of q */
+	struct mutex		lock;	/* passthrus, frozen, growing of q */
 	struct nvme_uq_plan	requested;
 	struct nvme_uq_plan	plan;
 	atomic_t		aborts;
@@ -305,10 +308,10 @@ struct nvme_uq_ctrl {
  * @cdev:	/dev/ngXnYqZ
  * @dev:	its device
  *
- * A node leaves /dev when its queue is absent or its namespace is removed, and
- * lives on while it is open. So an open file may belong to a node that is on no
- * list any more: whether its namespace is still there is a question to the
- * namespace, see nvme_uq_ns_removed().
+ * A node leaves /dev when its queue is not available or its namespace is
+ * removed, and is freed when it is no longer open. An open file may belong to a
+ * node that is on no list any more, so the namespace itself says whether it was
+ * removed, see nvme_uq_ns_removed().
  */
 struct nvme_uq_node {
 	struct hlist_node	list;
@@ -321,26 +324,28 @@ struct nvme_uq_node {
 /**
  * struct nvme_uq_file - an open file of a node
  * @node:	the node
- * @blocked_mask:	bits of nvme_uq.blocked that stop it: all, but for
- *		NVME_UQ_CLAIMED if it has claimed the queue. Written under the
- *		queue's sq_lock.
- * @requested:	limit that was asked for, 0 for none; under sq_lock
- * @limit:	the less of that and nvme_uq.file_limit, 0 for none; under sq_lock
- * @submitted:	commands ever submitted; under sq_lock
- * @charged:	commands that have leave by @limit and wait for a tag; under
+ * @blocked_mask: bits of nvme_uq.blocked that apply to this file: all of them,
+ *		except NVME_UQ_CLAIMED if the file has claimed the queue.
+ *		Written under the queue's sq_lock.
+ * @requested:	limit that the file has requested, 0 for none; under sq_lock
+ * @limit:	minimum of @requested and nvme_uq.file_limit, 0 for none; under
  *		sq_lock
- * @queued:	how many wait in @waitq; under sq_lock
- * @waiting:	how many wait in @waitq or in that of the queue; under sq_lock
- * @file:	the open file, which holds the node
- * @list:	in nvme_uq.files; under sq_lock
- * @waitq:	who waits for @limit, in order
- * @info:	page for nvme_uq.info if it has claimed the queue, or NULL
- * @completed:	commands that have ended; under cq_lock
- * @limited:	there is a @limit; under sq_lock and cq_lock
+ * @submitted:	commands ever submitted; under sq_lock
+ * @charged:	commands counted against @limit that wait for a tag; under
+ *		sq_lock
+ * @queued:	commands waiting in @waitq; under sq_lock
+ * @waiting:	commands waiting in @waitq or in that of the queue; under
+ *		sq_lock
+ * @file:	the open file, which holds a reference of the node
+ * @list:	entry of nvme_uq.files; under sq_lock
+ * @waitq:	commands waiting for @limit, in order
+ * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
+ * @completed:	commands ever completed; under cq_lock
+ * @limited:	@limit is not 0; under sq_lock and cq_lock
  *
- * Lives as long as the file, which its commands, mappings and descriptors hold.
- * A completion touches the last cache line only, so that it does not take the
- * other one from a processor that submits.
+ * Lives as long as the struct file, of which commands, mappings and descriptors
+ * hold references. A completion writes to the last cache line only, so that it
+ * does not take the other one from a CPU that submits.
  */
 struct nvme_uq_file {
 	struct nvme_uq_node	*node;
@@ -361,14 +366,14 @@ struct nvme_uq_file {
 };
 
 /**
- * nvme_uq_ns_removed - was the namespace of a node removed?
+ * nvme_uq_ns_removed - check whether the namespace of a node was removed
  * @node:	the node, in /dev or not
  *
- * Another namespace may have its id by now. Under the queue's sq_lock the answer
- * is exact: nvme_uq_remove_nodes() takes that of each queue after the namespace
- * was marked. Elsewhere it spares work that would be in vain.
+ * Another namespace may have the same id by now. Under the queue's sq_lock the
+ * result is exact: nvme_uq_remove_nodes() takes the sq_lock of each queue after
+ * the namespace was marked. Elsewhere the check only avoids needless work.
  *
- * Return: true if it was, which is for good.
+ * Return: true if it was removed.
  */
 static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 {
@@ -382,33 +387,33 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
 }
 
 /**
- * struct nvme_uq_io - a command on its way to the device
- * @cmd:	what user space asks for; it may change it at any time, so each
- *		field is read once
- * @ioucmd:	whom to tell
- * @file:	where it came in
+ * struct nvme_uq_io - a command that is being submitted
+ * @cmd:	the command in memory that user space may change at any time, so
+ *		each field is read once
+ * @ioucmd:	io_uring command to complete
+ * @file:	open file that the command is submitted to
  * @node:	the node of @file
- * @iov:	to be freed once @iter is of no more use, or NULL
+ * @iov:	array to free once @iter is no longer used, or NULL
  * @meta:	user address of the metadata
  * @meta_len:	length of the metadata, 0 for none
- * @nsid:	namespace, which was checked
+ * @nsid:	namespace id, which was checked
  * @timeout:	in jiffies
- * @opcode:	which was checked
- * @write:	memory to device
- * @nowait:	may not sleep for a tag
- * @iter:	the data; of no length if there is none
- * @user:	what is held of user space, see struct nvme_uq_pdu
- * @sglist:	data in more than one piece, or NULL
- * @phys:	data in one piece
- * @metabuf:	metadata, where the device can reach it, or NULL
- * @addr:	bus address of data in one piece
+ * @opcode:	opcode, which was checked
+ * @write:	the data goes to the device
+ * @nowait:	the command must not sleep for a tag
+ * @iter:	the data; of length 0 if there is none
+ * @user:	pinned user memory, see struct nvme_uq_pdu
+ * @sglist:	data in several segments, or NULL
+ * @phys:	data in one segment
+ * @metabuf:	copy of the metadata for the device, or NULL
+ * @addr:	bus address of data in one segment
  * @meta_addr:	bus address of @metabuf
  * @len:	length of the data
  * @flags:	NVME_UQ_WRITE and so on
  *
- * The front half fills in what comes before @user and hands it to the back half,
- * which fills in the rest. It is on the stack of every command, where clearing
- * it first would be a good part of the work.
+ * ioctl.c fills in the members before @user, the driver of the controller the
+ * others. The structure is on the stack for each command and is not cleared
+ * first, as that would be a considerable part of the cost of a command.
  */
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
@@ -436,15 +441,15 @@ struct nvme_uq_io {
 };
 
 /**
- * struct nvme_uq_ops - what the driver of a controller does for user queues
+ * struct nvme_uq_ops - operations of the driver of a controller
  * @submit:	start a command; -EIOCBQUEUED or an error
  * @submit_unpolled: the same on a polled queue, for a ring that does not poll
  * @iopoll:	->uring_cmd_iopoll of a polled queue
- * @ring:	write the doorbell that the end of a batch would have written; with
+ * @ring:	write a doorbell that was deferred to the end of a batch; with
  *		sq_lock held
- * @reap:	look for completions on behalf of nobody in particular
- * @cq_page:	a page of the completion queue; -EOPNOTSUPP if it is not one that
- *		looks to user space as others do, -ENOMEM. Under claim_lock, with
+ * @reap:	complete the commands of all rings that have a completion
+ * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if it cannot
+ *		be mapped to user space, -ENOMEM. Under claim_lock, with
  *		nvme_uq.mappable set.
  */
 struct nvme_uq_ops {

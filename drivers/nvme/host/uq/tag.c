@@ -2,7 +2,7 @@
 /*
  * NVMe user queues: the command ids of one queue.
  *
- * What runs for each command is inline in uq.h.
+ * The functions that run for each command are inline in tag.h.
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -10,16 +10,16 @@
 #include "tag.h"
 
 /**
- * nvme_uq_tags_alloc - make the tags of a queue
+ * nvme_uq_tags_alloc - allocate the tags of a queue
  * @s:		the tags
  * @depth:	entries of the submission queue, 2 to 4096
- * @genctr: tell uses of a tag apart; false for devices that do not cope
- *		with any but the lowest command ids
- * @gfp:	how to allocate
+ * @genctr:	use a generation counter; false for devices that support only
+ *		the lowest command ids
+ * @gfp:	allocation flags
  *
- * The bits of a command id that a queue's depth does not need hold the
- * generation. No id is ever 0xffff, which means "none" in the error log: the
- * highest number that the bits of an index can hold is not in use.
+ * The bits of a command id that the depth of the queue does not need hold the
+ * generation counter. No command id is 0xffff, which means "none" in the error
+ * log: the highest value of the tag's bits is not used.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -52,7 +52,7 @@ int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
 EXPORT_SYMBOL_GPL(nvme_uq_tags_alloc);
 
 /**
- * nvme_uq_tags_free - free what nvme_uq_tags_alloc() made
+ * nvme_uq_tags_free - free the tags of a queue
  * @s:		the tags, none of them in flight
  */
 void nvme_uq_tags_free(struct nvme_uq_tags *s)

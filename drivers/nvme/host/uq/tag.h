@@ -9,27 +9,27 @@
 #include <linux/types.h>
 #include <asm/barrier.h>
 
-/* A command id is a tag's number and a generation; with this bit: in flight. */
+/* A command id is a tag and a generation counter; this bit: in flight. */
 #define NVME_UQ_ARMED		BIT(16)
 
 /**
  * struct nvme_uq_tags - the command ids of one queue
  * @nr:		number of tags, one less than the queue has entries, so that a
  *		full set of tags can never overrun the submission queue
- * @idx_mask:	part of a command id that is the tag's number
- * @genctr_step:	what is added to a tag's command id each time it is used
+ * @idx_mask:	part of a command id that is the tag
+ * @genctr_step: increment of a command id each time its tag is used
  * @free_mask:	size of @free, less one
  * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight;
- *		one for each value of an index, of which those from @nr on are
- *		nobody's
- * @free:	ring of free tags; the one that rested longest is used first, so
- *		that a late completion finds another generation for as long as
- *		possible
+ *		indexed by every value that @idx_mask allows, of which those
+ *		from @nr on are not used
+ * @free:	ring of free tags; the least recently used one is taken first,
+ *		so that a late completion finds another generation for as long
+ *		as possible
  * @head:	tags ever taken; written under the queue's sq_lock
- * @tail:	tags ever given back, and @nr; written under the queue's cq_lock
+ * @tail:	tags ever put back, and @nr; written under the queue's cq_lock
  *
- * One side takes and the other gives back, each under a lock of its own; the
- * ring between them needs no third one.
+ * Submission takes tags under sq_lock and completion puts them back under
+ * cq_lock; the ring between them needs no lock of its own.
  */
 struct nvme_uq_tags {
 	u16		nr;
@@ -46,17 +46,17 @@ int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
 		       bool genctr, gfp_t gfp);
 void nvme_uq_tags_free(struct nvme_uq_tags *s);
 
-/* Commands in flight; exact when neither side is at work. */
+/* Commands in flight; exact while none is submitted or completed. */
 static inline unsigned int nvme_uq_tags_used(const struct nvme_uq_tags *s)
 {
 	u32 head = READ_ONCE(s->head);
 	u32 left = READ_ONCE(s->tail) - head;
 
-	/* more may have been given back than were taken when we looked */
+	/* more may have been put back than were taken at the first read */
 	return left < s->nr ? s->nr - left : 0;
 }
 
-/* Free tags. At least as many with the lock that takes them, else a hint. */
+/* Free tags: a lower bound with sq_lock held, else a hint. */
 static inline unsigned int nvme_uq_tags_left(const struct nvme_uq_tags *s)
 {
 	u32 head = READ_ONCE(s->head);
@@ -130,7 +130,7 @@ static inline void nvme_uq_tag_put(struct nvme_uq_tags *s, unsigned int idx)
 	u32 tail = s->tail;
 
 	s->free[tail & s->free_mask] = idx;
-	/* whoever takes the tag sees that we are done with it */
+	/* all accesses to the tag's iod come before the tag is taken again */
 	smp_store_release(&s->tail, tail + 1);
 }
 
