@@ -108,11 +108,13 @@ class Shop:
         self.configs = configs
         self.tree = build.top() / "build" / "parts-tree"
         self.build = build.top() / "build" / name
+        self.followed = False
 
     def lay(self, items=None):
         """Lay these of our items (all by default) and nothing else."""
         wanted = None if items is None else [item.path for item in items]
-        lay.lay(self.source, self.tree, only=wanted)
+        lay.lay(self.source, self.tree, only=wanted, follow=not self.followed)
+        self.followed = True
 
     def configure(self):
         """Configure whatever of the named configurations this tree has."""

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import entries, host, lay, source
+from engine import entries, host, lay, objects, source
 from engine.host import Plain
 
 MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
@@ -125,6 +125,25 @@ class Laying(unittest.TestCase):
         before = self.snapshot(self.tree)
         self.assertEqual(self.lay(), [])
         self.assertEqual(self.snapshot(self.tree), before)
+
+    def test_commits_are_laid_one_after_another_without_a_look_at_all(self):
+        self.lay()
+        with mock.patch.object(lay, "_index", side_effect=AssertionError):
+            self.assertEqual(self.lay(only=["fs/ext4/dax-read.c"],
+                                      follow=False), ["fs/ext4/file.c"])
+            self.assertEqual(self.lay(follow=False), ["fs/ext4/file.c"])
+        self.assertEqual(self.lay(), [])
+        self.untouched()
+
+    def test_a_shop_looks_at_all_files_once(self):
+        with mock.patch.object(objects.lay, "lay") as laid, \
+                mock.patch.object(objects.build, "top",
+                                  return_value=self.top):
+            shop = objects.Shop(self.source(), self.top / "log")
+            for items in (None, [], None):
+                shop.lay(items)
+        self.assertEqual([call.kwargs["follow"] for call in
+                          laid.call_args_list], [True, False, False])
 
     def test_only_what_changed_is_rewritten(self):
         self.lay()
