@@ -3,6 +3,7 @@
  * Load on a user queue; see uq_load.h.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <sched.h>
 
 #include "uq_load.h"
@@ -53,6 +54,7 @@ void *uq_load_run(void *arg)
 	    uq_ring(&ring, BATCH, load->node->poll && !load->plain ?
 		    IORING_SETUP_IOPOLL : 0)) {
 		load->bad++;
+		load->first_bad = -errno;
 		return NULL;
 	}
 	while (!load->stop && send_batch(load, &ring, fd, buf)) {
@@ -115,7 +117,9 @@ int uq_tenants_start(struct uq_tenants *t, unsigned int timeout_ms)
 
 void uq_tenants_wait_busy(const struct uq_tenants *t)
 {
-	while (uq_attr(t->node->name, "in_flight") <= 0 &&
+	/* one that is late would find no node to open */
+	while ((!t->load[0].sent || !t->load[1].sent ||
+		uq_attr(t->node->name, "in_flight") <= 0) &&
 	       !t->load[0].bad && !t->load[1].bad)
 		sched_yield();
 }
