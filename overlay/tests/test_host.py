@@ -298,6 +298,9 @@ class Apt(Folder):
                 os.kill(os.getpid(), signal.SIGINT)
 
         path = self.apt(f"touch {self.top}/whole")
+        # what a shell starts in the background ignores it
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, old)
         with mock.patch.dict(os.environ, PATH=path), \
                 mock.patch.object(host.subprocess, "Popen", Started), \
                 mock.patch.object(host, "say") as say, \
