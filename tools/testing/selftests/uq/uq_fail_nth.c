@@ -349,6 +349,7 @@ static bool is_ok(int ret)
 	case ENOMEM:		/* no memory */
 	case EFAULT:		/* memory that cannot be copied from or to */
 	case EAGAIN:		/* io_uring: no memory for a request, a worker */
+	case ECANCELED:		/* io_uring: no worker came to be for a request */
 		return true;
 	}
 	return false;
