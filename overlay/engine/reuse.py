@@ -39,7 +39,9 @@ PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
 CODE = ("guest.py", "disks.py", "kselftest.py", "ktap.py")
 SETTINGS = ("/etc/mke2fs.conf",)
 # As they are now that they are loaded; they may be edited while we run.
-LOADED = store.of_files(Path(__file__).parent / name for name in CODE)
+# By their names alone: another clone is to find what this one has kept.
+LOADED = store.of_files((Path(__file__).parent / name for name in CODE),
+                        Path(__file__).parent)
 SCRIPTS = ("run.sh", "kselftest.sh", "disks.sh", "restart.sh")
 # Seconds that tests took: where they ran last, and on two cores, for a machine
 # where none ran yet.

@@ -288,6 +288,14 @@ class Guests(Kept):
             self.keep(share=share)
             self.assertEqual(self.left(share), list(self.TESTS))
 
+    def test_another_clone_finds_the_same(self):
+        what, real = [], store.digest
+        reuse._machine.cache_clear()
+        self.replace(store, "digest",
+                     lambda data: what.append(repr(data)) or real(data))
+        self.assertIsNotNone(reuse.key(self.share, self.TESTS[0]))
+        self.assertNotIn(str(host.ROOT), "".join(what))
+
 
 class WithoutNvme(Guests):
     """A guest that has no NVMe controller."""
