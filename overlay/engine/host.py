@@ -53,6 +53,8 @@ JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpat
 RUNNING = set()
 STOPPING = threading.Event()
 COMPILER_TAKES = 1 << 30
+# A signal that comes just before a wait is only seen after it, so no wait for
+# jobs is for longer than so many seconds.
 TICK = 1.0
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -393,12 +395,12 @@ def _at_once(work, jobs, workers):
     with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             futures = [pool.submit(work, *job) for job in jobs]
-            # A signal that comes just before a wait is only seen after it, so
-            # no wait is for long.
-            while concurrent.futures.wait(futures, TICK).not_done:
-                for future in futures:
-                    if future.done():
-                        future.result()
+            left = futures
+            while left:
+                done, left = concurrent.futures.wait(
+                    left, TICK, concurrent.futures.FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
             return [future.result() for future in futures]
         except BaseException:
             STOPPING.set()
