@@ -24,7 +24,7 @@ from engine import (
     measure,
     source,
 )
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 from engine.measure import PROGRAMS
 
@@ -106,18 +106,18 @@ def _boot(mode, programs, out, name, command, **how):
 def _measure(mode, programs, out, which, runs):
     """The cells of one boot, as results."""
     with host.step(f"counting instructions on the {mode} kernel"):
-        said = _boot(mode, programs, out, f"{which}-{mode}", (which, runs),
-                     icount=True)
-    return figures.results(figures.parse(said), mode)
+        output = _boot(mode, programs, out, f"{which}-{mode}", (which, runs),
+                       icount=True)
+    return figures.results(figures.parse(output), mode)
 
 
 def _wall(mode, programs, out):
     """Nanoseconds per 4 KB read: (variant, readers) -> the best round's."""
     with host.step("reading on the clock, by one and by two processes"):
-        said = _boot(mode, programs, out, f"wall-{mode}", ("wall",), cpus=2)
+        output = _boot(mode, programs, out, f"wall-{mode}", ("wall",), cpus=2)
     found = {}
     for variant, readers, ns in re.findall(
-            r"^wall (\w+) (\d) \d+ ([\d.]+)$", said, re.MULTILINE):
+            r"^wall (\w+) (\d) \d+ ([\d.]+)$", output, re.MULTILINE):
         found.setdefault((variant, int(readers)), []).append(float(ns))
     return {key: min(values) for key, values in found.items()}
 
@@ -155,11 +155,11 @@ def _bar(rows, bar):
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: the kernel that was measured "
                     f"has no {bar.variant}")
-    said = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {bar.aim:.2f}"
+    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {bar.aim:.2f}"
     if here / base > bar.most:
         return Case(name, ktap.FAIL,
-                    f"{said}; by function: out/bench/profile-8.txt")
-    return Case(f"{name} ({said})", ktap.PASS)
+                    f"{detail}; by function: out/bench/profile-8.txt")
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def _none_slower(rows):
@@ -293,8 +293,8 @@ def _commit():
 
 
 def _tool():
-    said = host.output(["qemu-system-x86_64", "--version"]) or ""
-    qemu = re.search(r"version (\S+)", said)
+    output = host.output(["qemu-system-x86_64", "--version"]) or ""
+    qemu = re.search(r"version (\S+)", output)
     gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
     return f"QEMU {qemu[1] if qemu else 'unknown'} {COUNTED}; {gcc}"
 
@@ -318,7 +318,7 @@ def _information(title, work, *args):
     """Without it the other figures stand; that it is missing is said."""
     try:
         return work(*args), Case(title, ktap.PASS)
-    except Plain as error:
+    except UserError as error:
         return None, Case(title, ktap.FAIL, f"NOT RUN: {error}")
 
 
@@ -353,8 +353,8 @@ def _distro(out):
 def _modes(args):
     for mode in args:
         if mode not in ("lean", "distro"):
-            raise Plain(f"bench measures the lean and the distro kernel, "
-                        f"not {mode}")
+            raise UserError(f"bench measures the lean and the distro kernel, "
+                            f"not {mode}")
     return args or ["lean", "distro"]
 
 

@@ -43,11 +43,11 @@ def programs(out):
 
 
 def _count(mode, out, name, kind, which, runs):
-    said = measure.boot(mode, out, f"{name}-{which.split()[0]}-{mode}",
-                        "dax-mmap.sh",
-                        (programs(out), name, kind, which, runs), icount=True,
-                        timeout=3600)
-    return figures.results(figures.parse(said), mode)
+    output = measure.boot(mode, out, f"{name}-{which.split()[0]}-{mode}",
+                          "dax-mmap.sh",
+                          (programs(out), name, kind, which, runs), icount=True,
+                          timeout=3600)
+    return figures.results(figures.parse(output), mode)
 
 
 def rows(mode, out, runs):
@@ -71,10 +71,10 @@ def _bar(found, access, kind, most, aim):
     here = figures.find(found, BENCH, AROUND, **cell)
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    said = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
+    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
     if here / base > most:
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def judge(found):

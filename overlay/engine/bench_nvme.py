@@ -11,7 +11,7 @@ import json
 import re
 
 from engine import figures, guest, host, ktap, measure
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 
 BENCH = "nvme"
@@ -83,10 +83,10 @@ def doorbells(trace):
     return counts
 
 
-def _about(said):
+def _about(output):
     """The lines that tell about runs: (irqs, ops, whole, parts) for each."""
     found = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         if not line.startswith("about "):
             continue
         words = line.split()[1:]
@@ -106,14 +106,14 @@ def _row_key(row):
     return tuple(words)
 
 
-def complete_rows(said, trace, mode):
+def complete_rows(output, trace, mode):
     """Results, with doorbells and interrupts of each."""
-    rows = figures.results(figures.parse(said), mode)
-    about, bells = _about(said), doorbells(trace)
+    rows = figures.results(figures.parse(output), mode)
+    about, bells = _about(output), doorbells(trace)
     nvme = [row for row in rows if row["bench"] == BENCH]
     if len(bells) != len(nvme):
-        raise Plain(f"QEMU's log has doorbells of {len(bells)} cells, and "
-                    f"{len(nvme)} were measured")
+        raise UserError(f"QEMU's log has doorbells of {len(bells)} cells, and "
+                        f"{len(nvme)} were measured")
     for row in rows:
         runs = about[_row_key(row)]
         ops = sum(run["ops"] for run in runs)
@@ -140,8 +140,8 @@ def _count(mode, out, which, runs, **how):
     trace = out / f"doorbells-{which}-{mode}"
     host.remove(trace)
     events = " ".join(f"-trace {event}" for event in EVENTS)
-    said = _boot(mode, out, which, runs, f"{events} -D {trace}", **how)
-    found = complete_rows(said, trace.read_text("utf-8", "replace"), mode)
+    output = _boot(mode, out, which, runs, f"{events} -D {trace}", **how)
+    found = complete_rows(output, trace.read_text("utf-8", "replace"), mode)
     host.remove(trace)
     return found
 
@@ -153,7 +153,7 @@ def rows(mode, out, runs):
     try:
         with host.step(f"the same with more user queues ({mode})"):
             found += _count(mode, out, "grow", min(runs, 5), **POSSIBLE)
-    except Plain as why:
+    except UserError as why:
         # judge() says that it is missing; the rest is worth keeping.
         host.say(f"    NOT RUN: {why}")
     return found
@@ -232,10 +232,10 @@ def _bar(found, mode, batch, fixed, bs, most, aim):
     here = figures.find(found, BENCH, "uq", **cell)
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    said = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
+    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
     if here / base > most:
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def _deep(found, mode):
@@ -249,13 +249,13 @@ def _deep(found, mode):
         for variant in ("uq", BASE))
     if None in here or None in base:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    said = "; ".join(f"{variant} " + ", ".join(f"{value:.0f}" for value in row)
-                     for variant, row in (("uq", here), (BASE, base)))
+    detail = "; ".join(f"{variant} " + ", ".join(f"{value:.0f}" for value in row)
+                       for variant, row in (("uq", here), (BASE, base)))
     more = max(one - here[0] - max(0, other - base[0])
                for one, other in zip(here, base, strict=True))
     if more > (GROWS - 1) * here[0]:
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def _many(found, mode):
@@ -265,10 +265,10 @@ def _many(found, mode):
         mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8)]
     if None in values:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    said = ", ".join(f"{value:.0f}" for value in values)
+    detail = ", ".join(f"{value:.0f}" for value in values)
     if values[-1] / values[0] > GROWS:
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def _hidden(found):

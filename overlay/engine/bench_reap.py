@@ -10,7 +10,7 @@ and a guest with a clock that counts instructions does not know it.
 import re
 
 from engine import figures, guest, host, ktap, measure
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 
 BENCH = "nvme-reap"
@@ -84,9 +84,9 @@ def _values(words):
             (word.split("=", 1) for word in words)}
 
 
-def _lines(said, what):
+def _lines(output, what):
     """Lines that begin so: (variant, depth, all values) for each."""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line.startswith(f"{what} {BENCH} "):
             _, _, variant, *words = line.split()
             values = _values(word for word in words
@@ -94,9 +94,9 @@ def _lines(said, what):
             yield variant, values["depth"], values
 
 
-def _ready(said):
+def _ready(output):
     """The figures without the early look: (variant, depth) -> figure."""
-    lines = [line.replace("ready ", "cell ", 1) for line in said.splitlines()
+    lines = [line.replace("ready ", "cell ", 1) for line in output.splitlines()
              if line.startswith("ready ")]
     found = figures.results(figures.parse("\n".join([*lines, "complete"])),
                             "")
@@ -104,10 +104,10 @@ def _ready(said):
             for row in found}
 
 
-def _whole(said):
+def _whole(output):
     """How the whole of a cell's runs is to the sum of its parts."""
     sums = {}
-    for variant, depth, values in _lines(said, "about"):
+    for variant, depth, values in _lines(output, "about"):
         whole, parts = sums.get((variant, depth), (0, 0))
         sums[variant, depth] = (whole + values["whole"],
                                 parts + values["parts"])
@@ -115,11 +115,11 @@ def _whole(said):
             for key, (whole, parts) in sums.items()}
 
 
-def _entries(said):
+def _entries(output):
     """(entries per command, share that found nothing) of each cell."""
-    figures.check_complete(said)
+    figures.check_complete(output)
     found = {}
-    for variant, depth, values in _lines(said, "entries"):
+    for variant, depth, values in _lines(output, "entries"):
         found[variant, depth] = (
             round(values["entries"] / values["ops"], 4),
             # not rounded: one of very many is not none
@@ -134,8 +134,8 @@ def complete_rows(insns, entries, mode):
     for row in rows:
         key = row["variant"], row["params"]["depth"]
         if key not in counted:
-            raise Plain(f"the entries of {figures.cell_name(row)} were not "
-                        "counted")
+            raise UserError(f"the entries of {figures.cell_name(row)} were not "
+                            "counted")
         row["insn_ready_per_op"] = ready[key]
         row["whole_to_parts"] = whole[key]
         row["entries_per_op"], row["empty_share"] = counted[key]
@@ -159,9 +159,9 @@ def _count(mode, out, runs, depths):
 
 
 def _tail(mode, out, runs):
-    said = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS),
-                 icount=True)
-    return figures.results(figures.parse(said), mode)
+    output = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS),
+                   icount=True)
+    return figures.results(figures.parse(output), mode)
 
 
 def rows(mode, out, runs):
@@ -221,10 +221,10 @@ def _bar(found, depth, less, field="insn_per_op", kind=""):
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
     first, now = base[field], here[field]
-    said = f"{now:.0f} / {first:.0f} = {now / first:.3f}"
+    detail = f"{now:.0f} / {first:.0f} = {now / first:.3f}"
     if now > first or (less and now == first):
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def _no_empty(found):
@@ -258,11 +258,11 @@ def _kept(found):
     without = [_beside(found, "unlimited", others) for others in OTHERS]
     if not (few and many and all(without)):
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    said = (f"{few:.0f} and {many:.0f}, without a limit {without[0]:.0f} and "
-            f"{without[1]:.0f}")
+    detail = (f"{few:.0f} and {many:.0f}, without a limit {without[0]:.0f} and "
+              f"{without[1]:.0f}")
     if many > KEPT * few or few >= without[0]:
-        return Case(name, ktap.FAIL, said)
-    return Case(f"{name} ({said})", ktap.PASS)
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
 
 
 def judge(found):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from engine import checkpatch, entries, host, lay, source, store
-from engine.host import Plain
+from engine.host import UserError
 
 NOBODY = "nobody@example.invalid"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -111,7 +111,7 @@ class Branch:
         self.git("checkout", "--quiet", "-B", "base", self.kernel.head)
 
     def commit(self, entry):
-        """Lay one entry and commit it; Plain when a patch does not apply."""
+        """Lay one entry and commit it; UserError when a patch does not apply."""
         for file in entry.files:
             item = self.items[file]
             if item.kind == "patch":
@@ -191,7 +191,7 @@ def grown(log):
     items = lay.items()
     wrong = list(entries.complaints(everything, [item.path for item in items]))
     if wrong:
-        raise Plain(wrong[0])
+        raise UserError(wrong[0])
     kernel = source.kernel()
     for series in everything:
         branch = Branch(series, everything, kernel, items, log)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from engine import host, lay, source
-from engine.host import Plain
+from engine.host import UserError
 
 CONFIGS = host.ROOT / "overlay" / "configs"
 MODES = {
@@ -175,8 +175,8 @@ def settings(text):
         elif match := re.match(r"# (CONFIG_\w+) is not set", line):
             found[match.group(1)] = "n"
         elif line.strip() and not line.startswith("#"):
-            raise Plain(f"a config fragment has a line that is no option: "
-                        f"{line.strip()}")
+            raise UserError(f"a config fragment has a line that is no option: "
+                            f"{line.strip()}")
     return found
 
 
@@ -186,7 +186,7 @@ def wanted_config(mode, extra=()):
     for name in MODES[mode]:
         path = CONFIGS / f"{name}.config"
         if not path.exists():
-            raise Plain(f"{host.short(path)} is missing")
+            raise UserError(f"{host.short(path)} is missing")
         wanted.update(settings(path.read_text(encoding="utf-8")))
     for path in extra:
         wanted.update(settings(Path(path).read_text(encoding="utf-8")))
@@ -228,8 +228,8 @@ def configure(mode, out=None, extra=()):
          what=f"configuring the {mode} kernel", out=into)
     lost = dropped(wanted, (into / ".config").read_text(encoding="utf-8"))
     if lost:
-        raise Plain(f"Kconfig does not honour {len(lost)} of the {mode} "
-                    f"kernel's options: {', '.join(lost[:5])}")
+        raise UserError(f"Kconfig does not honour {len(lost)} of the {mode} "
+                        f"kernel's options: {', '.join(lost[:5])}")
     host.write(note, key)
 
 
@@ -289,6 +289,6 @@ def main(args):
     """`build [mode...]`: the lean kernel unless others are named."""
     for mode in args or ["lean"]:
         if mode not in MODES:
-            raise Plain(f"there is no kernel called {mode}: "
-                        f"{', '.join(MODES)}")
+            raise UserError(f"there is no kernel called {mode}: "
+                            f"{', '.join(MODES)}")
         build(mode)

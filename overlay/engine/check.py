@@ -9,7 +9,7 @@ import importlib
 import time
 
 from engine import cli, host, ktap, ready, store
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 
 # What is quick and what most often fails comes first.
@@ -26,7 +26,7 @@ def one(name):
         if missing.name != f"engine.{name}":
             raise
         return [Case(name, ktap.FAIL, "NOT RUN: this step is not there")]
-    except Plain as error:
+    except UserError as error:
         return [Case(name, ktap.FAIL, f"NOT RUN: {error}")]
     except OSError as error:
         why = host.explain(error)
@@ -40,7 +40,7 @@ def _ready(names):
     """Ask for all packages now; what cannot be had is a failing case."""
     try:
         ready.ready(*names)
-    except Plain as error:
+    except UserError as error:
         host.say(f"    {error}")
         return [Case("what the steps need", ktap.FAIL, f"NOT RUN: {error}")]
     return []
@@ -60,7 +60,7 @@ def main(args):
     """Run all steps, or those that are named."""
     for name in args:
         if name not in STEPS:
-            raise Plain(f"check has no step {name}: {', '.join(STEPS)}")
+            raise UserError(f"check has no step {name}: {', '.join(STEPS)}")
     out = host.fresh("check")
     everything, lines = _ready(args or STEPS), []
     for name in args or STEPS:

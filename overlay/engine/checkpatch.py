@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from engine import store
-from engine.host import ROOT, Plain
+from engine.host import ROOT, UserError
 
 EXCEPTIONS = ROOT / "overlay" / "checkpatch-exceptions"
 # New files that MAINTAINERS already covers need no change of it, which
@@ -24,8 +24,8 @@ COMMAND = ("scripts/checkpatch.pl", "-q", "--terse", "--strict",
            "--no-summary", "--showfile", "--show-types", "--mailback",
            "--ignore=FILE_PATH_CHANGES")
 # path:line: LEVEL:TYPE: message; the path is empty in the commit's message
-SAID = re.compile(r"(?P<path>.*?):\d+: (?:ERROR|WARNING|CHECK):"
-                  r"(?P<type>\w+): (?P<text>.*)")
+COMPLAINT = re.compile(r"(?P<path>.*?):\d+: (?:ERROR|WARNING|CHECK):"
+                       r"(?P<type>\w+): (?P<text>.*)")
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ def rules(text):
         else:
             words = line.split(None, 2)
             if len(words) < 2 or not why:
-                raise Plain(f"overlay/checkpatch-exceptions, line {number}: "
-                            "a type and files are wanted, below a comment "
-                            "that says why")
+                raise UserError(f"overlay/checkpatch-exceptions, line {number}: "
+                                "a type and files are wanted, below a comment "
+                                "that says why")
             found.append(Rule(words[0], words[1], [*words, ""][2]))
     return found
 
@@ -65,7 +65,7 @@ def left(output, exceptions):
     """Those lines of checkpatch that no exception covers."""
     kept = []
     for line in output.splitlines():
-        match = SAID.match(line)
+        match = COMPLAINT.match(line)
         if line.strip() and not (match and any(
                 rule.covers(match) for rule in exceptions)):
             kept.append(line)
@@ -74,10 +74,10 @@ def left(output, exceptions):
 
 def judge(output, code, exceptions):
     """What is wrong with a patch, given what checkpatch said."""
-    said = left(output, exceptions)
+    complaints = left(output, exceptions)
     if code and not output.strip():
-        said.append(f"checkpatch ended with {code}")
-    return said
+        complaints.append(f"checkpatch ended with {code}")
+    return complaints
 
 
 def command(small, *files):
@@ -129,18 +129,19 @@ def key(tree, text, small):
         return None
     return store.digest({
         "command": COMMAND, "patch": plain(text), "scripts": store.of_files(
-            (Path(tree) / "scripts" / name for name in READS), tree)})
+            (Path(tree) / "scripts" / name for name in READS), tree),
+        "keeps": ("output", "code")})
 
 
 def judged(kept):
     """What is wrong with a patch, by what checkpatch said when it last ran."""
-    return judge(kept.more["said"], kept.more["code"], load())
+    return judge(kept.more["output"], kept.more["code"], load())
 
 
 def note(name, output, code):
     """Keep what checkpatch said, if it left nothing to complain of."""
     if not judge(output, code, load()):
-        store.keep("checkpatch", name, (), {"said": output, "code": code})
+        store.keep("checkpatch", name, (), {"output": output, "code": code})
 
 
 def load():
@@ -157,23 +158,23 @@ def main(args):
     name = key(Path.cwd(), text, os.environ.get("GIT_DIR") == "none")
     kept = store.take("checkpatch", name)
     if kept:
-        said = judged(kept)
+        complaints = judged(kept)
     else:
         done = subprocess.run([*COMMAND, "-"], input=text,
                               stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
                               encoding="utf-8", errors="replace", check=False)
-        said = judge(done.stdout, done.returncode, load())
+        complaints = judge(done.stdout, done.returncode, load())
         note(name, done.stdout, done.returncode)
-    for line in said:
+    for line in complaints:
         print(line)
-    return 1 if said else 0
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except Plain as error:
+    except UserError as error:
         sys.exit(f"overlay: {error}")
     except FileNotFoundError:
         sys.exit(f"overlay: {Path.cwd()} is no kernel tree")

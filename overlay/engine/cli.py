@@ -7,7 +7,7 @@ import signal
 import sys
 
 from engine import host, ktap, store
-from engine.host import Plain
+from engine.host import UserError
 
 # name: (module, what it does)
 COMMANDS = {
@@ -104,7 +104,7 @@ def _command(name, args):
     except ModuleNotFoundError as missing:
         if missing.name != f"engine.{module}":
             raise
-        raise Plain(f"{name} is not there yet") from None
+        raise UserError(f"{name} is not there yet") from None
     cases = run.main([name, *args] if name != module else list(args))
     if cases is None:
         return 0
@@ -138,7 +138,7 @@ def main(argv):
             _clean()
             return 0
         return _command(name, argv[1:])
-    except Plain as error:
+    except UserError as error:
         text = str(error)
     except KeyboardInterrupt:
         text = "interrupted; the next run takes up from what is whole"

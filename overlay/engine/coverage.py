@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine import build, host, kselftest, ktap, lay
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 
 LEAST = 90
@@ -61,8 +61,8 @@ def reasons(text):
             now = Reason(head.group(1), head.group(2))
             found.append(now)
         elif now is None:
-            raise Plain(f"coverage-left, line {number}: before it, "
-                        "[FILE FUNCTION] is missing")
+            raise UserError(f"coverage-left, line {number}: before it, "
+                            "[FILE FUNCTION] is missing")
         elif line.startswith(": "):
             now.why = f"{now.why} {line[2:]}".strip()
         elif now.why:
@@ -73,8 +73,8 @@ def reasons(text):
             now.texts.append(line)
     for reason in found:
         if not reason.texts or not reason.why:
-            raise Plain(f"coverage-left: {reason.target} {reason.function} "
-                        "has no lines or no reason")
+            raise UserError(f"coverage-left: {reason.target} {reason.function} "
+                            "has no lines or no reason")
     return found
 
 
@@ -220,19 +220,19 @@ def _stale(reason, wanted, text, lines):
 
 def _report(counted, texts, known, out):
     """Say what is reached and what is left; also to a file."""
-    said = [f"{'lines':>6} {'run':>6} {'%':>6}  file"]
+    report = [f"{'lines':>6} {'run':>6} {'%':>6}  file"]
     for target, lines in counted.items():
         reached = sum(count > 0 for count in lines.values())
-        said.append(f"{len(lines):6} {reached:6} {percent(lines):6.1f}  "
-                    f"{target}")
-    said += ["", "What is left:"]
+        report.append(f"{len(lines):6} {reached:6} {percent(lines):6.1f}  "
+                      f"{target}")
+    report += ["", "What is left:"]
     for target, lines in counted.items():
         for first, last, name, code, why in left(
                 target, texts[target], lines, known):
             where = f"{first}-{last}" if last > first else f"{first}"
-            said += [f"{target}:{where}: {name}(): {code}", f"    {why}"]
-    host.write(out / "coverage.txt", "\n".join(said) + "\n")
-    for line in said:
+            report += [f"{target}:{where}: {name}(): {code}", f"    {why}"]
+    host.write(out / "coverage.txt", "\n".join(report) + "\n")
+    for line in report:
         host.say(line)
 
 

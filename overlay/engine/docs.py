@@ -18,7 +18,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, lay, source
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 
 PACKAGES = ("python3-sphinx", "python3-yaml", "make", "gcc")
@@ -115,7 +115,7 @@ def sphinx(tree, wanted, into, log):
     """Build these pages from a tree; what Sphinx said, and if it failed."""
     host.remove(into)
     into.mkdir(parents=True)
-    said, failed = "", False
+    output, failed = "", False
     for where, names in wanted.items():
         # A tree without us lacks the pages that we add.
         there = [name for name in names
@@ -129,9 +129,9 @@ def sphinx(tree, wanted, into, log):
              "SPHINXBUILD=/usr/bin/sphinx-build", "PYTHON3=/usr/bin/python3",
              "htmldocs"], log=log, check=False, progress=Progress(),
             what=f"make htmldocs for {where}")
-        said += done.stdout
+        output += done.stdout
         failed = failed or bool(done.returncode)
-    return said, failed
+    return output, failed
 
 
 class Progress:
@@ -243,7 +243,7 @@ class Built:
     def __init__(self, tree, wanted, items, out):
         self.tree, self.wanted, self.log = tree, wanted, out / "log"
         self.into = build.top() / "build" / "docs"
-        self.note = build.top() / "build" / "docs.said"
+        self.note = build.top() / "build" / "docs.output"
         self.key = self._key(items)
 
     def _key(self, items):
@@ -261,12 +261,12 @@ class Built:
     def _kept(self):
         """What Sphinx said when it last built just this, or None."""
         try:
-            key, _, said = self.note.read_text("utf-8").partition("\n")
+            key, _, output = self.note.read_text("utf-8").partition("\n")
         except OSError:
             return None
-        return said if key == self.key and self.into.is_dir() else None
+        return output if key == self.key and self.into.is_dir() else None
 
-    def said(self):
+    def output(self):
         """What Sphinx says, and whether it failed."""
         kept = self._kept()
         if kept is not None:
@@ -274,10 +274,10 @@ class Built:
             host.write(self.log, kept)
             return kept, False
         host.remove(self.note)
-        said, failed = sphinx(self.tree, self.wanted, self.into, self.log)
+        output, failed = sphinx(self.tree, self.wanted, self.into, self.log)
         if self.key and not failed:
-            host.write(self.note, f"{self.key}\n{said}")
-        return said, failed
+            host.write(self.note, f"{self.key}\n{output}")
+        return output, failed
 
 
 # -- upstream's own complaints ----------------------------------------------
@@ -292,19 +292,19 @@ def base(kernel, wanted, log):
         return complaints(kept.read_text(encoding="utf-8"), kernel.path)
     with host.step("docs: the same pages as upstream has them"):
         into = top / "docs-upstream"
-        said, failed = sphinx(kernel.path, wanted, into, log)
+        output, failed = sphinx(kernel.path, wanted, into, log)
         if failed:
-            raise Plain("Sphinx cannot build upstream's own pages; see "
-                        f"{host.short(log)}")
-        host.write(kept, said)
+            raise UserError("Sphinx cannot build upstream's own pages; see "
+                            f"{host.short(log)}")
+        host.write(kept, output)
         host.remove(into)
-    return complaints(said, kernel.path)
+    return complaints(output, kernel.path)
 
 
 # -- make docs --------------------------------------------------------------
 
-def _case(name, said):
-    return Case(name, FAIL if said else PASS, "\n".join(said))
+def _case(name, found):
+    return Case(name, FAIL if found else PASS, "\n".join(found))
 
 
 def html_of(into, target):
@@ -323,13 +323,13 @@ def check_pages(tree, items, out):
     before = base(kernel, wanted, log)
     built = Built(tree, wanted, items, out)
     with host.step(f"docs: {' '.join(wanted)}"):
-        text, failed = built.said()
+        text, failed = built.output()
     labels = Labels(tree)
-    said = ours(complaints(text, tree), before, labels)
+    found = ours(complaints(text, tree), before, labels)
     whole = {item.target for item in items if item.kind == "file"}
     cases = []
     for target in targets:
-        lines = _page(said, built.into, target)
+        lines = _page(found, built.into, target)
         if folder(target, tree) is None:
             lines = ["NOT RUN: no index.rst stands above it"]
         if target in whole:
@@ -338,9 +338,9 @@ def check_pages(tree, items, out):
         cases.append(_case(f"page {target}", lines))
     cases += [_case(f"comments in {target}", lines)
               for target in sources(items)
-              if (lines := of_file(said, target))]
+              if (lines := of_file(found, target))]
     named = [*targets, *sources(items)]
-    rest = [line for line in said
+    rest = [line for line in found
             if not any(target in line for target in named)]
     cases.append(_case("nothing else is complained of", rest))
     if failed:
@@ -349,8 +349,8 @@ def check_pages(tree, items, out):
     return cases
 
 
-def _page(said, into, target):
-    lines = of_file(said, target)
+def _page(found, into, target):
+    lines = of_file(found, target)
     if not lines and target.endswith(".rst") \
             and not html_of(into, target).exists():
         return ["no page was written for it"]

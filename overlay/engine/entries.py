@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine import host
-from engine.host import Plain
+from engine.host import UserError
 
 COVER = "0000-cover"
 WIDTH = 75
@@ -52,22 +52,22 @@ def read_entry(path):
     for line in head.splitlines():
         key, colon, value = line.partition(":")
         if not colon or not value.strip():
-            raise Plain(f"{where}: '{line}' is no header such as 'Subject: "
-                        "fs: do it better'")
+            raise UserError(f"{where}: '{line}' is no header such as 'Subject: "
+                            "fs: do it better'")
         headers[key.lower()] = value.strip()
     subject = headers.pop("subject", None)
     if subject is None:
-        raise Plain(f"{where}: the first line has no 'Subject:'")
+        raise UserError(f"{where}: the first line has no 'Subject:'")
     body, mark, listed = f"\n{rest}".partition("\nFiles:\n")
     files = [line.strip() for line in listed.splitlines() if line.strip()]
     cover = path.name == COVER
     if cover and mark:
-        raise Plain(f"{where}: a cover letter carries no files")
+        raise UserError(f"{where}: a cover letter carries no files")
     if not cover and not files:
-        raise Plain(f"{where}: it names no files after a line 'Files:'")
+        raise UserError(f"{where}: it names no files after a line 'Files:'")
     if not body.strip():
-        raise Plain(f"{where}: there is no message between the subject and "
-                    "the files")
+        raise UserError(f"{where}: there is no message between the subject and "
+                        "the files")
     return Entry(path, subject, body.strip() + "\n", files, headers)
 
 
@@ -77,19 +77,19 @@ def read_series(folder):
                    if not host.JUNK.search(path.name))
     for path in names:
         if not re.fullmatch(r"\d{4}-[a-z0-9-]+", path.name):
-            raise Plain(f"{folder.name}/{path.name}: an entry's name is four "
-                        "digits and a slug, such as 0001-do-it")
+            raise UserError(f"{folder.name}/{path.name}: an entry's name is four "
+                            "digits and a slug, such as 0001-do-it")
     entries = [read_entry(path) for path in names]
     covers = [entry for entry in entries if entry.name == COVER]
     commits = [entry for entry in entries if entry.name != COVER]
     if not covers:
-        raise Plain(f"{folder.name}: there is no {COVER}")
+        raise UserError(f"{folder.name}: there is no {COVER}")
     if not commits:
-        raise Plain(f"{folder.name}: there is a cover but no commit")
+        raise UserError(f"{folder.name}: there is a cover but no commit")
     numbers = [int(entry.name[:4]) for entry in commits]
     if numbers != list(range(1, len(numbers) + 1)):
-        raise Plain(f"{folder.name}: the entries are not numbered 0001, "
-                    "0002 and so on without a gap")
+        raise UserError(f"{folder.name}: the entries are not numbered 0001, "
+                        "0002 and so on without a gap")
     return Series(folder.name, covers[0], commits)
 
 
@@ -102,8 +102,8 @@ def read(root=None):
              for path in sorted(folder.iterdir()) if path.is_dir()}
     for series in found.values():
         if series.requires and series.requires not in found:
-            raise Plain(f"{series.name}: it requires {series.requires}, "
-                        "which is not there")
+            raise UserError(f"{series.name}: it requires {series.requires}, "
+                            "which is not there")
     return [found[name] for name in _in_order(found)]
 
 
@@ -115,8 +115,8 @@ def _in_order(found):
                  if name not in done
                  and (not series.requires or series.requires in done)]
         if not ready:
-            raise Plain("the series require one another in a circle: "
-                        + ", ".join(sorted(set(found) - set(done))))
+            raise UserError("the series require one another in a circle: "
+                            + ", ".join(sorted(set(found) - set(done))))
         done += ready
     return done
 

@@ -15,7 +15,7 @@ import re
 import statistics
 from collections import Counter
 
-from engine.host import Plain
+from engine.host import UserError
 
 # More than this between the runs of one cell is not the same measurement.
 SPREAD = 3.0
@@ -39,19 +39,19 @@ def _cell(line):
         del params["run"]
         insn = float(params.pop("insn"))
     except (ValueError, KeyError):
-        raise Plain("the measuring guest printed a line that cannot be read: "
-                    f"{line.strip()[:80]!r}") from None
+        raise UserError("the measuring guest printed a line that cannot be read: "
+                        f"{line.strip()[:80]!r}") from None
     return (bench, variant,
             tuple((name, _value(word)) for name, word in params.items())), insn
 
 
 def check_complete(text):
-    """Plain error when the measuring program said so or broke off."""
+    """UserError when the measuring program said so or broke off."""
     for line in text.splitlines():
         if line.startswith("error "):
-            raise Plain(f"the measurement failed: {line[6:].strip()}")
+            raise UserError(f"the measurement failed: {line[6:].strip()}")
     if not re.search(r"^complete\b", text, re.MULTILINE):
-        raise Plain("the measurement broke off before its end")
+        raise UserError("the measurement broke off before its end")
 
 
 def parse(text):
@@ -63,9 +63,9 @@ def parse(text):
             key, insn = _cell(line)
             runs.setdefault(key, []).append(insn)
     if not runs:
-        raise Plain("the measurement ended without a single figure")
+        raise UserError("the measurement ended without a single figure")
     if len({len(values) for values in runs.values()}) != 1:
-        raise Plain("some cells were measured more often than others")
+        raise UserError("some cells were measured more often than others")
     return runs
 
 
@@ -192,7 +192,7 @@ def symbols(text):
         if len(words) == 3 and words[1] in "tTwW":
             found.setdefault(int(words[0], 16), words[2])
     if not found:
-        raise Plain("System.map names no functions")
+        raise UserError("System.map names no functions")
     addresses = sorted(found)
     return addresses, [found[address] for address in addresses]
 
@@ -223,7 +223,7 @@ def by_function(count, table_of_symbols, operations):
     return {name: times / operations for name, times in found.most_common()}
 
 
-def profiles(said, raw, system_map, part=0):
+def profiles(output, raw, system_map, part=0):
     """(variant, size) -> function -> instructions per read.
 
     Of the rounds of each, the one with the fewest instructions counts: the
@@ -233,11 +233,11 @@ def profiles(said, raw, system_map, part=0):
     A program may say that each of its rounds is the sum of so many windows, and
     which rounds it would have measured: then their median counts.
     """
-    check_complete(said)
+    check_complete(output)
     rounds = counts(raw)
     table_of_symbols = symbols(system_map)
     found = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)"
                              r"(?: (\d+) ([+-]+))?", line)
         if not match:
@@ -245,7 +245,7 @@ def profiles(said, raw, system_map, part=0):
         size, reads, taken, windows = map(int, match.groups("1")[1:5])
         mine, rounds = rounds[:taken * windows], rounds[taken * windows:]
         if len(mine) != taken * windows:
-            raise Plain("the profile has fewer rounds than were marked")
+            raise UserError("the profile has fewer rounds than were marked")
         share = 0.5 if match[6] else part
         mine = [sum(mine[at:at + windows], Counter())
                 for at in range(0, len(mine), windows)]
@@ -254,7 +254,7 @@ def profiles(said, raw, system_map, part=0):
         quiet = sorted(mine, key=Counter.total)[int(share * len(mine))]
         found[match[1], size] = by_function(quiet, table_of_symbols, reads)
     if rounds or not found:
-        raise Plain("the profile's rounds are not those that were marked")
+        raise UserError("the profile's rounds are not those that were marked")
     return found
 
 

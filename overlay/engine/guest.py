@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine import build, host, ktap
-from engine.host import Plain
+from engine.host import UserError
 
 # The guest's root is this machine's: what virtme-ng's init and the scripts of
 # every guest call has to be here, down to the shell.
@@ -82,17 +82,17 @@ def accelerated():
     """Whether the user asked for KVM; it is never taken unasked."""
     wanted = os.environ.get("ACCEL", "tcg")
     if wanted not in ("tcg", "kvm"):
-        raise Plain(f"ACCEL={wanted} is not known: it is tcg or kvm")
+        raise UserError(f"ACCEL={wanted} is not known: it is tcg or kvm")
     if wanted == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        raise Plain("ACCEL=kvm was asked for and /dev/kvm cannot be opened")
+        raise UserError("ACCEL=kvm was asked for and /dev/kvm cannot be opened")
     return wanted == "kvm"
 
 
 @functools.cache
 def qemu_version():
     """The version of the QEMU that boots our guests, as numbers."""
-    said = host.output(["qemu-system-x86_64", "--version"]) or ""
-    found = re.search(r"version (\d+)\.(\d+)", said)
+    output = host.output(["qemu-system-x86_64", "--version"]) or ""
+    found = re.search(r"version (\d+)\.(\d+)", output)
     return tuple(map(int, found.groups())) if found else (0, 0)
 
 
@@ -109,7 +109,7 @@ def _script(script, out, name):
     """The script as a file that the guest can read."""
     if isinstance(script, Path):
         if not script.exists():
-            raise Plain(f"{host.short(script)} is missing")
+            raise UserError(f"{host.short(script)} is missing")
         return script
     path = out / f"{name}.sh"
     host.write(path, script)
@@ -159,8 +159,8 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(folder) if folder else build.build(mode)
     if re.search(r"[\s:,=]", f"{out}{folder}{host.ROOT}"):
-        raise Plain(f"virtme-ng cannot share {out}: its path, or the work "
-                    "folder's, has a space or punctuation")
+        raise UserError(f"virtme-ng cannot share {out}: its path, or the work "
+                        "folder's, has a space or punctuation")
     log, result = out / f"{name}.boot.log", out / f"{name}.ktap"
     for path in (log, result):
         host.remove(path)
@@ -180,10 +180,10 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
         first = done.stdout
         done = host.run(cmd, **how)
         done.stdout = first + done.stdout
-    said = result.read_text("utf-8", "replace") if result.exists() else ""
-    ended = said.rstrip().endswith(END)
+    output = result.read_text("utf-8", "replace") if result.exists() else ""
+    ended = output.rstrip().endswith(END)
     why = "" if ended else _why(done, timeout, log)
-    return Boot(name, ended, done.stdout, said.replace(END, ""), why,
+    return Boot(name, ended, done.stdout, output.replace(END, ""), why,
                 {"log": log, "ktap": result}, done.returncode >= 0)
 
 
@@ -197,8 +197,8 @@ def _why(done, timeout, log):
 
 
 def tools_there(*names):
-    """Plain error when a program that the guest uses is not here."""
+    """UserError when a program that the guest uses is not here."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name in names:
         if not shutil.which(name, path=path):
-            raise Plain(f"the program {name} is not installed")
+            raise UserError(f"the program {name} is not installed")

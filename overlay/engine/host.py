@@ -26,7 +26,7 @@ from pathlib import Path
 from engine import limits, packages
 
 
-class Plain(Exception):
+class UserError(Exception):
     """An error for the user: one plain sentence, no traceback."""
 
 
@@ -216,9 +216,9 @@ def need_space(path, gigabytes, what):
         path = path.parent
     free = shutil.disk_usage(path).free / 1e9
     if free < gigabytes:
-        raise Plain(f"not enough space in {path}: {what} needs about "
-                    f"{gigabytes:g} GB and {free:.1f} GB are free "
-                    "(OVERLAY_WORK names another folder)")
+        raise UserError(f"not enough space in {path}: {what} needs about "
+                        f"{gigabytes:g} GB and {free:.1f} GB are free "
+                        "(OVERLAY_WORK names another folder)")
 
 
 _held = []
@@ -229,8 +229,8 @@ def lock():
     if _held:
         return
     if re.search(r"[\s:]", str(WORK)):
-        raise Plain(f"the kernel cannot be built in {WORK}: its path has a "
-                    "space or a colon (OVERLAY_WORK names another folder)")
+        raise UserError(f"the kernel cannot be built in {WORK}: its path has a "
+                        "space or a colon (OVERLAY_WORK names another folder)")
     for path, variable in ((WORK, "OVERLAY_WORK"), (OUT, "OVERLAY_OUT")):
         _held.append(_lock(path, variable))
 
@@ -241,15 +241,15 @@ def _lock(path, variable):
         path.mkdir(parents=True, exist_ok=True)
         file = open(path / ".lock", "a+", encoding="ascii")  # noqa: SIM115
     except OSError as error:
-        raise Plain(f"cannot write to {path}: {error.strerror} ({variable} "
-                    "names another folder)") from None
+        raise UserError(f"cannot write to {path}: {error.strerror} ({variable} "
+                        "names another folder)") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
         pid = file.read().strip() or "unknown"
-        raise Plain(f"another run (process {pid}) is using {path}: wait for "
-                    f"it, or let {variable} name another folder") from None
+        raise UserError(f"another run (process {pid}) is using {path}: wait for "
+                        f"it, or let {variable} name another folder") from None
     file.seek(0)
     file.truncate()
     file.write(f"{os.getpid()}\n")
@@ -268,8 +268,8 @@ def jobs():
 def check_machine():
     """The engine builds and boots x86-64 kernels on x86-64 Linux."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise Plain("this needs x86_64 Linux; this machine is "
-                    f"{platform.machine()} {platform.system()}")
+        raise UserError("this needs x86_64 Linux; this machine is "
+                        f"{platform.machine()} {platform.system()}")
 
 
 def _stop(proc):
@@ -313,10 +313,10 @@ def _start(cmd, cwd, env):
             encoding="utf-8", errors="replace", process_group=0)
     except FileNotFoundError as error:
         if cwd and not Path(cwd).is_dir():
-            raise Plain(f"the folder {cwd} is not there") from None
-        raise Plain(f"the program {cmd[0]} is not installed") from error
+            raise UserError(f"the folder {cwd} is not there") from None
+        raise UserError(f"the program {cmd[0]} is not installed") from error
     except PermissionError:
-        raise Plain(f"{cmd[0]} may not be run") from None
+        raise UserError(f"{cmd[0]} may not be run") from None
 
 
 def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
@@ -324,7 +324,7 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     """Run a program; its output goes to the log and into the result.
 
     `progress` is called with every line and returns what to show, or None.
-    A failure is a Plain error that names `what` and the log. The program
+    A failure is a UserError that names `what` and the log. The program
     stands in a process group of its own, which ends when we do. `early` is a
     time in seconds, and what has to be true by then, or the program is ended
     and the result's `early` is true.
@@ -363,8 +363,8 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     done = subprocess.CompletedProcess(cmd, proc.returncode, "".join(lines))
     done.early = hung.is_set()
     if late.is_set() and check:
-        raise Plain(f"{what} did not end within {elapsed(timeout)}; "
-                    f"see {short(log)}")
+        raise UserError(f"{what} did not end within {elapsed(timeout)}; "
+                        f"see {short(log)}")
     if check and done.returncode:
         raise _failure(what, done, log)
     return done
@@ -433,21 +433,21 @@ def _expire(proc, *why):
 
 def _failure(what, done, log):
     if "No space left on device" in done.stdout:
-        return Plain(f"{what} failed: no space left on the device; "
-                     f"see {short(log)}")
+        return UserError(f"{what} failed: no space left on the device; "
+                         f"see {short(log)}")
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
-        return Plain(f"{what} was ended by {name}; see {short(log)}")
+        return UserError(f"{what} was ended by {name}; see {short(log)}")
     why = complaint(done.stdout)
-    return Plain(f"{what} failed{f' ({why})' if why else ''}; "
-                 f"see {short(log)}")
+    return UserError(f"{what} failed{f' ({why})' if why else ''}; "
+                     f"see {short(log)}")
 
 
 def output(cmd, **kwargs):
     """The output of a small program, or None if it fails or is missing."""
     try:
         done = run(cmd, check=False, **kwargs)
-    except Plain:
+    except UserError:
         return None
     return None if done.returncode else done.stdout
 
@@ -456,14 +456,14 @@ def explain(error):
     """An operating system error as a sentence, or None if it is a bug."""
     name = getattr(error, "filename", None)
     where = f" ({name})" if name else ""
-    said = {
+    messages = {
         errno.ENOSPC: "no space left on the device",
         errno.EDQUOT: "the disk quota is used up",
         errno.EROFS: "the file system is read-only",
         errno.EACCES: "permission denied",
         errno.EPERM: "permission denied",
     }
-    text = said.get(error.errno)
+    text = messages.get(error.errno)
     return f"{text}{where}" if text else None
 
 
@@ -537,8 +537,8 @@ def _apt(root, *args):
         return []
     with open(log, "rb") as file:
         file.seek(start)
-        said = file.read().decode("utf-8", "replace")
-    return re.findall(r"^E: *(.*\S)", said, re.MULTILINE) or \
+        output = file.read().decode("utf-8", "replace")
+    return re.findall(r"^E: *(.*\S)", output, re.MULTILINE) or \
         [f"apt-get ended with {code}"]
 
 
@@ -567,19 +567,19 @@ def need(*names):
     absent = " ".join(dict.fromkeys(
         word for words in lacking.values() for word in words))
     if not shutil.which("apt-get"):
-        raise Plain(f"not here, and there is no apt-get to install it: "
-                    f"{absent} (in Debian's packages {listed})")
+        raise UserError(f"not here, and there is no apt-get to install it: "
+                        f"{absent} (in Debian's packages {listed})")
     root = _as_root()
     if root is None or not _may(root):
-        raise Plain("installing needs root or sudo: run "
-                    f"`apt-get install {listed}` as root first")
+        raise UserError("installing needs root or sudo: run "
+                        f"`apt-get install {listed}` as root first")
     with step(f"installing {listed}"):
         errors = _install(root, lacking)
         for line in errors[:3]:
             say(f"    apt: {line}")
         if errors:
-            raise Plain(f"apt could not install {listed}: {errors[0]} "
-                        f"(see {short(OUT / 'apt.log')})")
+            raise UserError(f"apt could not install {listed}: {errors[0]} "
+                            f"(see {short(OUT / 'apt.log')})")
     _installed.update(lacking)
 
 
@@ -598,7 +598,7 @@ def pytool(name):
         write(stamp, want)
     tool = venv / "bin" / name
     if not tool.exists():
-        raise Plain(f"{name} is not among overlay/requirements.txt's tools")
+        raise UserError(f"{name} is not among overlay/requirements.txt's tools")
     return tool
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine import build, disks, guest, host, ktap, lay, limits, races, reuse
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 
 TOP = PurePosixPath("tools/testing/selftests")
@@ -151,7 +151,7 @@ def without_kernel(mode, out):
             build.make(mode, "TARGETS=uq", f"KSFT_INSTALL_PATH={into}",
                        "KDIR=/nonexistent", "kselftest-install", log=log,
                        what=name)
-        except Plain as error:
+        except UserError as error:
             return [Case(name, ktap.FAIL, str(error))]
     wrong = [f"no {part}" for part in ("config", "settings", "uq_io")
              if not (into / "uq" / part).exists()]
@@ -396,8 +396,8 @@ def _chosen(args):
     modes = [arg for arg in args if ":" not in arg]
     for mode in modes:
         if mode not in ("lean", "debug"):
-            raise Plain(f"kselftests run on lean or debug, not on {mode}; a "
-                        "test is named with its folder, such as uq:uq_reset")
+            raise UserError(f"kselftests run on lean or debug, not on {mode}; a "
+                            "test is named with its folder, such as uq:uq_reset")
     named = [arg for arg in args if ":" in arg]
     return modes or (["lean"] if named else ["lean", "debug"]), named
 

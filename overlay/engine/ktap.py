@@ -302,13 +302,13 @@ TAINTS = {1: "F", 3: "R", 4: "M", 5: "B", 7: "D", 9: "W", 14: "L"}
 TAINT = re.compile(r"^# overlay: taint (\d+)$", re.MULTILINE)
 
 
-def taint_cases(name, said, log):
+def taint_cases(name, output, log):
     """A failing case if the kernel is tainted by what its log does not show.
 
-    `said` is what the guest's script left; a guest that ended otherwise has
+    `output` is what the guest's script left; a guest that ended otherwise has
     said nothing.
     """
-    values = TAINT.findall(said)
+    values = TAINT.findall(output)
     if not values:
         return []
     bits = "".join(letter for bit, letter in TAINTS.items()

@@ -108,27 +108,27 @@ def run(name, kunitconfigs, out):
     with host.step(f"KUnit: {name} ({host.short(log)})"):
         host.remove(folder / "test.log")
         done = host.run(cmd, **how)
-        said = ""
+        output = ""
         if (folder / "test.log").exists():
-            said = (folder / "test.log").read_text("utf-8", "replace")
-        host.write(out / f"{name}.ktap", said)
-        host.write(out / f"{name}.boot.log", said)
-        cases = judge(name, said, done, out)
+            output = (folder / "test.log").read_text("utf-8", "replace")
+        host.write(out / f"{name}.ktap", output)
+        host.write(out / f"{name}.boot.log", output)
+        cases = judge(name, output, done, out)
         store.keep("kunit", key, cases)
         host.say(f"    {ktap.total(cases)}")
     return cases
 
 
-def judge(name, said, done, out):
+def judge(name, output, done, out):
     """The cases of a kernel's log; none at all is a failure."""
     cases = [Case(f"{name}: {case.name}", case.status, case.detail)
-             for case in ktap.parse(said)]
+             for case in ktap.parse(output)]
     failed = any(case.status == ktap.FAIL for case in cases)
-    if done.returncode and (not failed or not said):
+    if done.returncode and (not failed or not output):
         complaint = host.complaint(done.stdout)
         cases.append(Case(f"{name}: kunit.py", ktap.FAIL,
                           complaint or f"it ended with {done.returncode}"))
-    return cases + ktap.splat_cases(name, said, out / f"{name}.boot.log")
+    return cases + ktap.splat_cases(name, output, out / f"{name}.boot.log")
 
 
 def _absent(cases):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine import entries, host, source
-from engine.host import Plain
+from engine.host import UserError
 
 # What stands at the top of this tree and is not for the kernel.
 OURS = {"overlay", "out", "README.md", "Makefile", "LICENSES", "COPYING"}
@@ -56,18 +56,18 @@ def _target(root, path):
     try:
         text = (Path(root) / path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise Plain(f"{path} is not text") from None
+        raise UserError(f"{path} is not text") from None
     named = re.findall(r"^\+\+\+ (\S+)", text, re.MULTILINE)
     if len(named) != 1:
-        raise Plain(f"{path} must change exactly one file, and it names "
-                    f"{len(named)}")
+        raise UserError(f"{path} must change exactly one file, and it names "
+                        f"{len(named)}")
     if re.search(r"^--- /dev/null", text, re.MULTILINE):
-        raise Plain(f"{path} creates a file: put the file itself in the tree")
+        raise UserError(f"{path} creates a file: put the file itself in the tree")
     target = named[0].removeprefix("b/")
     whole = path.removesuffix(".patch")
     if target not in (whole, re.sub(r"\.[a-z0-9-]+$", "", whole)):
-        raise Plain(f"{path} changes {target}, beside which it does not "
-                    "stand")
+        raise UserError(f"{path} changes {target}, beside which it does not "
+                        "stand")
     return target
 
 
@@ -132,8 +132,8 @@ def apply_patch(patch, tree, *, name=None, version=""):
     over = f"Linux {version}" if version else "the tree"
     written = f" (it is written for {source.BASE})" if version else ""
     if not (tree / target).is_file():
-        raise Plain(f"{name} does not apply to {over}{written}: there is no "
-                    f"{target}")
+        raise UserError(f"{name} does not apply to {over}{written}: there is no "
+                        f"{target}")
     before = (tree / target).read_text(encoding="utf-8")
     done = host.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup",
                      "--reject-file=-", "--input", patch],
@@ -142,16 +142,16 @@ def apply_patch(patch, tree, *, name=None, version=""):
     if done.returncode:
         failed = re.search(r"[Hh]unk #(\d+) FAILED", done.stdout)
         line, lines = hunks[int(failed.group(1)) - 1 if failed else 0]
-        raise Plain(f"{name} does not apply to {over}{written}: near line "
-                    f"{line} of {target} it expects \"{_expected(lines)}\"")
+        raise UserError(f"{name} does not apply to {over}{written}: near line "
+                        f"{line} of {target} it expects \"{_expected(lines)}\"")
     for moved in re.findall(r"Hunk #(\d+) succeeded at \d+ \(offset",
                             done.stdout):
         line, lines = hunks[int(moved) - 1]
         places = _places(lines, before)
         if places > 1:
-            raise Plain(f"{name} fits {over} at {places} places{written}: "
-                        f"its hunk for line {line} of {target} needs more "
-                        "context")
+            raise UserError(f"{name} fits {over} at {places} places{written}: "
+                            f"its hunk for line {line} of {target} needs more "
+                            "context")
 
 
 # -- Makefiles ---------------------------------------------------------------
@@ -209,11 +209,11 @@ def _wanted(src, root, chosen, missing=()):
 
 def _place_file(src, root, item, place):
     if (src.path / item.target).exists():
-        raise Plain(f"{item.path} is a file of Linux {src.version} already: "
-                    "change it by a .patch")
+        raise UserError(f"{item.path} is a file of Linux {src.version} already: "
+                        "change it by a .patch")
     if place.exists():
-        raise Plain(f"{item.path} must come before the patches on it in "
-                    "overlay/series")
+        raise UserError(f"{item.path} must come before the patches on it in "
+                        "overlay/series")
     shutil.copy(Path(root) / item.path, place)
 
 
@@ -328,8 +328,8 @@ class Tree:
             if self.src.origin != "debian" or not self._link():
                 self._copy_all(index)
         if _index(self.path) != index:
-            raise Plain(f"{self.src.path} could not be copied whole, or it "
-                        "changed meanwhile: run again")
+            raise UserError(f"{self.src.path} could not be copied whole, or it "
+                            "changed meanwhile: run again")
         self.manifest = {"source": self._identity(), "index": index,
                          "tree": dict(index), "laid": {}}
 
@@ -390,8 +390,8 @@ class Tree:
                  if now.get(name) != then.get(name)}
         if stale and self.src.origin == "debian":
             source.forget(self.src.path)
-            raise Plain(f"the cached source in {self.src.path} was changed "
-                        f"({sorted(stale)[0]}): run again to unpack it anew")
+            raise UserError(f"the cached source in {self.src.path} was changed "
+                            f"({sorted(stale)[0]}): run again to unpack it anew")
         self.manifest["index"] = now
         ours = self.manifest["laid"]
         known = self.manifest["tree"]
@@ -431,7 +431,7 @@ def lay(src, tree, only=None, root=host.ROOT, follow=True):
         only = set(only)
         unknown = only - {item.path for item in chosen}
         if unknown:
-            raise Plain(f"{sorted(unknown)[0]} is not in the tree")
+            raise UserError(f"{sorted(unknown)[0]} is not in the tree")
         chosen = [item for item in chosen if item.path in only]
     wanted = _wanted(src, root, chosen, to_come(everything, chosen))
     laid = Tree(tree, src)

@@ -27,7 +27,7 @@ from engine import (
     store,
     words,
 )
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 
 PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
@@ -59,9 +59,9 @@ class Job:
                     and not item.target.startswith("tools/"))]
 
 
-def _case(tool, name, said):
-    said = [line for line in said if line.strip()]
-    return Case(f"{tool}: {name}", FAIL if said else PASS, "\n".join(said))
+def _case(tool, name, complaints):
+    complaints = [line for line in complaints if line.strip()]
+    return Case(f"{tool}: {name}", FAIL if complaints else PASS, "\n".join(complaints))
 
 
 def _not_run(tool, why):
@@ -78,9 +78,9 @@ def checkpatch(job):
         done = host.at_once(branch.check_patch,
                             [(grown, patch) for patch in patches],
                             limits.processors())
-        for patch, said in zip(patches, done, strict=True):
+        for patch, complaints in zip(patches, done, strict=True):
             yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
-                        said)
+                        complaints)
     if not count:
         yield _not_run("checkpatch", "overlay/series holds no patch")
 
@@ -123,14 +123,14 @@ def _compiled(job, tool, items, wanted, args):
         return
     text = _make(job, wanted, args).stdout
     if "is not available or not up to date" in text:
-        raise Plain("make says that its checker is too old")
+        raise UserError("make says that its checker is too old")
     targets = sorted({item.target for item in items})
     found = objects.warnings(text, targets)
     _take_away(job, found, items, wanted, args)
     for target in targets:
-        said = [line for (name, _), line in found.items() if name == target]
-        yield _case(tool, target, said or _unseen(job, tool, target, text,
-                                                  wanted))
+        complaints = [line for (name, _), line in found.items() if name == target]
+        yield _case(tool, target, complaints or _unseen(job, tool, target, text,
+                                                        wanted))
 
 
 def _take_away(job, found, items, wanted, args):
@@ -205,16 +205,16 @@ def find_sparse(job):
         host.run(["make", f"-j{host.jobs()}", "CC=gcc", "sparse"],
                  cwd=folder, log=job.log, what="building sparse")
     if not _valid(job, folder / "sparse"):
-        raise Plain("the newest sparse that Debian offers is too old for "
-                    f"Linux {job.kernel.version}")
+        raise UserError("the newest sparse that Debian offers is too old for "
+                        f"Linux {job.kernel.version}")
     return folder / "sparse"
 
 
 def modules(job):
     """The kernel has exported all that our code needs as modules."""
     shop = objects.Shop(job.kernel, job.log, "modular", modular.CONFIGS)
-    for name, said in modular.missing(shop):
-        yield _case("modules", name, said)
+    for name, complaints in modular.missing(shop):
+        yield _case("modules", name, complaints)
 
 
 # -- comments and licences --------------------------------------------------
@@ -222,12 +222,12 @@ def modules(job):
 def kernel_doc(job):
     """kernel-doc -Wall on our files, and what we add to others'."""
     for item in _once(job.compiled()):
-        said = _kernel_doc(job, job.shop.tree, item.target)
-        if said and item.kind == "patch":
+        complaints = _kernel_doc(job, job.shop.tree, item.target)
+        if complaints and item.kind == "patch":
             before = _kernel_doc(job, job.kernel.path, item.target)
-            said = {key: line for key, line in said.items()
-                    if key not in before}
-        yield _case("kernel-doc", item.target, said.values())
+            complaints = {key: line for key, line in complaints.items()
+                          if key not in before}
+        yield _case("kernel-doc", item.target, complaints.values())
 
 
 def _once(items):
@@ -286,9 +286,9 @@ def _together(job, tool, cmd, names, cwd=None):
             found[name].append(line)
     if done.returncode and not any(found.values()):
         why = text.strip().splitlines()[-1:] or ["it said nothing"]
-        raise Plain(f"{tool} failed: {why[0][:200]}")
-    for name, said in found.items():
-        yield _case(tool, name, said)
+        raise UserError(f"{tool} failed: {why[0][:200]}")
+    for name, complaints in found.items():
+        yield _case(tool, name, complaints)
 
 
 def _spdx_repository(job, repo):
@@ -347,7 +347,7 @@ def codespell(job):
         if match:
             found.setdefault(match.group(1), []).append(line[2:])
     if done.returncode and not found:
-        raise Plain(f"codespell failed: {done.stdout.strip()[:100]}")
+        raise UserError(f"codespell failed: {done.stdout.strip()[:100]}")
     for path in sorted(copies.rglob("*")):
         if path.is_file():
             name = str(path.relative_to(copies))
@@ -408,7 +408,7 @@ def _once_for_the_same(job, name):
         kept = store.take("lint", key)
         if not kept and name in COMPILE:
             job.shop.configure()
-    except Plain as error:
+    except UserError as error:
         return [_not_run(name, str(error))]
     if kept:
         host.say(f"    same files as at {kept.when}: "
@@ -426,7 +426,7 @@ def _one(job, name):
         for case in TOOLS[name](job):
             cases.append(case)
             host.Status.show(case.name)
-    except Plain as error:
+    except UserError as error:
         cases.append(_not_run(name, str(error)))
     except FileNotFoundError as error:
         cases.append(_not_run(name, f"{error.filename} is not there"))
@@ -445,14 +445,14 @@ def main(args):
     wanted = args or list(TOOLS)
     unknown = set(wanted) - set(TOOLS)
     if unknown:
-        raise Plain(f"there is no checker {sorted(unknown)[0]}: "
-                    f"{', '.join(TOOLS)}")
+        raise UserError(f"there is no checker {sorted(unknown)[0]}: "
+                        f"{', '.join(TOOLS)}")
     job = Job(host.fresh("lint"))
     cases, unready = [], None
     if any(name in NEED_TREE for name in wanted):
         try:
             _ready(job)
-        except Plain as error:
+        except UserError as error:
             unready = str(error)
     for name in wanted:
         with host.step(f"lint: {name}"):

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from engine import host
 from engine.branch import NOBODY
 from engine.entries import COVER
-from engine.host import Plain
+from engine.host import UserError
 
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
@@ -81,9 +81,9 @@ def table(results):
 
 def _constants(params, same):
     values = dict(params)
-    said = [f"{name} {_word(values[name])}" for name in same
-            if values.get(name) is not None]
-    return f" ({', '.join(said)})" if said else ""
+    constants = [f"{name} {_word(values[name])}" for name in same
+                 if values.get(name) is not None]
+    return f" ({', '.join(constants)})" if constants else ""
 
 
 def _heads(variants):
@@ -122,8 +122,8 @@ def measured(wanted, path=None):
         rows = list(bench_rows(data["results"], wanted or ""))
         text = table(rows) if rows else None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Plain(f"{host.short(path)} is not what `make bench` writes: "
-                    "run it again") from None
+        raise UserError(f"{host.short(path)} is not what `make bench` writes: "
+                        "run it again") from None
     if text is None:
         return f"(out/bench.json holds nothing for '{wanted}'.)"
     return f"{text}\n\n{_origin(data)}"
@@ -131,12 +131,12 @@ def measured(wanted, path=None):
 
 def _origin(data):
     """What the figures were measured on."""
-    said = f"Measured on Linux {data.get('kernel', '?')}"
+    text = f"Measured on Linux {data.get('kernel', '?')}"
     commit = str(data.get("commit") or "")
     if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", commit):
-        said += f", tree at {commit[:12]}"
-        said += " with changes" if match.group(2) else ""
-    return (f"{said}.\nInstructions are not cycles: cache misses and "
+        text += f", tree at {commit[:12]}"
+        text += " with changes" if match.group(2) else ""
+    return (f"{text}.\nInstructions are not cycles: cache misses and "
             "contended atomics do not\nshow.")
 
 
@@ -156,12 +156,12 @@ def tested(out=None, since=0):
         except (ElementTree.ParseError, ValueError):
             continue
         passed = count["tests"] - count["failures"] - count["skipped"]
-        said = f"  {path.parent.name}: {passed} passed, " \
+        line = f"  {path.parent.name}: {passed} passed, " \
                f"{count['failures']} failed"
         if count["skipped"]:
-            said += f", {count['skipped']} skipped"
+            line += f", {count['skipped']} skipped"
         if path.parent.name not in ("series", "check"):
-            lines.append(said)
+            lines.append(line)
     return "\n".join(lines) or "  (no results in out/: run `make check`)"
 
 
@@ -181,8 +181,8 @@ def cover_text(series, kernel, items=()):
         if word in text:
             text = text.replace(word, value())
     if "\n---\n" in f"\n{text}\n":
-        raise Plain(f"{series.name}/{COVER}: a line '---' would end the "
-                    "letter there")
+        raise UserError(f"{series.name}/{COVER}: a line '---' would end the "
+                        "letter there")
     return f"{series.cover.subject}\n\n{text}"
 
 
@@ -266,13 +266,13 @@ def stray_addresses(path, own):
     return found
 
 
-def withhold(mails, said):
+def withhold(mails, complaints):
     """Remove the mails when one names a person: nothing shall send them."""
-    if any("has an address" in line for line in said):
+    if any("has an address" in line for line in complaints):
         for path in mails:
             path.unlink()
-        said.append("the mails were removed")
-    return said
+        complaints.append("the mails were removed")
+    return complaints
 
 
 def mail_complaints(mails, count, own, is_git):

@@ -4,7 +4,7 @@
 import functools
 
 from engine import build, figures, guest, host, ktap
-from engine.host import Plain
+from engine.host import UserError
 
 PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
 PROGRAMS = host.ROOT / "overlay" / "bench"
@@ -25,8 +25,8 @@ def compiled(out, name, *flags):
 @functools.cache
 def compiler():
     """The compiler that builds kernels here, as stored figures name theirs."""
-    said = host.output(["gcc", "-dumpversion"]) or "unknown"
-    return f"gcc {said.strip().partition('.')[0]}"
+    output = host.output(["gcc", "-dumpversion"]) or "unknown"
+    return f"gcc {output.strip().partition('.')[0]}"
 
 
 def plugin_api(version):
@@ -49,9 +49,9 @@ def profiles(mode, out, name, run):
     """
     raw = out / f"{name}.raw"
     host.remove(raw)
-    said = run(f"-plugin {plugin(out)},out={raw}")
+    output = run(f"-plugin {plugin(out)},out={raw}")
     system_map = build.folder(mode) / "System.map"
-    return figures.profiles(said, raw.read_text("ascii"),
+    return figures.profiles(output, raw.read_text("ascii"),
                             system_map.read_text("ascii"))
 
 
@@ -62,6 +62,6 @@ def boot(mode, out, name, script, command, append=PMEM, **how):
                      name=name, out=out, append=append, **how)
     bad = [case for case in ran.cases() if case.status == ktap.FAIL]
     if bad:
-        raise Plain(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")
+        raise UserError(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")
     figures.check_complete(ran.ktap)
     return ran.ktap

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from engine import host, store
-from engine.host import Plain
+from engine.host import UserError
 
 CONFIGS = ("modular.config",)
 FOLDERS = ("drivers/dax/", "drivers/nvme/host/")
@@ -80,11 +80,11 @@ def _compile(shop):
             path.unlink()
     done = shop.make("-k", *FOLDERS, check=False, progress=True)
     if done.returncode:
-        raise Plain("the modules do not compile; see the log")
+        raise UserError("the modules do not compile; see the log")
     for folder in FOLDERS:
         found = sorted(shop.build.joinpath(folder).rglob("*.mod"))
         if not found:
-            raise Plain(f"{folder} has no module with {CONFIGS[0]}")
+            raise UserError(f"{folder} has no module with {CONFIGS[0]}")
         yield from found
 
 

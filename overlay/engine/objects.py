@@ -166,10 +166,10 @@ class Shop:
             self.lay(items)
             for key in warnings(before, patched):
                 found.pop(key, None)
-        said = list(found.values())
-        if done.returncode and not any(": error: " in text for text in said):
-            said.append(first_error(done.stdout))
-        return said
+        lines = list(found.values())
+        if done.returncode and not any(": error: " in text for text in lines):
+            lines.append(first_error(done.stdout))
+        return lines
 
     def _present(self, goals):
         """Those goals that there is something to compile for.

@@ -70,9 +70,9 @@ def own_functions():
     names = set()
     for source in build.own_sources():
         path = build.folder("kcsan") / source
-        said = host.output(["nm", "--defined-only", "-f", "posix",
-                            path.with_suffix(".o")])
-        for line in (said or "").splitlines():
+        output = host.output(["nm", "--defined-only", "-f", "posix",
+                              path.with_suffix(".o")])
+        for line in (output or "").splitlines():
             name, kind = line.split()[:2]
             if kind in "tT":
                 names.add(bare(name))

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 
 from engine import build, guest, host, ktap, lay, limits, packages, source, store
-from engine.host import Plain
+from engine.host import UserError
 
 # What kselftests are kept of. Others are for looking again, and for longer.
 MODES = ("lean", "debug")
@@ -423,7 +423,7 @@ class Gate:
             while not self._room():
                 self.turn.wait(1)
                 if host.STOPPING.is_set():
-                    raise Plain("it was ended before it began")
+                    raise UserError("it was ended before it began")
             self.running += 1
             # What it does to the load is yet to be seen.
             self.began = time.monotonic()

@@ -92,16 +92,16 @@ def added(patch):
 def check(name, text, *, places=(), addresses=(), licence=False):
     """What is wrong with one file, a sentence each."""
     for number, line in enumerate(text.splitlines(), 1):
-        for said in _line(line, places, addresses):
-            yield f"{name}:{number}: {said}"
+        for complaint in _line(line, places, addresses):
+            yield f"{name}:{number}: {complaint}"
     if licence and not any(LICENCE in line
                            for line in text.splitlines()[:4]):
         yield f"{name}: no {LICENCE} line at its top"
     if text and not text.endswith("\n"):
         yield f"{name}: its last line does not end"
     if name.endswith(".patch"):
-        for said in _patch(text):
-            yield f"{name}: {said}"
+        for complaint in _patch(text):
+            yield f"{name}: {complaint}"
 
 
 def _line(line, places, addresses):

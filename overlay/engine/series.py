@@ -35,7 +35,7 @@ from pathlib import PurePosixPath
 from engine import host, kselftest, lay, objects, reuse, source, store
 from engine.branch import NOBODY, Branch, check_patch
 from engine.entries import COVER, check_message, complaints, read
-from engine.host import Plain
+from engine.host import UserError
 from engine.ktap import Case
 from engine.mails import Mails, mail_complaints, withhold
 
@@ -117,10 +117,10 @@ class Builder:
         kept = store.take("commit", key)
         self.when = kept.when if kept else None
         if not kept:
-            said = self.build(entry, items)
-            if not said:
+            complaints = self.build(entry, items)
+            if not complaints:
                 store.keep("commit", key, ())
-            return said
+            return complaints
         store.counted(1)
         self.laid += mine
         if _kconfig(targets):
@@ -134,10 +134,10 @@ class Builder:
         targets = [item.target for item in mine]
         self.shop.lay(self.laid)
         wanted = goals(targets, [item.target for item in self.laid])
-        said = self._kernel(wanted, targets) if wanted else []
+        complaints = self._kernel(wanted, targets) if wanted else []
         for folder in selftest_folders(targets):
-            said += self._selftest(folder)
-        return said
+            complaints += self._selftest(folder)
+        return complaints
 
     def _configure(self, targets):
         """Configure at first, and whenever the options change."""
@@ -155,10 +155,10 @@ class Builder:
             return []               # a fragment of upstream's list of tests
         self._configure(())
         done = self.shop.selftest(folder)
-        said = list(objects.warnings(done.stdout).values())
-        if done.returncode and not said:
-            said = [objects.first_error(done.stdout)]
-        return said
+        complaints = list(objects.warnings(done.stdout).values())
+        if done.returncode and not complaints:
+            complaints = [objects.first_error(done.stdout)]
+        return complaints
 
 
 def unmaintained(text, files):
@@ -191,10 +191,10 @@ def _covers(kind, pattern, file):
 
 # -- make series ------------------------------------------------------------
 
-def _case(name, said):
+def _case(name, complaints):
     """One check with its complaints, none of which means it passed."""
-    said = list(said)
-    return Case(name, "fail" if said else "pass", "\n".join(said))
+    complaints = list(complaints)
+    return Case(name, "fail" if complaints else "pass", "\n".join(complaints))
 
 
 def _new_files(entry, items, kernel):
@@ -204,13 +204,13 @@ def _new_files(entry, items, kernel):
 
 
 def check_commit(branch, builder, entry):
-    """The cases of one commit; Plain when it does not even apply."""
+    """The cases of one commit; UserError when it does not even apply."""
     name = f"{branch.series.name} {entry.name}"
     items = branch.items
     cases = []
     try:
         branch.commit(entry)
-    except Plain as error:
+    except UserError as error:
         return [Case(f"{name}: applies", "fail", str(error))], False
     cases.append(Case(f"{name}: applies", "pass"))
     patch, = branch.patches(branch.path / ".git" / "patches", "HEAD~")
@@ -223,8 +223,8 @@ def check_commit(branch, builder, entry):
     cases.append(_case(f"{name}: MAINTAINERS covers the new files",
                        (f"no section names {file}" for file in lost)))
     if any(not items[file].target.startswith(DOCS) for file in entry.files):
-        said = builder.check(entry, items)
-        compiled = [_case(f"{name}: compiles without a warning", said)]
+        complaints = builder.check(entry, items)
+        compiled = [_case(f"{name}: compiles without a warning", complaints)]
         cases += store.mark(compiled, builder.when) if builder.when \
             else compiled
     else:
@@ -267,13 +267,13 @@ def check_mails(branch):
                             ("b4 prep --check", mails.check)):
             try:
                 cases.append(_case(f"{name}: {title}", what()))
-            except Plain as error:
+            except UserError as error:
                 return [*cases, Case(f"{name}: {title}", "fail", str(error))]
         written = mails.write()
-        said = list(mail_complaints(written, len(branch.series.entries) + 1,
-                                    branch.who[1], branch.kernel.is_git))
+        complaints = list(mail_complaints(written, len(branch.series.entries) + 1,
+                                          branch.who[1], branch.kernel.is_git))
         cases.append(_case(f"{name}: mails go to nobody",
-                           withhold(written, said)))
+                           withhold(written, complaints)))
         _note_addressee(branch)
     return cases
 

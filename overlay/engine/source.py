@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine import host
-from engine.host import Plain
+from engine.host import UserError
 
 # The version the tree is written for; its first two numbers name the package.
 BASE = (host.ROOT / "overlay" / "base").read_text(encoding="ascii").strip()
@@ -54,13 +54,13 @@ def version_of(path):
         with open(Path(path) / "Makefile", encoding="utf-8") as file:
             head = file.read(2000)
     except OSError:
-        raise Plain(f"{path} is not a kernel source tree: no Makefile could "
-                    "be read there") from None
+        raise UserError(f"{path} is not a kernel source tree: no Makefile could "
+                        "be read there") from None
     parts = dict(re.findall(
         r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", head,
         re.MULTILINE))
     if "VERSION" not in parts or not (Path(path) / "Kconfig").exists():
-        raise Plain(f"{path} is not a kernel source tree")
+        raise UserError(f"{path} is not a kernel source tree")
     numbers = [parts.get(name) or "0"
                for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
     return ".".join(numbers) + parts.get("EXTRAVERSION", "")
@@ -82,11 +82,11 @@ def kernel():
 
 def _kdir(path):
     if not path.is_dir():
-        raise Plain(f"KDIR={path} is not a folder")
+        raise UserError(f"KDIR={path} is not a folder")
     path = path.resolve()
     if path == host.WORK or host.WORK.is_relative_to(path):
-        raise Plain(f"the work folder {host.WORK} lies inside KDIR, which is "
-                    "only read: set OVERLAY_WORK to another folder")
+        raise UserError(f"the work folder {host.WORK} lies inside KDIR, which is "
+                        "only read: set OVERLAY_WORK to another folder")
     head = git(path, "rev-parse", "--verify", "HEAD")
     top = git(path, "rev-parse", "--show-toplevel")
     is_git = bool(head and top and Path(top).resolve() == path)
@@ -198,7 +198,7 @@ def debian_source(name, suites=("forky", "sid")):
         try:
             root = private_apt(suite, source=True)
             folder = root.download_source(name)
-        except Plain as failed:
+        except UserError as failed:
             error = failed
             continue
         host.remove(kept)
@@ -220,8 +220,8 @@ KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
 
 def _kept_options():
     """The part of the machine's apt configuration that ours shares."""
-    said = host.output(["apt-config", "dump"]) or ""
-    return "".join(f"{line}\n" for line in said.splitlines()
+    output = host.output(["apt-config", "dump"]) or ""
+    return "".join(f"{line}\n" for line in output.splitlines()
                    if KEPT.match(line))
 
 
@@ -258,7 +258,7 @@ class PrivateApt:
     def _only(self, pattern):
         found = list((self.path / "down").glob(pattern))
         if len(found) != 1:
-            raise Plain(f"apt fetched no {pattern}; see {_log()}")
+            raise UserError(f"apt fetched no {pattern}; see {_log()}")
         return found[0]
 
     def download(self, name):
@@ -277,8 +277,8 @@ def _mirrors():
     uris = host.output(["apt-get", "update", "--print-uris",
                         "-o", f"Dir::State::lists={host.WORK}/apt-none"])
     if uris is None:
-        raise Plain("apt-get is not here or has no sources: set KDIR= to a "
-                    "kernel source tree instead")
+        raise UserError("apt-get is not here or has no sources: set KDIR= to a "
+                        "kernel source tree instead")
     found = re.findall(r"^'(\S+?)/dists/([^/\s]+)/InRelease'", uris,
                        re.MULTILINE)
     bases = [uri for uri, suite in found if "security" not in uri + suite]
@@ -290,8 +290,8 @@ def private_apt(suite, source=False):
     host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
     if keyring is None:
-        raise Plain("Debian's archive keyring is not here: install "
-                    "debian-archive-keyring or set KDIR= to a kernel tree")
+        raise UserError("Debian's archive keyring is not here: install "
+                        "debian-archive-keyring or set KDIR= to a kernel tree")
     kind = "deb-src" if source else "deb"
     mirrors = _mirrors()
     for number, uri in enumerate(mirrors):
@@ -300,15 +300,15 @@ def private_apt(suite, source=False):
         done = _update(root)
         if done:
             return root
-    raise Plain(f"none of apt's {len(mirrors)} mirrors offers Debian's "
-                f"{suite} (no network?): set KDIR= to a kernel source tree, "
-                f"or see {_log()}")
+    raise UserError(f"none of apt's {len(mirrors)} mirrors offers Debian's "
+                    f"{suite} (no network?): set KDIR= to a kernel source tree, "
+                    f"or see {_log()}")
 
 
 def _update(root):
     """Whether the lists could be fetched and their signature holds."""
     try:
         done = root.get("update", "--error-on=any", what="apt-get update")
-    except Plain:
+    except UserError:
         return False
     return not re.search(r"^[EW]: ", done.stdout, re.MULTILINE)

@@ -34,7 +34,7 @@ class Kept:
 
 
 # What docs.py keeps beside its pages: what Sphinx said of them, and of upstream's.
-DOCS = ("docs.said", "docs.base")
+DOCS = ("docs.output", "docs.base")
 
 # How many cases of this run were taken from here, and not run.
 _taken = [0]

@@ -159,9 +159,9 @@ def measure(texts):
     """The measure of each kind, of pairs of a file's name and text."""
     found = {kind: Measure() for kind in KINDS}
     for name, text in texts:
-        kind, said = prose(name, text)
+        kind, sentences = prose(name, text)
         if kind:
-            found[kind].add(name, said)
+            found[kind].add(name, sentences)
     return found
 
 

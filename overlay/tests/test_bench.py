@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import bench, figures, ktap, measure
-from engine.host import Plain
+from engine.host import UserError
 
 MAP = """\
 ffffffff81000000 T _text
@@ -28,7 +28,7 @@ def line(variant, run, insn, **params):
     return f"cell dax-read {variant} {words} run={run} insn={insn}\n"
 
 
-def said(generic=1000, read_iter=600, read=500, **params):
+def output(generic=1000, read_iter=600, read=500, **params):
     """A complete output of three variants in three runs."""
     figure = {"generic": generic, "read_iter": read_iter, "read": read}
     return "kernel parameter=yes read=yes\n" + "".join(
@@ -38,7 +38,7 @@ def said(generic=1000, read_iter=600, read=500, **params):
 
 def rows(text=None, config="lean"):
     """Results of an output."""
-    return figures.results(figures.parse(text or said()), config)
+    return figures.results(figures.parse(text or output()), config)
 
 
 def status(cases, start):
@@ -58,24 +58,24 @@ class Parse(unittest.TestCase):
             "threads": 1, "config": "lean"})
 
     def test_broken_off(self):
-        with self.assertRaisesRegex(Plain, "broke off"):
-            figures.parse(said().replace("complete", ""))
+        with self.assertRaisesRegex(UserError, "broke off"):
+            figures.parse(output().replace("complete", ""))
 
     def test_error_of_the_program(self):
-        with self.assertRaisesRegex(Plain, "wrong bytes"):
+        with self.assertRaisesRegex(UserError, "wrong bytes"):
             figures.parse("error read read wrong bytes: 8\ncomplete\n")
 
     def test_no_figures(self):
-        with self.assertRaisesRegex(Plain, "without a single figure"):
+        with self.assertRaisesRegex(UserError, "without a single figure"):
             figures.parse("complete 0 cells\n")
 
     def test_a_lost_run(self):
-        text = said() + line("generic", 3, 1000)
-        with self.assertRaisesRegex(Plain, "more often"):
+        text = output() + line("generic", 3, 1000)
+        with self.assertRaisesRegex(UserError, "more often"):
             figures.parse(text)
 
     def test_unreadable_line(self):
-        with self.assertRaisesRegex(Plain, "cannot be read"):
+        with self.assertRaisesRegex(UserError, "cannot be read"):
             figures.parse("cell dax-read generic size=8\ncomplete\n")
 
     def test_spread(self):
@@ -91,7 +91,7 @@ class Judge(unittest.TestCase):
                          [ktap.PASS] * len(cases))
 
     def test_bar_missed(self):
-        case = status(bench.judge(rows(said(read=551))), "read takes")
+        case = status(bench.judge(rows(output(read=551))), "read takes")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("0.551", case.detail)
 
@@ -100,25 +100,25 @@ class Judge(unittest.TestCase):
         self.assertEqual(status(cases, "read takes").status, ktap.FAIL)
 
     def test_missing_variant_is_not_run(self):
-        cases = bench.judge(rows(said(read=None)))
+        cases = bench.judge(rows(output(read=None)))
         case = status(cases, "read takes")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN", case.detail)
 
     def test_unpatched_kernel_is_red(self):
-        cases = bench.judge(rows(said(read=None, read_iter=None)))
+        cases = bench.judge(rows(output(read=None, read_iter=None)))
         self.assertEqual(status(cases, "no cell").status, ktap.FAIL)
 
     def test_a_slower_cell(self):
-        text = said() + said(read=1021, size=65536)
+        text = output() + output(read=1021, size=65536)
         case = status(bench.judge(rows(text)), "no cell")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("size=65536", case.detail)
         self.assertNotIn("size=8 ", case.detail)
 
     def test_each_system_call_has_its_own_base(self):
-        text = said() + said(generic=2000, read_iter=1500, read=None,
-                             syscall="preadv")
+        text = output() + output(generic=2000, read_iter=1500, read=None,
+                                 syscall="preadv")
         cases = bench.judge(rows(text))
         self.assertEqual(status(cases, "no cell").status, ktap.PASS)
 
@@ -153,7 +153,7 @@ class Baseline(unittest.TestCase):
                 same = name == baseline["compiler"]
                 with mock.patch.object(measure, "compiler",
                                        return_value=name):
-                    part = bench._baseline_part(rows(said(generic=insn)))
+                    part = bench._baseline_part(rows(output(generic=insn)))
                 self.assertEqual("(!)" in part, flagged and same, factor)
                 self.assertEqual("is of gcc 99" in part, not same)
 
@@ -184,13 +184,13 @@ class Report(unittest.TestCase):
 
 
 class Profile(unittest.TestCase):
-    SAID = "profiled generic 8 2 2\ncomplete profile\n"
+    OUTPUT = "profiled generic 8 2 2\ncomplete profile\n"
     # The second round has a timer tick in it.
     RAW = ("round\nffffffff81000104 4\nffffffff81000210 6\n401000 2\n"
            "round\nffffffff81000104 900\n")
 
     def test_by_function(self):
-        found = figures.profiles(self.SAID, self.RAW, MAP)
+        found = figures.profiles(self.OUTPUT, self.RAW, MAP)
         self.assertEqual(found, {("generic", 8): {
             "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
 
@@ -203,21 +203,21 @@ class Profile(unittest.TestCase):
                                  "complete profile\n", raw, MAP)
         self.assertEqual(found, {("generic", 8): {
             "vfs_read": 2, "ext4_map_blocks": 4}})
-        with self.assertRaisesRegex(Plain, "fewer rounds"):
+        with self.assertRaisesRegex(UserError, "fewer rounds"):
             figures.profiles("profiled generic 8 2 5 2 +-+++\n"
                              "complete profile\n", raw, MAP)
 
     def test_missing_round(self):
-        with self.assertRaisesRegex(Plain, "fewer rounds"):
-            figures.profiles(self.SAID, "round\n", MAP)
+        with self.assertRaisesRegex(UserError, "fewer rounds"):
+            figures.profiles(self.OUTPUT, "round\n", MAP)
 
     def test_a_round_too_many(self):
-        with self.assertRaisesRegex(Plain, "not those"):
-            figures.profiles(self.SAID, self.RAW + "round\n", MAP)
+        with self.assertRaisesRegex(UserError, "not those"):
+            figures.profiles(self.OUTPUT, self.RAW + "round\n", MAP)
 
     def test_empty_map(self):
-        with self.assertRaisesRegex(Plain, "System.map"):
-            figures.profiles(self.SAID, self.RAW, "")
+        with self.assertRaisesRegex(UserError, "System.map"):
+            figures.profiles(self.OUTPUT, self.RAW, "")
 
     def test_texts(self):
         functions = {"vfs_read": 30.0, "[user space]": 10.0}
@@ -251,7 +251,7 @@ class Main(unittest.TestCase):
         self.assertEqual({case.status for case in cases}, {ktap.PASS})
 
     def test_a_lost_kernel_is_red_and_loses_nothing_else(self):
-        cases, data = self.run_main({"side_effect": Plain("it did not boot")})
+        cases, data = self.run_main({"side_effect": UserError("it did not boot")})
         case = status(cases, "distribution-like")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN: it did not boot", case.detail)
@@ -265,7 +265,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(measure.plugin_api((10, 1)), 3)
 
     def test_unknown_kernel(self):
-        with self.assertRaisesRegex(Plain, "not debug"):
+        with self.assertRaisesRegex(UserError, "not debug"):
             bench._modes(["debug"])
 
 

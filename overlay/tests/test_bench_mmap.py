@@ -6,7 +6,7 @@ import unittest
 from engine import bench_mmap, figures, ktap
 
 
-def said(around=100, dax=1000, access="sequential", touch="first", window=65536):
+def output(around=100, dax=1000, access="sequential", touch="first", window=65536):
     """A complete output of three variants of both kinds."""
     figure = {"pagecache": 50, "dax": dax, "dax-fault-around": around}
     return "".join(
@@ -21,7 +21,7 @@ def rows(*texts, config="lean"):
     return figures.results(figures.parse("".join(texts) + "complete\n"), config)
 
 
-GOOD = (said(), said(1100, access="random"))
+GOOD = (output(), output(1100, access="random"))
 
 
 def failed(found):
@@ -35,40 +35,40 @@ class Judge(unittest.TestCase):
         self.assertEqual(failed(rows(*GOOD)), [])
 
     def test_sequential_bar(self):
-        red = failed(rows(said(151), GOOD[1]))
+        red = failed(rows(output(151), GOOD[1]))
         self.assertEqual(len(red), 2)
         self.assertIn("sequential", red[0])
 
     def test_random_bar(self):
-        red = failed(rows(GOOD[0], said(1151, access="random")))
+        red = failed(rows(GOOD[0], output(1151, access="random")))
         self.assertEqual(len(red), 2)
         self.assertIn("random", red[0])
 
     def test_bars_are_for_first_touch_and_the_usual_window(self):
         self.assertEqual(failed(rows(
-            *GOOD, said(900, touch="remap"), said(900, window=16384))), [])
+            *GOOD, output(900, touch="remap"), output(900, window=16384))), [])
 
     def test_not_measured_is_red(self):
-        self.assertEqual(len(failed(rows(said(around=0), GOOD[1]))), 2)
+        self.assertEqual(len(failed(rows(output(around=0), GOOD[1]))), 2)
         self.assertEqual(len(failed(rows(*GOOD, config="distro"))), 4)
 
 
 class Section(unittest.TestCase):
     def test_cells(self):
-        text = bench_mmap.section(rows(*GOOD, said(window=16384)))
+        text = bench_mmap.section(rows(*GOOD, output(window=16384)))
         self.assertIn("| hole, sequential, pte, first ", text)
         self.assertIn("window 16384", text)
         self.assertIn("0.100", text)
 
     def test_cold_is_a_sentence(self):
         text = bench_mmap.section(rows(
-            *GOOD, said(0, dax=25, access="random", touch="cold",
-                        window=4096)))
+            *GOOD, output(0, dax=25, access="random", touch="cold",
+                          window=4096)))
         self.assertIn("25 / 50 = 0.50", text)
         self.assertNotIn("cold", text)
 
     def test_lines_for_the_demo(self):
-        self.assertIn("0.100", "\n".join(bench_mmap.lines(rows(said()))))
+        self.assertIn("0.100", "\n".join(bench_mmap.lines(rows(output()))))
 
 
 if __name__ == "__main__":

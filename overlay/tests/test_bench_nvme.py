@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import bench_nvme, disks, kselftest, ktap, measure
-from engine.host import Plain
+from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
 IO = "pci_nvme_mmio_doorbell_sq sqid 4 new_tail 7\n"
@@ -25,11 +25,11 @@ def cell(variant, insn, whole=1000, **params):
             f"whole={whole} parts=1000\n")
 
 
-def rows(said, bells):
+def rows(output, bells):
     """Results of cells with so many doorbells each."""
     trace = "".join(ADMIN * 200 + IO + MARK + IO * count + MARK + IO
                     for count in bells)
-    return bench_nvme.complete_rows(said + "complete\n", trace, "lean")
+    return bench_nvme.complete_rows(output + "complete\n", trace, "lean")
 
 
 def status(cases, start):
@@ -55,7 +55,7 @@ class Doorbells(unittest.TestCase):
         self.assertEqual([row["irqs_per_op"] for row in found], [0.1, 0.1])
 
     def test_a_cell_too_many(self):
-        with self.assertRaisesRegex(Plain, "2 cells, and 1"):
+        with self.assertRaisesRegex(UserError, "2 cells, and 1"):
             rows(cell("uq", 900), [1, 1])
 
 
@@ -85,12 +85,12 @@ class Judge(unittest.TestCase):
                          ktap.FAIL)
 
     def deep(self, passthru, uq):
-        said = "".join(cell(variant, insn, depth=depth)
-                       for variant, costs in (("passthru", passthru),
-                                              ("uq", uq))
-                       for depth, insn in zip((32, 64, 128, 256), costs,
-                                              strict=True))
-        return status(bench_nvme.judge(rows(said, [1] * 8)),
+        output = "".join(cell(variant, insn, depth=depth)
+                         for variant, costs in (("passthru", passthru),
+                                                ("uq", uq))
+                         for depth, insn in zip((32, 64, 128, 256), costs,
+                                                strict=True))
+        return status(bench_nvme.judge(rows(output, [1] * 8)),
                       "uq, poll does not grow with depth")
 
     def test_growth_with_depth(self):
@@ -110,9 +110,9 @@ class Judge(unittest.TestCase):
 
     def test_growth_with_queues(self):
         for insn, result in ((940, ktap.PASS), (950, ktap.FAIL)):
-            said = cell("uq", 900, possible=4) + cell("uq", insn, queues=8,
-                                                      possible=4)
-            self.assertEqual(status(bench_nvme.judge(rows(said, [1, 1])),
+            output = cell("uq", 900, possible=4) + cell("uq", insn, queues=8,
+                                                        possible=4)
+            self.assertEqual(status(bench_nvme.judge(rows(output, [1, 1])),
                                     "uq, poll does not grow with the number"),
                              result)
 

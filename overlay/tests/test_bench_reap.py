@@ -4,7 +4,7 @@
 import unittest
 
 from engine import bench_reap, ktap
-from engine.host import Plain
+from engine.host import UserError
 
 DEPTHS = (1, 8, 32, 128)
 
@@ -30,10 +30,10 @@ def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000, ready=900):
     insns = "".join(cell("iopoll", depth, iopoll)
                     + cell("mmap", depth, mapped, ready, whole=whole)
                     for depth in depths)
-    said = "".join(entries("iopoll", depth, 400, 300)
-                   + entries("mmap", depth, 100, empty) for depth in depths)
+    output = "".join(entries("iopoll", depth, 400, 300)
+                     + entries("mmap", depth, 100, empty) for depth in depths)
     return bench_reap.complete_rows(insns + "complete insns\n",
-                                    said + "complete entries\n", "lean")
+                                    output + "complete entries\n", "lean")
 
 
 def status(cases, start):
@@ -52,18 +52,18 @@ class Rows(unittest.TestCase):
                          (2.0, 0.75))
 
     def test_entries_not_counted(self):
-        with self.assertRaisesRegex(Plain, "mmap depth=1 .* not counted"):
+        with self.assertRaisesRegex(UserError, "mmap depth=1 .* not counted"):
             bench_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
                                      entries("iopoll", 1, 4, 1) + "complete\n",
                                      "lean")
 
     def test_entries_broke_off(self):
-        with self.assertRaisesRegex(Plain, "broke off"):
+        with self.assertRaisesRegex(UserError, "broke off"):
             bench_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
                                      entries("mmap", 1, 4, 0), "lean")
 
     def test_a_busy_host_is_an_error(self):
-        with self.assertRaisesRegex(Plain, "too busy"):
+        with self.assertRaisesRegex(UserError, "too busy"):
             bench_reap.complete_rows("error the host is too busy\n", "", "lean")
 
 

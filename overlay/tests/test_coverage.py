@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from engine import build, coverage, host, kselftest, ktap, lay
-from engine.host import Plain
+from engine.host import UserError
 from tests.test_host import Folder
 
 FILE = "drivers/nvme/host/uq/core.c"
@@ -59,7 +59,7 @@ class Reasons(unittest.TestCase):
 
     def test_what_is_not_one(self):
         for text in ("x;\n: why\n", "[a b]\n: why\n", "[a b]\nx;\n"):
-            with self.assertRaises(Plain):
+            with self.assertRaises(UserError):
                 coverage.reasons(text)
 
     def test_ours_can_be_read(self):

@@ -102,8 +102,8 @@ class Complaints(Scratch):
         self.assertEqual(len(self.ours(line)), 1)
 
     def test_a_comment_in_a_source_is_found(self):
-        said = self.ours("WARNING: TREE/fs/ext4/toy.c:8 'x' not described\n")
-        self.assertTrue(docs.of_file(said, "fs/ext4/toy.c"))
+        found = self.ours("WARNING: TREE/fs/ext4/toy.c:8 'x' not described\n")
+        self.assertTrue(docs.of_file(found, "fs/ext4/toy.c"))
 
     def test_errors_count_too(self):
         self.assertTrue(self.ours(
@@ -158,11 +158,11 @@ class Pages(Scratch):
         self.page("nowhere/x.rst", "X\n=\n")
         if written:
             host.write(docs.html_of(into, self.PAGE), "<html>")
-        said = text.replace("TREE", str(self.tree))
+        output = text.replace("TREE", str(self.tree))
         with mock.patch.object(docs, "base",
                                return_value=collections.Counter()), \
-                mock.patch.object(docs.Built, "said",
-                                  return_value=(said, failed)), \
+                mock.patch.object(docs.Built, "output",
+                                  return_value=(output, failed)), \
                 mock.patch.object(docs.Built, "_key", return_value=None), \
                 mock.patch.object(build, "top",
                                   return_value=self.tree.parent), \

@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import build, guest, host, kselftest, ktap, kunit, lay
-from engine.host import Plain
+from engine.host import UserError
 from tests.test_host import Folder
 
 GOOD = "TAP version 13\n1..1\nok 1 a\n"
@@ -143,10 +143,10 @@ class Boot(Folder):
             self.assertNotIn("--disable-kvm", self.command())
             self.assertIn("--disable-kvm", self.command(icount=True))
         with mock.patch.object(os, "access", return_value=False), \
-                self.assertRaisesRegex(Plain, "cannot be opened"):
+                self.assertRaisesRegex(UserError, "cannot be opened"):
             self.command()
         os.environ["ACCEL"] = "hvf"
-        with self.assertRaisesRegex(Plain, "tcg or kvm"):
+        with self.assertRaisesRegex(UserError, "tcg or kvm"):
             self.command()
 
     def test_a_qemu_that_races_gets_one_thread(self):
@@ -207,7 +207,7 @@ class Configs(Folder):
                                "# CONFIG_C is not set\n\n")
         self.assertEqual(found, {"CONFIG_A": "y", "CONFIG_B": '"x y"',
                                  "CONFIG_C": "n"})
-        with self.assertRaisesRegex(Plain, "no option: CONFIG_A y"):
+        with self.assertRaisesRegex(UserError, "no option: CONFIG_A y"):
             build.settings("CONFIG_A y\n")
 
     def test_dropped(self):
@@ -280,7 +280,7 @@ class Tests(Folder):
                 (["uq:a"], (["lean"], ["uq:a"])),
                 (["debug", "uq:a", "uq:b"], (["debug"], ["uq:a", "uq:b"]))):
             self.assertEqual(kselftest._chosen(args), wanted)
-        with self.assertRaisesRegex(Plain, "with its folder"):
+        with self.assertRaisesRegex(UserError, "with its folder"):
             kselftest._chosen(["uq_reset"])
 
     def test_a_named_test_runs_alone_on_the_lean_kernel(self):
@@ -362,11 +362,11 @@ class Tests(Folder):
             absent = kunit._absent(cases)
         self.assertEqual([case.name for case in absent], ["ext4-y"])
 
-    def judge(self, said, code=0, printed=""):
+    def judge(self, output, code=0, printed=""):
         """How a KUnit run that left this ends."""
         done = subprocess.CompletedProcess([], code, printed)
         return [case.name for case in
-                kunit.judge("um", said, done, Path("out"))
+                kunit.judge("um", output, done, Path("out"))
                 if case.status == ktap.FAIL]
 
     def test_kunit_judged_by_the_kernels_log(self):

@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import cli, host, ktap, limits, packages, ready
-from engine.host import Plain
+from engine.host import UserError
 
 
 class Folder(unittest.TestCase):
@@ -55,29 +55,29 @@ class Run(Folder):
         self.assertIn("two\n", (self.top / "log").read_text("utf-8"))
 
     def test_failure_names_what_why_and_the_log(self):
-        with self.assertRaises(Plain) as caught:
+        with self.assertRaises(UserError) as caught:
             self.sh("echo 'a.c:1: error: no such thing'; exit 2",
                     what="compiling a.c")
-        said = str(caught.exception)
-        self.assertIn("compiling a.c failed", said)
-        self.assertIn("no such thing", said)
-        self.assertIn("log", said)
-        self.assertNotIn("\n", said)
+        output = str(caught.exception)
+        self.assertIn("compiling a.c failed", output)
+        self.assertIn("no such thing", output)
+        self.assertIn("log", output)
+        self.assertNotIn("\n", output)
 
     def test_no_space_is_said(self):
-        with self.assertRaisesRegex(Plain, "no space left"):
+        with self.assertRaisesRegex(UserError, "no space left"):
             self.sh("echo 'x: No space left on device'; exit 1")
 
     def test_a_program_that_is_not_there(self):
-        with self.assertRaisesRegex(Plain, "nosuch is not installed"):
+        with self.assertRaisesRegex(UserError, "nosuch is not installed"):
             host.run(["nosuch"])
 
     def test_a_signal_is_said(self):
-        with self.assertRaisesRegex(Plain, "SIGKILL"):
+        with self.assertRaisesRegex(UserError, "SIGKILL"):
             self.sh("kill -9 $$")
 
     def test_a_program_that_does_not_end(self):
-        with self.assertRaisesRegex(Plain, "did not end"):
+        with self.assertRaisesRegex(UserError, "did not end"):
             self.sh("sleep 1000 & wait", timeout=0.2)
 
     def test_a_program_that_is_not_up_in_time(self):
@@ -108,9 +108,9 @@ class Run(Folder):
     def test_a_job_that_fails_ends_the_others_and_no_more(self):
         def job(fail):
             if fail:
-                raise Plain("no luck")
+                raise UserError("no luck")
             self.sh("sleep 1000 & wait")
-        with self.assertRaisesRegex(Plain, "no luck"):
+        with self.assertRaisesRegex(UserError, "no luck"):
             host.at_once(job, [(True,), (False,), (False,)], 2)
         self.assertEqual(self.sh("echo on").stdout, "on\n")
 
@@ -155,24 +155,24 @@ class Beats(Folder):
         self.assertEqual(show.call_args_list[0].args[0], "it, 0 s")
 
     def test_counts(self):
-        said = self.shown("printf '# ok 1 a\\nx\\n# not ok 2 b\\nok 1 c\\n'",
-                          ktap.Progress("lean-1", 3))
+        output = self.shown("printf '# ok 1 a\\nx\\n# not ok 2 b\\nok 1 c\\n'",
+                            ktap.Progress("lean-1", 3))
         for wanted in ("lean-1: 0 of 3 programs, 1 results, 0 failed, 0 s",
                        "lean-1: 1 of 3 programs, 3 results, 1 failed, 0 s"):
-            self.assertIn(wanted, said)
+            self.assertIn(wanted, output)
 
     def test_counts_of_kunit(self):
-        progress, said = ktap.Progress("um"), ""
+        progress, output = ktap.Progress("um"), ""
         for line in ("    ok 1 a", "[    0.100000]     # module: x",
                      "[    0.100000]         ok 1 b"):
-            said = progress(line) or said
-        self.assertEqual(said, "um: 2 results, 0 failed")
+            output = progress(line) or output
+        self.assertEqual(output, "um: 2 results, 0 failed")
 
 
 class Memory(Folder):
     """What little memory means for a run."""
 
-    def said(self, free):
+    def output(self, free):
         """What a run says with so many GiB free, on 16 processors."""
         with mock.patch.object(limits, "processors", return_value=16), \
                 mock.patch.object(limits, "memory", return_value=free << 30):
@@ -182,14 +182,14 @@ class Memory(Folder):
                         for call in host.say.call_args_list)
 
     def test_enough(self):
-        self.assertEqual(self.said(20), "")
+        self.assertEqual(self.output(20), "")
 
     def test_four_gigabytes(self):
-        self.assertEqual(self.said(3), "3.0 GB of memory are free: one guest "
+        self.assertEqual(self.output(3), "3.0 GB of memory are free: one guest "
                          "at a time, compilers: 3")
 
     def test_too_little(self):
-        self.assertIn("it may not come up", self.said(2))
+        self.assertIn("it may not come up", self.output(2))
 
 
 class Files(Folder):
@@ -207,7 +207,7 @@ class Files(Folder):
         self.assertEqual(len(list(path.parent.iterdir())), 1)
 
     def test_no_space(self):
-        with self.assertRaisesRegex(Plain, "not enough space in .*needs"):
+        with self.assertRaisesRegex(UserError, "not enough space in .*needs"):
             host.need_space(self.top / "not" / "yet", 10**9, "a build")
         host.need_space(self.top, 0, "nothing")
 
@@ -255,16 +255,16 @@ class Packages(Folder):
         self.need(apt=(["Unable to locate"], ["one mirror is away"], []))
 
     def test_apts_own_errors_are_said(self):
-        with self.assertRaisesRegex(Plain, "install fio: Failed to fetch x"):
+        with self.assertRaisesRegex(UserError, "install fio: Failed to fetch x"):
             self.need(apt=(["Unable to locate"], ["Failed to fetch x"],
                            ["Unable to locate"]))
 
     def test_neither_root_nor_sudo(self):
-        with self.assertRaisesRegex(Plain, "apt-get install fio"):
+        with self.assertRaisesRegex(UserError, "apt-get install fio"):
             self.need(root=None)
 
     def test_no_apt(self):
-        with self.assertRaisesRegex(Plain, "no apt-get to install it: x "):
+        with self.assertRaisesRegex(UserError, "no apt-get to install it: x "):
             self.need(there=False)
 
 
@@ -399,37 +399,37 @@ class Commands(Folder):
     def test_a_work_folder_the_kernel_cannot_be_built_in(self):
         with mock.patch.object(host, "WORK", self.top / "a b"), \
                 mock.patch.object(host, "_held", []):
-            with self.assertRaisesRegex(Plain, "a space or a colon"):
+            with self.assertRaisesRegex(UserError, "a space or a colon"):
                 host.lock()
 
     def test_kdir_that_is_none(self):
         (self.top / "empty").mkdir()
-        for named, said in (("/nonexistent", "is not a folder"),
-                            (str(self.top / "empty"),
-                             "not a kernel source tree")):
+        for named, output in (("/nonexistent", "is not a folder"),
+                              (str(self.top / "empty"),
+                               "not a kernel source tree")):
             done = self.engine("build", KDIR=named)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(said, done.stderr)
+            self.assertIn(output, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
             self.assertNotIn("Traceback", done.stderr)
 
     def test_wrong_machine(self):
         with mock.patch.object(host.platform, "machine", lambda: "aarch64"):
-            with self.assertRaisesRegex(Plain, "needs x86_64 Linux.*aarch64"):
+            with self.assertRaisesRegex(UserError, "needs x86_64 Linux.*aarch64"):
                 host.check_machine()
 
     def main(self, cases=(), error=None):
         """cli.main() of a command that ends so; its code and last line."""
-        said = io.StringIO()
+        output = io.StringIO()
         module = mock.Mock()
         module.main = mock.Mock(side_effect=error, return_value=list(cases))
         with mock.patch.object(cli.importlib, "import_module",
                                return_value=module), \
                 mock.patch.object(host, "lock"), \
-                contextlib.redirect_stdout(said), \
-                contextlib.redirect_stderr(said):
+                contextlib.redirect_stdout(output), \
+                contextlib.redirect_stderr(output):
             code = cli.main(["lint"])
-        return code, said.getvalue().splitlines()[-1]
+        return code, output.getvalue().splitlines()[-1]
 
     def test_a_total_and_an_exit_code(self):
         good, bad = ktap.Case("a", "pass"), ktap.Case("b", "fail", "why")
@@ -438,13 +438,13 @@ class Commands(Folder):
         self.assertEqual(self.main([]), (1, "0 passed, 1 failed"))
 
     def test_errors_are_one_sentence(self):
-        self.assertEqual(self.main(error=Plain("no luck")),
+        self.assertEqual(self.main(error=UserError("no luck")),
                          (1, "overlay: no luck"))
-        code, said = self.main(error=KeyboardInterrupt)
+        code, output = self.main(error=KeyboardInterrupt)
         self.assertEqual(code, 1)
-        self.assertIn("interrupted", said)
-        code, said = self.main(error=OSError(errno.ENOSPC, "x", "/a"))
-        self.assertEqual((code, said),
+        self.assertIn("interrupted", output)
+        code, output = self.main(error=OSError(errno.ENOSPC, "x", "/a"))
+        self.assertEqual((code, output),
                          (1, "overlay: no space left on the device (/a)"))
 
 

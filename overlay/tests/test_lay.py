@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import entries, host, lay, objects, source
-from engine.host import Plain
+from engine.host import UserError
 
 MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
 FILE_C = "".join(f"line {number};\n" for number in range(1, 41))
@@ -64,7 +64,7 @@ class Laying(unittest.TestCase):
         log.start()
         self.addCleanup(log.stop)
         quiet = mock.patch.object(host, "say")
-        self.said = quiet.start()
+        self.output = quiet.start()
         self.addCleanup(quiet.stop)
 
     @staticmethod
@@ -175,7 +175,7 @@ class Laying(unittest.TestCase):
         self.assertTrue((self.tree / "fs/ext4/dax-read.c").exists())
         self.lay(only=[])
         self.assertFalse((self.tree / "fs/ext4/dax-read.c").exists())
-        with self.assertRaisesRegex(Plain, "fs/nothing.c is not in the tree"):
+        with self.assertRaisesRegex(UserError, "fs/nothing.c is not in the tree"):
             self.lay(only=["fs/nothing.c"])
 
     def test_patch_on_a_file_of_ours(self):
@@ -218,7 +218,7 @@ class Laying(unittest.TestCase):
     def test_series_that_require_each_other(self):
         self.make(self.ours, {**series("a", ["x"], requires="b"),
                               **series("b", ["y"], requires="a")})
-        with self.assertRaisesRegex(Plain, "in a circle: a, b"):
+        with self.assertRaisesRegex(UserError, "in a circle: a, b"):
             lay.items(self.ours)
 
     # -- what does not fit ---------------------------------------------------
@@ -226,13 +226,13 @@ class Laying(unittest.TestCase):
     def test_conflict_names_patch_version_and_expectation(self):
         self.make(self.upstream, {
             "fs/ext4/file.c": FILE_C.replace("line 10;", "other 10;")})
-        with self.assertRaises(Plain) as caught:
+        with self.assertRaises(UserError) as caught:
             lay.lay(self.source(version="7.5.0"), self.tree, root=self.ours)
-        said = str(caught.exception)
+        message = str(caught.exception)
         self.assertIn("fs/ext4/file.c.patch does not apply to Linux 7.5.0",
-                      said)
-        self.assertIn(f"written for {source.BASE}", said)
-        self.assertRegex(said, r'near line 9 .* it expects "line')
+                      message)
+        self.assertIn(f"written for {source.BASE}", message)
+        self.assertRegex(message, r'near line 9 .* it expects "line')
         self.assertFalse(self.tree.exists())
 
     def test_a_conflict_leaves_the_laid_tree_alone(self):
@@ -240,14 +240,14 @@ class Laying(unittest.TestCase):
         before = self.snapshot(self.tree)
         self.make(self.ours, {"fs/ext4/inode.c.patch": patch(
             "fs/ext4/inode.c", 2, "int z;", "int y;", "int a;", "int c;")})
-        with self.assertRaises(Plain):
+        with self.assertRaises(UserError):
             self.lay()
         self.assertEqual(self.snapshot(self.tree), before)
 
     def test_no_fuzz(self):
         self.make(self.upstream, {
             "fs/ext4/file.c": FILE_C.replace("line 9;", "line nine;")})
-        with self.assertRaisesRegex(Plain, "does not apply"):
+        with self.assertRaisesRegex(UserError, "does not apply"):
             self.lay()
 
     def test_an_offset_is_fine_where_the_place_is_sure(self):
@@ -260,30 +260,30 @@ class Laying(unittest.TestCase):
         self.make(self.upstream, {"fs/ext4/inode.c": "new;\n" + block * 2})
         self.make(self.ours, {"fs/ext4/inode.c.patch": patch(
             "fs/ext4/inode.c", 2, "same;", "other;", "a;", "b;")})
-        with self.assertRaisesRegex(Plain, "at 2 places"):
+        with self.assertRaisesRegex(UserError, "at 2 places"):
             self.lay()
 
     def test_a_file_that_upstream_has(self):
         self.make(self.ours, {"fs/ext4/inode.c": "mine\n"})
-        with self.assertRaisesRegex(Plain, "change it by a .patch"):
+        with self.assertRaisesRegex(UserError, "change it by a .patch"):
             self.lay()
 
     def test_a_patch_on_a_file_that_upstream_has_not(self):
         self.make(self.ours, {"fs/gone.c.patch": patch(
             "fs/gone.c", 2, "a", "b", "c", "d")})
-        with self.assertRaisesRegex(Plain, "there is no fs/gone.c"):
+        with self.assertRaisesRegex(UserError, "there is no fs/gone.c"):
             self.lay()
 
     def test_patches_that_are_none(self):
-        for text, said in (
+        for text, message in (
                 ("nothing\n", "names 0"),
                 ("--- /dev/null\n+++ b/fs/p.c\n@@ -0,0 +1 @@\n+x\n",
                  "creates a file"),
                 (patch("mm/memory.c", 2, "x", "y", "x", "x"),
                  "does not stand")):
-            with self.subTest(said):
+            with self.subTest(message):
                 self.make(self.ours, {"fs/p.c.patch": text})
-                with self.assertRaisesRegex(Plain, said):
+                with self.assertRaisesRegex(UserError, message):
                     self.lay()
 
     def test_junk_is_not_ours(self):
@@ -395,7 +395,7 @@ class Laying(unittest.TestCase):
         self.make(self.upstream, {".overlay-whole": ""})
         self.lay()
         self.make(self.upstream, {"mm/memory.c": "changed\n"})
-        with self.assertRaisesRegex(Plain, "mm/memory.c.* run again"):
+        with self.assertRaisesRegex(UserError, "mm/memory.c.* run again"):
             self.lay()
         self.assertFalse((self.upstream / ".overlay-whole").exists())
 

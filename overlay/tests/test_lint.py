@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from engine import host, lint, objects, rules
-from engine.host import Plain
+from engine.host import UserError
 from engine.lay import Item
 
 PATCH = """--- a/fs/Makefile
@@ -24,69 +24,69 @@ AT = "@"                # so that this file holds no address itself
 
 class Rules(unittest.TestCase):
 
-    def said(self, text, name="x.txt", **kwargs):
+    def complaints(self, text, name="x.txt", **kwargs):
         return list(rules.check(name, text, **kwargs))
 
     def test_good(self):
-        self.assertEqual(self.said("plain text in /tmp and /dev/pmem0\n"), [])
+        self.assertEqual(self.complaints("plain text in /tmp and /dev/pmem0\n"), [])
 
     def test_path_of_this_machine(self):
-        said = self.said("see /srv/clone/x\n", places=["/srv/clone"])
-        self.assertEqual(said, ["x.txt:1: a path of this machine: "
-                                "/srv/clone"])
+        complaints = self.complaints("see /srv/clone/x\n", places=["/srv/clone"])
+        self.assertEqual(complaints, ["x.txt:1: a path of this machine: "
+                                      "/srv/clone"])
 
     def test_short_places_say_nothing(self):
-        self.assertEqual(self.said("/root and /\n", places=["/root", "/"]),
+        self.assertEqual(self.complaints("/root and /\n", places=["/root", "/"]),
                          [])
 
     def test_home(self):
-        self.assertRegex(self.said("/ho" + "me/joe/linux\n")[0], "home")
-        self.assertEqual(self.said("$HOME/x ~/home/x\n"), [])
+        self.assertRegex(self.complaints("/ho" + "me/joe/linux\n")[0], "home")
+        self.assertEqual(self.complaints("$HOME/x ~/home/x\n"), [])
 
     def test_registries(self):
         for name in ("deb.debian", "files.pythonhosted", "registry.npmjs"):
             text = f"fetch {name}.org/x\n"
-            self.assertRegex(self.said(text)[0], "registry", text)
-        self.assertEqual(self.said("docs.kernel.org, lore.kernel.org\n"), [])
+            self.assertRegex(self.complaints(text)[0], "registry", text)
+        self.assertEqual(self.complaints("docs.kernel.org, lore.kernel.org\n"), [])
 
     def test_addresses(self):
-        self.assertRegex(self.said(f"me{AT}kernel.test\n")[0], "e-mail")
-        self.assertEqual(self.said(
+        self.assertRegex(self.complaints(f"me{AT}kernel.test\n")[0], "e-mail")
+        self.assertEqual(self.complaints(
             f"nobody{AT}example.invalid a{AT}users.noreply.x.test\n"
             f"https://lore.test/r/20210115.12{AT}host.test\n"
             "@@ -1,2 +1,3 @@\n"), [])
-        self.assertEqual(self.said(f"own{AT}kernel.test\n",
-                                   addresses=[f"own{AT}kernel.test"]), [])
+        self.assertEqual(self.complaints(f"own{AT}kernel.test\n",
+                                         addresses=[f"own{AT}kernel.test"]), [])
 
     def test_licence(self):
-        self.assertRegex(self.said("int x;\n", licence=True)[0], "SPDX")
-        self.assertEqual(self.said(
+        self.assertRegex(self.complaints("int x;\n", licence=True)[0], "SPDX")
+        self.assertEqual(self.complaints(
             "/* SPDX-License-" "Identifier: GPL-2.0 */\n", licence=True), [])
 
     def test_last_line(self):
-        self.assertRegex(self.said("no end")[0], "last line")
+        self.assertRegex(self.complaints("no end")[0], "last line")
 
     def test_patch_that_is_small_enough(self):
-        self.assertEqual(self.said(PATCH, "x.patch"), [])
+        self.assertEqual(self.complaints(PATCH, "x.patch"), [])
 
     def test_patch_with_too_much_before(self):
         text = PATCH.replace(" one\n", " 0\n 1\n one\n")
-        self.assertRegex(self.said(text, "x.patch")[0], "3 lines of context")
+        self.assertRegex(self.complaints(text, "x.patch")[0], "3 lines of context")
 
     def test_patch_with_too_much_after(self):
-        self.assertRegex(self.said(PATCH + " five\n", "x.patch")[0],
+        self.assertRegex(self.complaints(PATCH + " five\n", "x.patch")[0],
                          "3 lines of context")
 
     def test_patch_with_too_much_between(self):
         text = PATCH.replace(" three\n", " a\n b\n c\n d\n e\n-f\n three\n")
-        self.assertRegex(self.said(text, "x.patch")[0], "make it two hunks")
+        self.assertRegex(self.complaints(text, "x.patch")[0], "make it two hunks")
 
     def test_patch_that_changes_nothing(self):
         text = PATCH.replace("+two\n", "")
-        self.assertRegex(self.said(text, "x.patch")[0], "changes nothing")
+        self.assertRegex(self.complaints(text, "x.patch")[0], "changes nothing")
 
     def test_patch_with_git_header(self):
-        self.assertRegex(self.said("index 1..2\n" + PATCH, "x.patch")[0],
+        self.assertRegex(self.complaints("index 1..2\n" + PATCH, "x.patch")[0],
                          "header")
 
     def test_only_what_a_patch_adds_is_spelled(self):
@@ -182,7 +182,7 @@ class Compiled(unittest.TestCase):
 
     def test_sparse_that_make_skips(self):
         text = "C=2 specified, but sparse is not available or not up to date"
-        with self.assertRaisesRegex(Plain, "too old"):
+        with self.assertRaisesRegex(UserError, "too old"):
             self.cases(lint.sparse, text)
 
     def test_upstreams_own_warnings_are_not_ours(self):
@@ -216,7 +216,7 @@ class NotRun(unittest.TestCase):
 
     def test_a_tool_that_cannot_run(self):
         def tool(job):
-            raise Plain("there is no network")
+            raise UserError("there is no network")
             yield
         case, = self.one(tool)
         self.assertEqual((case.status, case.detail),
@@ -225,7 +225,7 @@ class NotRun(unittest.TestCase):
     def test_what_was_found_before_is_kept(self):
         def tool(job):
             yield lint._case("x", "a", [])
-            raise Plain("broken off")
+            raise UserError("broken off")
         self.assertEqual([case.status for case in self.one(tool)],
                          ["pass", "fail"])
 
@@ -235,7 +235,7 @@ class NotRun(unittest.TestCase):
 
     def test_unknown_checker(self):
         with mock.patch.object(host, "need"), \
-                self.assertRaisesRegex(Plain, "no checker grep"):
+                self.assertRaisesRegex(UserError, "no checker grep"):
             lint.main(["grep"])
 
 
@@ -255,7 +255,7 @@ class Together(unittest.TestCase):
         self.assertEqual(cases[1].detail, "b.sh:3:1: odd")
 
     def test_a_checker_that_breaks_is_no_pass(self):
-        with self.assertRaisesRegex(Plain, "x failed: bad option"):
+        with self.assertRaisesRegex(UserError, "x failed: bad option"):
             self.cases("usage\nbad option\n", 2)
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from engine import host, modular
-from engine.host import Plain
+from engine.host import UserError
 
 NM = """
                  U copy_mc_to_user
@@ -116,11 +116,11 @@ class Modular(unittest.TestCase):
                          [("drivers/dax/dax.ko", [])])
 
     def test_what_does_not_compile(self):
-        with self.assertRaisesRegex(Plain, "do not compile"):
+        with self.assertRaisesRegex(UserError, "do not compile"):
             self.missing(set(), code=2)
 
     def test_no_module_at_all(self):
-        with self.assertRaisesRegex(Plain, "has no module"):
+        with self.assertRaisesRegex(UserError, "has no module"):
             self.missing(set(), module="fs/x.mod")
 
 

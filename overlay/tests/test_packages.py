@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import host, kselftest, lint, packages, ready, source
-from engine.host import Plain
+from engine.host import UserError
 from tests import shell
 from tests.test_host import Folder
 
@@ -145,7 +145,7 @@ class There(Folder):
 
     def test_without_dpkg_what_is_missing_is_named(self):
         with mock.patch.dict(os.environ, PATH=str(self.top / "bin")):
-            with self.assertRaisesRegex(Plain, "qemu-system-x86_64.*"
+            with self.assertRaisesRegex(UserError, "qemu-system-x86_64.*"
                                         "packages qemu-system-x86"):
                 host.need("qemu-system-x86")
 
@@ -177,7 +177,7 @@ class Start(Folder):
 
     def test_check_goes_on_without(self):
         from engine import check
-        with mock.patch.object(ready, "ready", side_effect=Plain("no net")), \
+        with mock.patch.object(ready, "ready", side_effect=UserError("no net")), \
                 mock.patch.object(check, "one", return_value=[]):
             cases = check.main(["docs"])
         self.assertEqual([case.detail for case in cases],

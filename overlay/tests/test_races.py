@@ -77,10 +77,10 @@ class Races(Folder):
         self.assertEqual(ktap.splats(races.without(THEIRS)), [])
 
     def test_functions_of_our_objects(self):
-        said = "one t 0 10\nTwo T 10 20\nthing d 0 8\nthree.part.0 t 0 1\n"
+        output = "one t 0 10\nTwo T 10 20\nthing d 0 8\nthree.part.0 t 0 1\n"
         races.own_functions.cache_clear()
         self.addCleanup(races.own_functions.cache_clear)
-        with mock.patch.object(host, "output", return_value=said), \
+        with mock.patch.object(host, "output", return_value=output), \
                 mock.patch.object(build, "folder", return_value=self.top), \
                 mock.patch.object(build, "own_sources",
                                   return_value=["drivers/nvme/host/uq/core.c"]):

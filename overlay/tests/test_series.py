@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import branch, checkpatch, entries, host, lay, mails, objects, series
-from engine.host import Plain
+from engine.host import UserError
 from engine.source import Source
 
 COVER = "Subject: fs: two toys\n\nThis is for @BASE@.\n\n@TABLE@\n"
@@ -86,7 +86,7 @@ class Scratch(unittest.TestCase):
         return list(entries.complaints(self.read(), paths))
 
     def refuses(self, pattern):
-        with self.assertRaisesRegex(Plain, pattern):
+        with self.assertRaisesRegex(UserError, pattern):
             self.read()
 
 
@@ -249,7 +249,7 @@ class OnABranch(Scratch):
     def test_wrong_order_is_refused(self):
         made = self.branch()
         made.grow()
-        with self.assertRaisesRegex(Plain, "Makefile.sharp.patch"):
+        with self.assertRaisesRegex(UserError, "Makefile.sharp.patch"):
             made.commit(made.series.entries[1])
 
     def test_recovers_from_a_broken_off_run(self):
@@ -317,26 +317,26 @@ class OnABranch(Scratch):
 
 class Messages(Scratch):
 
-    def said(self, subject="fs: toy", body="Text.\n"):
+    def complaints(self, subject="fs: toy", body="Text.\n"):
         entry = entries.Entry(Path("0001-x"), subject, body, ["x"])
         return list(entries.check_message(entry))
 
     def test_good(self):
-        self.assertEqual(self.said(body="x " * 37 + "\n"), [])
+        self.assertEqual(self.complaints(body="x " * 37 + "\n"), [])
 
     def test_long_line(self):
-        self.assertIn("line 1", self.said(body="x " * 40 + "\n")[0])
+        self.assertIn("line 1", self.complaints(body="x " * 40 + "\n")[0])
 
     def test_links_and_quoted_output_may_be_long(self):
-        self.assertEqual(self.said(
+        self.assertEqual(self.complaints(
             body="Link: https://x.test/" + "y" * 80 + "\n"), [])
-        self.assertEqual(self.said(body="  insn  " + "y " * 40 + "\n"), [])
+        self.assertEqual(self.complaints(body="  insn  " + "y " * 40 + "\n"), [])
 
     def test_no_subsystem(self):
-        self.assertIn("no subsystem", self.said(subject="Fix it")[0])
+        self.assertIn("no subsystem", self.complaints(subject="Fix it")[0])
 
     def test_signed_off_by_hand(self):
-        self.assertIn("added by git", self.said(
+        self.assertIn("added by git", self.complaints(
             body="Text.\n\nSigned-off-by: Me <me@example.invalid>\n")[0])
 
 
@@ -452,7 +452,7 @@ class Tables(Scratch):
 
     def test_damaged(self):
         host.write(self.root / "out" / "bench.json", '{"results": 3')
-        with self.assertRaisesRegex(Plain, "run it again"):
+        with self.assertRaisesRegex(UserError, "run it again"):
             mails.measured("dax-read")
 
     def test_old_results_are_not_claimed(self):
@@ -466,22 +466,22 @@ class Tables(Scratch):
 class Exceptions(unittest.TestCase):
 
     RULES = "# why\nODD fs/*.c\nSPACING fs/x.c around that '*'\n"
-    SAID = ("fs/a.c:1: WARNING:ODD: it is odd\n"
-            "mm/a.c:1: WARNING:ODD: it is odd\n"
-            "fs/x.c:2: CHECK:SPACING: spaces around that '*' (ctx)\n"
-            "fs/x.c:3: CHECK:SPACING: spaces around that '+' (ctx)\n"
-            ":2: WARNING:COMMIT_LOG_LONG_LINE: too long\n"
-            "Traceback (most recent call last):\n")
+    OUTPUT = ("fs/a.c:1: WARNING:ODD: it is odd\n"
+              "mm/a.c:1: WARNING:ODD: it is odd\n"
+              "fs/x.c:2: CHECK:SPACING: spaces around that '*' (ctx)\n"
+              "fs/x.c:3: CHECK:SPACING: spaces around that '+' (ctx)\n"
+              ":2: WARNING:COMMIT_LOG_LONG_LINE: too long\n"
+              "Traceback (most recent call last):\n")
 
     def test_only_what_is_argued_away_goes(self):
-        said = checkpatch.judge(self.SAID, 1, checkpatch.rules(self.RULES))
-        self.assertEqual([line.partition(":")[0] for line in said],
+        complaints = checkpatch.judge(self.OUTPUT, 1, checkpatch.rules(self.RULES))
+        self.assertEqual([line.partition(":")[0] for line in complaints],
                          ["mm/a.c", "fs/x.c", "", "Traceback (most recent "
                                                   "call last)"])
 
     def test_all_is_argued_away(self):
         self.assertEqual(checkpatch.judge(
-            self.SAID.splitlines()[0], 1, checkpatch.rules(self.RULES)), [])
+            self.OUTPUT.splitlines()[0], 1, checkpatch.rules(self.RULES)), [])
 
     def test_a_checkpatch_that_breaks_is_no_pass(self):
         self.assertEqual(checkpatch.judge("", 2, []),
@@ -489,7 +489,7 @@ class Exceptions(unittest.TestCase):
 
     def test_an_exception_says_why(self):
         for text in ("ODD fs/*.c\n", "# why\n\nODD fs/*.c\n", "# why\nODD\n"):
-            with self.assertRaisesRegex(Plain, "says why"):
+            with self.assertRaisesRegex(UserError, "says why"):
                 checkpatch.rules(text)
 
     def test_our_own_are_well_formed(self):
@@ -517,44 +517,44 @@ diff --git a/fs/toy.c b/fs/toy.c
 
 class Mails(Scratch):
 
-    def said(self, text, count=1, is_git=False):
+    def complaints(self, text, count=1, is_git=False):
         path = self.top / "0001.eml"
         path.write_text(text)
         return list(mails.mail_complaints(
             [path], count, "some@example.invalid", is_git))
 
     def test_good(self):
-        self.assertEqual(self.said(MAIL), [])
+        self.assertEqual(self.complaints(MAIL), [])
 
     def test_a_real_addressee(self):
         for key in ("To", "Cc", "Bcc", "Reply-To"):
             text = MAIL.replace(
                 "Subject:", f"{key}: A <list@person.example.com>\nSubject:")
-            self.assertRegex(" ".join(self.said(text)), "list@person.example.com")
+            self.assertRegex(" ".join(self.complaints(text)), "list@person.example.com")
 
     def test_an_address_in_the_text(self):
         text = MAIL.replace("Signed-off", "Cc: a@person.example.com\nSigned-off")
-        self.assertRegex(self.said(text)[0], "text: a@person.example.com")
+        self.assertRegex(self.complaints(text)[0], "text: a@person.example.com")
 
     def test_an_address_in_an_added_line(self):
         text = MAIL.replace("+int toy;", "+int toy; /* me@person.example.com */")
-        self.assertRegex(self.said(text)[0], "text: me@person.example.com")
+        self.assertRegex(self.complaints(text)[0], "text: me@person.example.com")
 
     def test_no_addressee(self):
         text = MAIL.replace("To: nobody@example.invalid\n", "")
-        self.assertRegex(self.said(text)[0], "not addressed")
+        self.assertRegex(self.complaints(text)[0], "not addressed")
 
     def test_base_commit_that_nobody_has(self):
         text = MAIL + "base-commit: 0123456789\n"
-        self.assertRegex(self.said(text)[0], "base-commit")
-        self.assertEqual(self.said(text, is_git=True), [])
+        self.assertRegex(self.complaints(text)[0], "base-commit")
+        self.assertEqual(self.complaints(text, is_git=True), [])
 
     def test_a_mail_is_missing(self):
-        self.assertRegex(self.said(MAIL, count=2)[0], "1 mails")
+        self.assertRegex(self.complaints(MAIL, count=2)[0], "1 mails")
 
     def test_placeholder(self):
         text = MAIL.replace("Text.", "See @TABLE@.")
-        self.assertRegex(self.said(text)[0], "placeholder")
+        self.assertRegex(self.complaints(text)[0], "placeholder")
 
 
 class Identity(Scratch):

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import host, source
-from engine.host import Plain
+from engine.host import UserError
 from tests.test_host import Folder
 
 PRINTED = """\
@@ -48,7 +48,7 @@ class Kernel(Folder):
     def test_version(self):
         tree = self.tree(self.top / "linux", ("7", "4", "0"), " -rc2")
         self.assertEqual(source.version_of(tree), "7.4.0-rc2")
-        with self.assertRaisesRegex(Plain, "not a kernel source tree"):
+        with self.assertRaisesRegex(UserError, "not a kernel source tree"):
             source.version_of(self.top)
 
     def test_kdir(self):
@@ -58,8 +58,8 @@ class Kernel(Folder):
                          (tree, "7.5.1", "kdir"))
         self.assertFalse(found.is_git)
         self.assertIsNone(found.head)
-        said = " ".join(call.args[0] for call in host.say.call_args_list)
-        self.assertIn("the tree is written for", said)
+        output = " ".join(call.args[0] for call in host.say.call_args_list)
+        self.assertIn("the tree is written for", output)
 
     def test_a_folder_inside_somebody_elses_git_is_no_clone(self):
         if host.output(["git", "init", "-q", self.top]) is None:
@@ -70,7 +70,7 @@ class Kernel(Folder):
     def test_work_folder_inside_kdir(self):
         tree = self.tree(self.top / "linux")
         with mock.patch.object(host, "WORK", tree / "work"):
-            with self.assertRaisesRegex(Plain, "lies inside KDIR"):
+            with self.assertRaisesRegex(UserError, "lies inside KDIR"):
                 self.kernel(KDIR=str(tree))
 
     def test_cached_source_is_used_newest_first(self):
@@ -84,8 +84,8 @@ class Kernel(Folder):
     def test_half_unpacked_source_is_not_used(self):
         self.tree(host.WORK / "src" / "7.3.4")
         with mock.patch.object(source, "fetch_package",
-                               side_effect=Plain("fetching")):
-            with self.assertRaisesRegex(Plain, "fetching"):
+                               side_effect=UserError("fetching")):
+            with self.assertRaisesRegex(UserError, "fetching"):
                 self.kernel()
 
 
@@ -114,8 +114,8 @@ class Package(Folder):
             with self.subTest(digest):
                 path = self.put("deb", digest)
                 with mock.patch.object(source, "private_apt",
-                                       side_effect=Plain("fetching")):
-                    with self.assertRaisesRegex(Plain, "fetching"):
+                                       side_effect=UserError("fetching")):
+                    with self.assertRaisesRegex(UserError, "fetching"):
                         source.fetch_package("linux-source-7.3", "suite")
                 self.assertFalse(path.exists())
                 host.remove(host.WORK / "deb")
@@ -128,7 +128,7 @@ class Package(Folder):
 
     def test_no_apt(self):
         with mock.patch.object(host, "output", return_value=None):
-            with self.assertRaisesRegex(Plain, "KDIR="):
+            with self.assertRaisesRegex(UserError, "KDIR="):
                 source._mirrors()
 
     def test_no_network(self):
@@ -137,7 +137,7 @@ class Package(Folder):
                                   return_value=["http://m.invalid/debian"]), \
                 mock.patch.object(source, "KEYRINGS", (__file__,)), \
                 mock.patch.object(source, "_update", return_value=False):
-            with self.assertRaisesRegex(Plain, "no network"):
+            with self.assertRaisesRegex(UserError, "no network"):
                 source.private_apt("suite")
 
     def test_the_private_apt_stays_in_its_folder(self):
@@ -152,7 +152,7 @@ class Package(Folder):
         root = mock.Mock()
         root.get.return_value.stdout = "Reading...\nW: GPG error: x\n"
         self.assertFalse(source._update(root))
-        root.get.side_effect = Plain("failed")
+        root.get.side_effect = UserError("failed")
         self.assertFalse(source._update(root))
 
 

@@ -79,8 +79,8 @@ class Store(Kept):
 
     def test_clean_forgets(self):
         store.keep("x", "key", [PASSED])
-        notes = [host.WORK / "build/docs.said", host.WORK / "build/docs.base/x",
-                 host.WORK / "kdir/0123/build/docs.said"]
+        notes = [host.WORK / "build/docs.output", host.WORK / "build/docs.base/x",
+                 host.WORK / "kdir/0123/build/docs.output"]
         for note in notes:
             host.write(note, "key")
         with mock.patch.dict(os.environ, {"CLEAN": ""}):
@@ -107,8 +107,8 @@ class Store(Kept):
         self.assertEqual(marked[1].detail.splitlines()[0], "no device")
         path = self.top / "junit.xml"
         ktap.junit(path, "suite", marked)
-        said = ElementTree.parse(path).find("testcase/system-out").text
-        self.assertEqual(said, "taken from the store: it ran at then")
+        output = ElementTree.parse(path).find("testcase/system-out").text
+        self.assertEqual(output, "taken from the store: it ran at then")
 
     def test_content_counts_and_not_time(self):
         file = self.top / "file"
@@ -515,7 +515,7 @@ class Turns(Kept):
         self.addCleanup(host.STOPPING.clear)
         with gate:
             host.STOPPING.set()
-            with self.assertRaises(host.Plain):
+            with self.assertRaises(host.UserError):
                 gate.__enter__()
 
 
@@ -558,13 +558,13 @@ class Kunit(Kept):
         self.image = self.top / "build/um/linux"
         host.write(self.image, "image")
         self.ran = []
-        self.said = "TAP version 13\n1..1\nok 1 a\n"
+        self.output = "TAP version 13\n1..1\nok 1 a\n"
         self.replace(host, "run", self.tool)
 
     def tool(self, cmd, **how):
         self.ran.append(cmd[2])
         if cmd[2] == "exec":
-            host.write(self.image.parent / "test.log", self.said)
+            host.write(self.image.parent / "test.log", self.output)
         return SimpleNamespace(returncode=0, stdout="")
 
     def run_once(self):
@@ -590,7 +590,7 @@ class Kunit(Kept):
         self.assertEqual(self.run_once()[0], ["build", "exec"])
 
     def test_a_failed_suite_runs_again(self):
-        self.said = "TAP version 13\n1..1\nnot ok 1 a\n"
+        self.output = "TAP version 13\n1..1\nnot ok 1 a\n"
         self.run_once()
         self.assertEqual(self.run_once()[0], ["build", "exec"])
 
@@ -700,17 +700,17 @@ class Checkpatch(Kept):
         self.assertNotEqual(self.key("0" * 40, "today", "b"), key)
 
     def test_git_and_b4_write_the_same_patch(self):
-        said = ("Message.\n\nSigned-off-by: A <a@example.org>\n---\n{0}\n"
-                "diff --git a/x b/x\n+text\n")
+        output = ("Message.\n\nSigned-off-by: A <a@example.org>\n---\n{0}\n"
+                  "diff --git a/x b/x\n+text\n")
         subject = "a subject that is long enough to be"
         git = (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@example.org>\n"
                f"Date: today\nSubject: [PATCH 1/2] {subject}\n folded\n\n"
-               f"{said.format(' x | 3 +++')}\n")
+               f"{output.format(' x | 3 +++')}\n")
         mail = (f"From: A <a@example.org>\nDate: tomorrow\n"
                 f"Subject: [PATCH 01/11] {subject} folded\n"
                 "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
                 "Content-Transfer-Encoding: 7bit\nMessage-Id: <1@example.org>\n\n"
-                f"{said.format(' x | 3 ++')}\n-- \n2.39.5\n\n")
+                f"{output.format(' x | 3 ++')}\n-- \n2.39.5\n\n")
         self.assertEqual(checkpatch.plain(git), checkpatch.plain(mail))
         for old, new in (("A <a@", "B <a@"), ("long", "short"),
                          ("+text", "+ text"), ("Message.", "Massage."),

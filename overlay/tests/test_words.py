@@ -56,8 +56,8 @@ def pronouns(text):
 class Prose(unittest.TestCase):
 
     def found(self, name, text):
-        kind, said = words.prose(name, text)
-        return kind, pronouns(said)
+        kind, sentences = words.prose(name, text)
+        return kind, pronouns(sentences)
 
     def test_comments_of_c(self):
         self.assertEqual(self.found("fs/x.c", C),
@@ -71,7 +71,7 @@ class Prose(unittest.TestCase):
 
     def test_what_a_patch_adds_to_other_files(self):
         text = "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n who\n+# for him\n+he\n"
-        for name, kind, said in (
+        for name, kind, wanted in (
                 ("Documentation/x.rst.patch", words.DOCUMENTATION,
                  ["him", "he"]),
                 ("Documentation/x.txt.uq.patch", words.DOCUMENTATION,
@@ -80,7 +80,7 @@ class Prose(unittest.TestCase):
                 ("fs/Kconfig.uq.patch", words.DOCUMENTATION, ["him", "he"]),
                 ("tools/x.py.patch", words.COMMENTS, ["him"]),
                 ("MAINTAINERS.uq.patch", None, [])):
-            self.assertEqual(self.found(name, text), (kind, said), name)
+            self.assertEqual(self.found(name, text), (kind, wanted), name)
 
     def test_python(self):
         self.assertEqual(self.found("overlay/engine/x.py", PYTHON),
@@ -128,9 +128,9 @@ class Measure(unittest.TestCase):
 
     def test_limit(self):
         self.assertEqual(words.complaints(self.measure(1, 999)), [])
-        said = words.complaints(self.measure(2, 998))
-        self.assertIn("2.00 in 1000 words (2 in 1000)", said[0])
-        self.assertEqual(said[1].split(), ["2", "in", "x.rst"])
+        complaints = words.complaints(self.measure(2, 998))
+        self.assertIn("2.00 in 1000 words (2 in 1000)", complaints[0])
+        self.assertEqual(complaints[1].split(), ["2", "in", "x.rst"])
 
     def test_kinds_are_measured_apart(self):
         found = words.measure([("a.rst", "nobody\n"), ("b.c", "/* a b */\n"),
@@ -152,6 +152,6 @@ class Lint(unittest.TestCase):
         self.assertEqual([(case.name, case.status) for case in cases],
                          [("words: comments", PASS),
                           ("words: documentation", FAIL)])
-        said = "\n".join(call.args[0] for call in say.call_args_list)
-        self.assertRegex(said, r"comments: 0\.00 in 1000 words")
-        self.assertRegex(said, r"documentation: 1000\.00 in 1000 words")
+        output = "\n".join(call.args[0] for call in say.call_args_list)
+        self.assertRegex(output, r"comments: 0\.00 in 1000 words")
+        self.assertRegex(output, r"documentation: 1000\.00 in 1000 words")
