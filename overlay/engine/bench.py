@@ -20,6 +20,7 @@ from engine import (
     figures,
     guest,
     host,
+    kernels,
     ktap,
     measure,
     source,
@@ -351,11 +352,12 @@ def _distro(out):
 
 
 def _modes(args):
+    measured = kernels.having("measured")
     for mode in args:
-        if mode not in ("lean", "distro"):
-            raise UserError(f"bench measures the lean and the distro kernel, "
+        if mode not in measured:
+            raise UserError(f"bench measures the kernels {' and '.join(measured)}, "
                             f"not {mode}")
-    return args or ["lean", "distro"]
+    return args or measured
 
 
 def main(args):

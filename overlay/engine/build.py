@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernels: configured from fragments, built in folders of their own.
 
-A mode is a list of fragments from overlay/configs/, laid over allnoconfig in
-that order. A line of theirs that Kconfig does not honour is an error: an
-option that vanishes silently would make every later result a lie.
+A mode names a kernel of kernels.py: a list of fragments from overlay/configs/,
+laid over allnoconfig in that order. A line of theirs that Kconfig does not
+honour is an error: an option that vanishes silently would make every later
+result a lie.
 """
 
 import hashlib
@@ -13,30 +14,15 @@ from pathlib import Path, PurePosixPath
 
 from engine import host, lay, source
 from engine.host import UserError
+from engine.kernels import KERNELS
 
 CONFIGS = host.ROOT / "overlay" / "configs"
-MODES = {
-    "lean": ["lean"],
-    "debug": ["lean", "debug"],
-    "distro": ["lean", "distro"],
-    "coverage": ["lean", "coverage"],
-    "kcsan": ["lean", "kcsan"],
-}
 PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
 # What a compiler or linker line of make's output looks like.
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
-USUAL = {"lean": 2300, "debug": 2500, "distro": 2500, "coverage": 2400,
-         "kcsan": 2300}
-# Objects that share data with ours: NVMe's, io_uring's, DAX' and ext4's. Any
-# object of such a name is meant, wherever it is. core.o may not be among them:
-# KCSAN has one itself.
-NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
-              "cancel", "rsrc", "dax", "file", "inode", "extents",
-              "extents_status", "block_validity")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
-GIGABYTES = {"lean": 2, "debug": 4, "distro": 3, "coverage": 2, "kcsan": 2}
 
 
 # -- where -------------------------------------------------------------------
@@ -122,13 +108,12 @@ def variables(mode):
     that some objects can be instrumented, and upstream's Makefiles stay as they
     are.
     """
-    if mode not in ("coverage", "kcsan"):
-        return []
+    kernel = KERNELS[mode]
+    if not kernel.instrument:
+        return [*kernel.make]
     own = [object_name(name) for name in own_sources()]
-    if mode == "coverage":
-        return [f"GCOV_PROFILE_{name}.o=y" for name in own]
-    return ["KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{name}.o=y"
-                                  for name in (*own, *NEIGHBOURS))]
+    return [*kernel.make, *(f"{kernel.instrument}_{name}.o=y"
+                            for name in (*own, *kernel.neighbours))]
 
 
 def make(mode, *args, what, log=None, progress=None, out=None, check=True):
@@ -183,7 +168,7 @@ def settings(text):
 def wanted_config(mode, extra=()):
     """What a mode's fragments ask for, later ones winning."""
     wanted = {}
-    for name in MODES[mode]:
+    for name in KERNELS[mode].fragments:
         path = CONFIGS / f"{name}.config"
         if not path.exists():
             raise UserError(f"{host.short(path)} is missing")
@@ -240,7 +225,7 @@ def prepare(mode):
     host.check_machine()
     host.need(*PACKAGES)
     if not (folder(mode) / "vmlinux").exists():
-        host.need_space(host.WORK, GIGABYTES[mode] + 1,
+        host.need_space(host.WORK, KERNELS[mode].gigabytes + 1,
                         f"building the {mode} kernel")
     lay_tree()
     configure(mode)
@@ -259,7 +244,7 @@ def build(mode):
     log = host.OUT / "build" / f"{mode}.log"
     host.remove(log)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
-        progress = Progress(path / "overlay.steps", USUAL[mode])
+        progress = Progress(path / "overlay.steps", KERNELS[mode].steps)
         make(mode, "bzImage", "modules", log=log, progress=progress.line,
              what=f"building the {mode} kernel")
         progress.save()
@@ -288,7 +273,7 @@ def objects(mode, targets, extra_make_args=(), log=None, check=True):
 def main(args):
     """`build [mode...]`: the lean kernel unless others are named."""
     for mode in args or ["lean"]:
-        if mode not in MODES:
+        if mode not in KERNELS:
             raise UserError(f"there is no kernel called {mode}: "
-                            f"{', '.join(MODES)}")
+                            f"{', '.join(KERNELS)}")
         build(mode)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from engine import build, host, kselftest, ktap, lay
 from engine.host import UserError
+from engine.kernels import KERNELS
 from engine.ktap import Case
 
 LEAST = 90
@@ -242,7 +243,7 @@ def main(args):
     out = host.fresh("coverage")
     into, tests, cases = kselftest.prepare("coverage", out, args or None)
     ran = kselftest.run([*kselftest.shares(
-        "coverage", into, tests, kselftest.GUESTS["coverage"]),
+        "coverage", into, tests, KERNELS["coverage"].guests),
         *kselftest.others("coverage", into, tests)], out)
     # The tests are judged elsewhere: here only what makes the count doubtful.
     cases += [case for case in ran if case.status == ktap.FAIL]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from engine import build, host, ktap
 from engine.host import UserError
+from engine.kernels import KERNELS
 
 # The guest's root is this machine's: what virtme-ng's init and the scripts of
 # every guest call has to be here, down to the shell.
@@ -119,7 +120,7 @@ def _script(script, out, name):
 def _command(folder, script, result, **how):
     """The virtme-ng command line of one boot."""
     cmd = ["vng", "--force-9p", "-r", folder, "-v", "--user", "root",
-           "--memory", how["memory"], "--cpus", how["cpus"]]
+           "--memory", f"{how['memory']}G", "--cpus", how["cpus"]]
     if how["icount"] or not accelerated():
         cmd.append("--disable-kvm")
     log = () if how["icount"] else WHOLE_LOG
@@ -142,8 +143,8 @@ def _progress(count, watch):
     return line
 
 
-def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
-         qemu=(), rwdirs=(), timeout=1800, icount=False, folder=None,
+def boot(mode, script, *, name, out, cpus=None, append=(), qemu=(),
+         rwdirs=(), timeout=1800, icount=False, folder=None,
          programs=0, watch=None):
     """Boot a mode's kernel and run a script in it as root.
 
@@ -164,7 +165,8 @@ def boot(mode, script, *, name, out, memory="3G", cpus=None, append=(),
     log, result = out / f"{name}.boot.log", out / f"{name}.ktap"
     for path in (log, result):
         host.remove(path)
-    cmd = _command(folder, _script(script, out, name), result, memory=memory,
+    cmd = _command(folder, _script(script, out, name), result,
+                   memory=KERNELS[mode].memory,
                    cpus=cpus or (1 if icount else 2), append=append, qemu=qemu,
                    rwdirs=(out, *rwdirs), icount=icount)
     env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}

@@ -14,79 +14,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, disks, guest, host, ktap, lay, limits, races, reuse
+from engine import build, disks, guest, host, kernels, ktap, lay, limits, races, reuse
 from engine.host import UserError
+from engine.kernels import HARDWARE, KERNELS, LeftOut
 from engine.ktap import Case
 
 TOP = PurePosixPath("tools/testing/selftests")
-SUBSET = host.ROOT / "overlay" / "kselftest.debug"
 PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
             "xfsprogs", "rsync", "linux-libc-dev", "coreutils", "fio",
             "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
-# Seconds for one test, and for the guest. The tests' own `settings` are for
-# processors; TCG is slower, and with the debug kernel several times slower.
-PATIENCE = {"lean": (900, 3600), "debug": (2700, 4 * 3600),
-            "coverage": (1800, 2 * 3600), "kcsan": (2700, 2 * 3600)}
-# Into how many guests the tests of a kernel go, and what one takes of memory.
-# In `make check` those that need no NVMe controller have one guest more, without
-# any, so that an edit of NVMe's driver does not run them again; from 8 processors
-# on they have more.
-GUESTS = {"lean": 2, "debug": 2, "coverage": 2, "kcsan": 2}
-GUESTS_NVME = {"lean": 1, "debug": 2}
-GUEST_TAKES = 4 << 30
 NVME = "uq"
-# What a kernel's guests have more than others: parameters, options of QEMU.
-# debug: an IOMMU, which stops transfers to memory that is not mapped for them.
-HARDWARE = {
-    "debug": (("intel_iommu=on", "iommu.strict=1"), ("-device intel-iommu",)),
-}
-# What a guest's script does after its tests.
-AFTER = {"coverage": "sh {scripts}/coverage.sh {build} {into}\n"}
-# How many times the usual rounds the tests do in `make soak`, and what else
-# they are told there: a fuzzer has more to do than more rounds. It runs twice,
-# so this makes a million.
-SOAK = {"debug": 4, "kcsan": 2}
-SOAK_MORE = {"debug": {"UQ_TEST_FUZZ_OPS": "500000"}}
 # What tests that leave it to chance what they do may be told in order to see a
 # failure again.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
-# The tests that race on purpose: what kcsan's kernel runs of those there are.
-RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
-          "uq:uq_reset", "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault",
-          "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
-          "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
-# Guests with other hardware, and the tests of the lean kernel that are about
-# it. intx: no message signalled interrupts, and all DMA is bounced.
-OTHERS = {
-    "intx": (("pci=nomsi", "swiotlb=force"),
-             ("uq:uq_io", "uq:uq_mmap", "uq:uq_errno", "uq:uq_setup")),
-}
-WITH_OTHERS = ("lean", "coverage")
-# The kernel that has all that tests can need: what another lacks of it, only
-# tests need that do not run there.
-HAS_ALL = "debug"
-# What the guests of `make check` and `make coverage` leave to others, by kernel
-# or kind of guest: whole tests (None), or the options of the harness that do so.
-# lean has no faults, no metadata in a buffer of its own, no suspend. The longest
-# tests are not for debug. intx has no interrupt for a user queue.
-LEFT_OUT = {
-    "lean": {
-        "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_suspend": None,
-        "uq:uq_timeout": None, "uq:uq_fuzz": "-V prp",
-        "uq:uq_meta": "-V irq_separate -V poll_separate",
-        "uq:uq_setup": "-T controller_memory_buffer",
-    },
-    "coverage": {"uq:uq_suspend": "-t quiet_when_idle"},
-    "debug": {"uq:uq_fuzz": "-V sgl",
-              "uq:uq_setup": "-t controller_memory_buffer"},
-    "intx": {
-        "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq", "uq:uq_errno": "-V irq",
-        "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
-        "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
-    },
-}
-# What tests are told once only, beside SOAK_MORE: so that a fuzzer ends in time.
-ONCE = {"debug": {"UQ_TEST_FUZZ_OPS": "2000"}}
 # What runs in no guest, and why that is so.
 NOWHERE = {
     "uq: uq_mmap_reset: life.*.module_stays":
@@ -111,12 +51,15 @@ def targets():
                   if path.parent not in found.values())
 
 
-def subset():
-    """The tests that the debug kernel runs in `make check`."""
-    if not SUBSET.exists():
+def subset(mode):
+    """The tests that a kernel runs in `make check`, None if it runs all."""
+    if not KERNELS[mode].subset:
+        return None
+    path = host.ROOT / "overlay" / KERNELS[mode].subset
+    if not path.exists():
         return []
     lines = [line.strip() for line in
-             SUBSET.read_text(encoding="utf-8").splitlines()]
+             path.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -167,7 +110,8 @@ def missing_options(mode, target):
         return []
     have = build.settings((build.folder(mode) / ".config").read_text("utf-8"))
     wanted = build.settings(path.read_text(encoding="utf-8"))
-    elsewhere = {} if mode == HAS_ALL else build.wanted_config(HAS_ALL)
+    elsewhere = {} if mode == kernels.HAS_ALL \
+        else build.wanted_config(kernels.HAS_ALL)
     return [name for name, value in wanted.items()
             if not {have.get(name, "n"), elsewhere.get(name, "n")}
             & {value, "y"}]
@@ -207,7 +151,9 @@ class Share:
 
         The same for all shares of a kind, so that results can be kept.
         """
-        options = LEFT_OUT.get(self.mode, {}) | LEFT_OUT.get(self.kind, {})
+        options: LeftOut = dict(KERNELS[self.mode].left_out)
+        if self.kind:
+            options |= HARDWARE[self.kind].left_out
         return {"KSELFTEST_" + re.sub(r"[^A-Z0-9_]", "_", test.partition(":")[2]
                                       .upper()) + "_ARGS": args
                 for test, args in options.items() if args}
@@ -215,17 +161,18 @@ class Share:
     def variables(self):
         """What the tests find in their environment."""
         found = {"DAX_TEST_SCALE": self.scale, "UQ_TEST_SCALE": self.scale}
+        kernel = KERNELS[self.mode]
         if self.scale > 1:
-            found |= SOAK_MORE.get(self.mode, {})
+            found |= kernel.soak_variables
         else:
-            found |= ONCE.get(self.mode, {}) | self.left_out()
+            found |= {**kernel.variables, **self.left_out()}
         return found | {name: os.environ[name] for name in PASSED_ON
                         if os.environ.get(name)}
 
     def hardware(self):
         """What its guest has: parameters of its kernel, options of QEMU."""
-        append, qemu = HARDWARE.get(self.mode, ((), ()))
-        return (*guest.PMEM, *append, *self.append), qemu
+        kernel = KERNELS[self.mode]
+        return (*guest.PMEM, *kernel.append, *self.append), kernel.qemu
 
     def packages(self):
         """The packages that its tests call."""
@@ -252,7 +199,7 @@ def prepare(mode, out, chosen=None):
 
 def given(mode, tests):
     """Those tests that a kernel's guests run."""
-    without = LEFT_OUT.get(mode, {})
+    without = KERNELS[mode].left_out
     return [test for test in tests if without.get(test, "") is not None]
 
 
@@ -266,7 +213,7 @@ def shares(mode, into, tests, guests, scale=1):
 def apart(mode, into, tests):
     """The tests that need NVMe controllers, and the others in a guest without."""
     need = [test for test in tests if test.startswith(f"{NVME}:")]
-    hands = GUESTS_NVME[mode]
+    hands = KERNELS[mode].nvme_guests
     yield from shares(mode, into, need,
                       max(hands, hands * limits.processors() // 4))
     rest = tuple(test for test in tests if test not in need)
@@ -276,16 +223,18 @@ def apart(mode, into, tests):
 
 def others(mode, into, tests):
     """The shares of guests with other hardware."""
-    for name, (append, some) in OTHERS.items():
-        hand = tuple(test for test in some if test in tests)
-        if mode in WITH_OTHERS and hand:
-            yield Share(mode, f"{mode}-{name}", into, hand, 1, append,
+    if not KERNELS[mode].other_hardware:
+        return
+    for name, other in HARDWARE.items():
+        hand = tuple(test for test in other.tests if test in tests)
+        if hand:
+            yield Share(mode, f"{mode}-{name}", into, hand, 1, other.append,
                         kind=name)
 
 
 def restarts(mode, into, tests):
     """A guest that goes down with commands in flight, which ends any other."""
-    if mode == "lean" and "uq:uq_reset" in tests:
+    if KERNELS[mode].restarts and "uq:uq_reset" in tests:
         yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
 
 
@@ -295,7 +244,7 @@ def run(todo, out):
         return []
     host.need(*guest.PACKAGES)
     host.pytool("vng")
-    gate = reuse.Gate(GUEST_TAKES)
+    gate = reuse.Gate(max(KERNELS[share.mode].takes() for share in todo))
     count = sum(len(share.tests) for share in todo)
     with host.step(f"{count} runs of kselftests in {len(todo)} guests "
                    f"({host.short(out)}/*.boot.log)"):
@@ -309,18 +258,19 @@ def run(todo, out):
 def _script(share, out):
     """What a guest runs: its tests, and what its kernel wants about them."""
     if share.restart:
-        kernel = build.folder(share.mode) / "arch/x86/boot/bzImage"
-        return f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {kernel}\n"
-    each, _ = PATIENCE[share.mode]
+        image = build.folder(share.mode) / "arch/x86/boot/bzImage"
+        return f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {image}\n"
+    kernel = KERNELS[share.mode]
+    timeout = kernel.test_timeout * share.scale
     options = [part for test in share.tests for part in ("-t", test)]
-    after = AFTER.get(share.mode, "").format(
+    after = kernel.after.format(
         build=build.folder(share.mode), scripts=guest.SCRIPTS,
         into=out / f"{share.name}.gcda")
     exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
                        in share.variables().items())
     return (f"export {exports}\n"
             f"sh {guest.SCRIPTS}/kselftest.sh {share.into} "
-            f"{shlex.join([*options, '-o', str(each * share.scale)])}\n"
+            f"{shlex.join([*options, '-o', str(timeout)])}\n"
             f"{after}")
 
 
@@ -332,7 +282,7 @@ def _in_turn(gate, share, out):
 
 def _boot(share, out):
     """One guest that runs its share, judged."""
-    together = PATIENCE[share.mode][1]
+    kernel = KERNELS[share.mode]
     start = time.monotonic()
     append, qemu = share.hardware()
     if share.nvme:
@@ -341,11 +291,12 @@ def _boot(share, out):
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
                      append=append, watch=watch.line, qemu=qemu,
                      folder=build.folder(share.mode),
-                     programs=len(share.tests), timeout=together * share.scale)
+                     programs=len(share.tests),
+                     timeout=kernel.guest_timeout * share.scale)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []
-    if share.mode == "kcsan":
+    if kernel.races:
         raced = races.cases(share.name, ran.log, out)
         ran.log = races.without(ran.log)
     cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases() + raced
@@ -394,12 +345,14 @@ def _rename(mode, cases):
 def _chosen(args):
     """What `make kselftest` is asked for: kernels, and tests of one folder."""
     modes = [arg for arg in args if ":" not in arg]
+    checked = kernels.having("checked")
     for mode in modes:
-        if mode not in ("lean", "debug"):
-            raise UserError(f"kselftests run on lean or debug, not on {mode}; a "
-                            "test is named with its folder, such as uq:uq_reset")
+        if mode not in checked:
+            raise UserError(f"kselftests run on {' or '.join(checked)}, not on "
+                            f"{mode}; a test is named with its folder, such as "
+                            "uq:uq_reset")
     named = [arg for arg in args if ":" in arg]
-    return modes or (["lean"] if named else ["lean", "debug"]), named
+    return modes or (checked[:1] if named else checked), named
 
 
 def _soak(args, out):
@@ -407,14 +360,16 @@ def _soak(args, out):
 
     Arguments name one of these kernels, or tests.
     """
-    modes = [name for name in args if name in SOAK] or list(SOAK)
-    named = [name for name in args if name not in SOAK]
+    known = kernels.having("soak")
+    modes = [name for name in args if name in known] or known
+    named = [name for name in args if name not in known]
     todo, cases = [], []
     for mode in modes:
         into, tests, bad = prepare(mode, out, named or None)
-        if mode == "kcsan" and not named:
-            tests = [test for test in RACING if test in tests]
-        todo += shares(mode, into, tests, GUESTS[mode], SOAK[mode])
+        kernel = KERNELS[mode]
+        if kernel.soak_tests and not named:
+            tests = [test for test in kernel.soak_tests if test in tests]
+        todo += shares(mode, into, tests, kernel.guests, kernel.soak)
         cases += bad
     return cases + run(todo, out)
 
@@ -444,13 +399,14 @@ def _named(modes, named, out):
 def _kselftest(modes, out):
     todo, cases, every = [], [], []
     for mode in modes:
-        chosen = subset() if mode == "debug" else None
+        chosen = subset(mode)
         if chosen == []:
-            host.say("    overlay/kselftest.debug names no test")
+            host.say(f"    overlay/{KERNELS[mode].subset} names no test")
             continue
         into, tests, bad = prepare(mode, out, chosen)
-        if mode == "lean":
+        if chosen is None:
             every = tests
+        if KERNELS[mode].installs_without:
             bad += without_kernel(mode, out)
         tests = given(mode, tests)
         todo += apart(mode, into, tests)

@@ -27,9 +27,8 @@ from pathlib import Path
 
 from engine import build, guest, host, ktap, lay, limits, packages, source, store
 from engine.host import UserError
+from engine.kernels import KERNELS
 
-# What kselftests are kept of. Others are for looking again, and for longer.
-MODES = ("lean", "debug")
 # Where a guest looks for programs (guest/run.sh).
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What tests call if it is there, beside what the packages bring; a program that
@@ -276,14 +275,17 @@ def files(into, test):
 
 def key(share, test):
     """What a test's result in a guest is kept under; None if it is not."""
-    if share.mode not in MODES or share.scale != 1:
+    # Other kernels are for looking again, and for longer.
+    settings = KERNELS[share.mode]
+    if not settings.checked or share.scale != 1:
         return None
     image = _kernel_of(share)
     if image is None:
         return None
     name = "uq:uq_kexec" if share.restart else test
     return store.digest({
-        "machine": machine(share.packages()), "kernel": image, "test": test,
+        "machine": machine(share.packages()), "kernel": image,
+        "settings": dataclasses.asdict(settings), "test": test,
         "nvme": share.nvme,
         "files": files(share.into, name), "restart": share.restart,
         "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),

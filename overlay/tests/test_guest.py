@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Guests and what they ran: a guest that died is red, whatever it had said."""
 
+import dataclasses
 import itertools
 import os
 import signal
@@ -9,7 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import build, guest, host, kselftest, ktap, kunit, lay
+from engine import build, guest, host, kernels, kselftest, ktap, kunit, lay
 from engine.host import UserError
 from tests.test_host import Folder
 
@@ -132,7 +133,7 @@ class Boot(Folder):
 
     def command(self, **how):
         """The command line of a boot."""
-        how = {"memory": "1G", "cpus": 1, "append": (), "qemu": (),
+        how = {"memory": 1, "cpus": 1, "append": (), "qemu": (),
                "rwdirs": (), "icount": False} | how
         return guest._command("folder", "script", "result", **how)
 
@@ -218,8 +219,23 @@ class Configs(Folder):
                          ["CONFIG_N=4 (it is 8)", "CONFIG_X=y (it is n)"])
 
     def test_every_mode_has_its_fragments(self):
-        for mode in build.MODES:
+        for mode in kernels.KERNELS:
             self.assertIn("CONFIG_EXT4_FS", build.wanted_config(mode))
+
+    def test_a_new_kernel_is_one_entry(self):
+        new = dataclasses.replace(
+            kernels.KERNELS["debug"], fragments=("lean",), subset="",
+            append=("quiet",), qemu=(), soak=0, left_out={"uq:uq_io": "-V irq"})
+        with mock.patch.dict(kernels.KERNELS, {"new": new}):
+            self.assertIn("CONFIG_EXT4_FS", build.wanted_config("new"))
+            self.assertEqual(build.variables("new"), [])
+            self.assertEqual(kselftest._chosen(["new"]), (["new"], []))
+            self.assertIsNone(kselftest.subset("new"))
+            self.assertNotIn("new", kernels.having("soak"))
+            share = kselftest.Share("new", "new-1", self.top, ("uq:uq_io",))
+            self.assertIn("quiet", share.hardware()[0])
+            self.assertEqual(share.variables()["KSELFTEST_UQ_IO_ARGS"],
+                             "-V irq")
 
     def test_debug_has_what_finds_bugs(self):
         wanted = build.wanted_config("debug")
@@ -320,7 +336,9 @@ class Tests(Folder):
         self.assertEqual((case.name, case.status), ("uq: uq_a", ktap.FAIL))
 
     def test_what_one_kernel_leaves_out_another_runs(self):
-        left, subset = kselftest.LEFT_OUT, kselftest.subset()
+        left = {name: kernel.left_out
+                for name, kernel in kernels.KERNELS.items()}
+        subset = kselftest.subset("debug")
         for test in left["lean"]:
             self.assertIn(test, subset)
         for test in left["debug"]:

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import cli, host, ktap, limits, packages, ready
+from engine import cli, host, kernels, ktap, limits, packages, ready
 from engine.host import UserError
 
 
@@ -358,11 +358,12 @@ class Commands(Folder):
 
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
-        from engine import build, check, kselftest, lint
+        from engine import check, lint
         words = {"check": check.STEPS, "lint": lint.TOOLS,
-                 "kunit": ("um", "x86"), "bench": ("lean", "distro"),
-                 "soak": kselftest.SOAK, "build": build.MODES,
-                 "kselftest": ("lean", "debug"), "coverage": (), "series": [
+                 "kunit": ("um", "x86"),
+                 "bench": kernels.having("measured"),
+                 "soak": kernels.having("soak"), "build": kernels.KERNELS,
+                 "kselftest": kernels.having("checked"), "coverage": (), "series": [
                      path.name for path in
                      (host.ROOT / "overlay" / "series").iterdir()]}[command]
         if ":" in word:

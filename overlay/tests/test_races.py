@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import build, guest, host, kselftest, ktap, races
+from engine import build, guest, host, kernels, kselftest, ktap, races
 from tests.test_host import Folder
 
 RULE = "[   12.000000] " + "=" * 66
@@ -125,7 +125,7 @@ class Soak(Folder):
     def soak(self, *args):
         """The shares of a soak with these arguments."""
         with mock.patch.object(kselftest, "prepare", return_value=(
-                Path("in"), [*kselftest.RACING, "uq:uq_setup"], [])), \
+                Path("in"), [*kernels.RACING, "uq:uq_setup"], [])), \
                 mock.patch.object(kselftest, "run",
                                   return_value=[]) as run, \
                 mock.patch.object(kselftest, "targets", return_value=["uq"]):
@@ -141,7 +141,7 @@ class Soak(Folder):
         shares = self.soak()
         self.assertIn("uq:uq_setup", self.run_by("debug", shares))
         self.assertEqual(self.run_by("kcsan", shares),
-                         sorted(kselftest.RACING))
+                         sorted(kernels.RACING))
         self.assertTrue(all(share.scale > 1 for share in shares))
 
     def test_one_kernel_alone(self):

@@ -15,6 +15,7 @@ from engine import (
     checkpatch,
     guest,
     host,
+    kernels,
     kselftest,
     ktap,
     kunit,
@@ -233,8 +234,9 @@ class Guests(Kept):
         self.keep()
         self.assertEqual(self.left(dataclasses.replace(
             self.share, append=("pci=nomsi",))), list(self.TESTS))
-        with mock.patch.dict(kselftest.HARDWARE,
-                             {"lean": ((), ("-device more",))}):
+        more = dataclasses.replace(kernels.KERNELS["lean"],
+                                   qemu=("-device more",))
+        with mock.patch.dict(kernels.KERNELS, {"lean": more}):
             self.assertEqual(self.left(), list(self.TESTS))
         with mock.patch.dict(os.environ, {"UQ_TEST_SEED": "7"}):
             self.assertEqual(self.left(), list(self.TESTS))

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernels: how each is built, booted and tested.
+
+A kernel is one entry of KERNELS. A mode, wherever the engine speaks of one, is
+the name of an entry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Objects that share data with ours: NVMe's, io_uring's, DAX' and ext4's. Any
+# object of such a name is meant, wherever it is. core.o may not be among them:
+# KCSAN has one itself.
+NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
+              "cancel", "rsrc", "dax", "file", "inode", "extents",
+              "extents_status", "block_validity")
+# The tests that race on purpose.
+RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
+          "uq:uq_reset", "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault",
+          "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
+          "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
+
+# What a guest leaves to others: a test as a whole (None), or the options of the
+# harness that leave a part of it out.
+LeftOut = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Guests of other hardware, and the tests that are about it."""
+
+    # Parameters of the kernel that make it.
+    append: tuple[str, ...]
+    tests: tuple[str, ...]
+    left_out: LeftOut = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of ours."""
+
+    # -- built
+
+    # Names of overlay/configs/*.config; of two values of an option the last
+    # one holds.
+    fragments: tuple[str, ...]
+    # Compilers and linkers that make calls, until a build was counted.
+    steps: int
+    # What its build folder takes.
+    gigabytes: int = 2
+    # Variables for every make.
+    make: tuple[str, ...] = ()
+    # kbuild's variable that instruments an object, set for ours and for those
+    # that are called so.
+    instrument: str = ""
+    neighbours: tuple[str, ...] = ()
+
+    # -- booted
+
+    # GiB that its guests have.
+    memory: int = 3
+    # Parameters, and options of QEMU, that its guests have beside those that
+    # all have.
+    append: tuple[str, ...] = ()
+    qemu: tuple[str, ...] = ()
+
+    # -- tested
+
+    # Does `make kselftest` run it, and keep its results?
+    checked: bool = False
+    # A file in overlay/ with the tests that it runs there, if not all.
+    subset: str = ""
+    # Seconds for one test, and for a guest. The tests' own `settings` are for
+    # processors; TCG is slower, and with checks in the kernel several times
+    # slower.
+    test_timeout: int = 900
+    guest_timeout: int = 3600
+    # Into how many guests its tests go; and those that need NVMe controllers in
+    # `make check`, where the others have a guest without, so that an edit of
+    # NVMe's driver does not run them again. From 8 processors on they have more.
+    guests: int = 2
+    nvme_guests: int = 1
+    # What it leaves to others in `make check` and `make coverage`.
+    left_out: LeftOut = field(default_factory=dict)
+    # What tests are told there: so that a fuzzer ends in time.
+    variables: Mapping[str, str] = field(default_factory=dict)
+    # Are there guests of HARDWARE too, and one that restarts with commands in
+    # flight? Is it shown that tests install where no kernel was built?
+    other_hardware: bool = False
+    restarts: bool = False
+    installs_without: bool = False
+    # What a guest's script does after its tests.
+    after: str = ""
+    # Is its log searched for KCSAN's reports?
+    races: bool = False
+
+    # -- tested for long, measured
+
+    # How many times the usual rounds the tests do in `make soak`, 0 for a
+    # kernel that is not part of it; which tests, if not all; and what they are
+    # told.
+    soak: int = 0
+    soak_tests: tuple[str, ...] = ()
+    soak_variables: Mapping[str, str] = field(default_factory=dict)
+    # Does `make bench` count instructions on it?
+    measured: bool = False
+
+    def takes(self) -> int:
+        """Bytes of this machine's memory for a guest, and the QEMU around it."""
+        return (self.memory + 1) << 30
+
+
+KERNELS: dict[str, Kernel] = {
+    "lean": Kernel(
+        fragments=("lean",),
+        steps=2300,
+        checked=True,
+        # It has no faults, no metadata in a buffer of its own, no suspend.
+        left_out={
+            "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_suspend": None,
+            "uq:uq_timeout": None, "uq:uq_fuzz": "-V prp",
+            "uq:uq_meta": "-V irq_separate -V poll_separate",
+            "uq:uq_setup": "-T controller_memory_buffer",
+        },
+        other_hardware=True,
+        restarts=True,
+        installs_without=True,
+        measured=True,
+    ),
+    "debug": Kernel(
+        fragments=("lean", "debug"),
+        steps=2500,
+        gigabytes=4,
+        # An IOMMU stops transfers to memory that is not mapped for them.
+        append=("intel_iommu=on", "iommu.strict=1"),
+        qemu=("-device intel-iommu",),
+        checked=True,
+        subset="kselftest.debug",
+        test_timeout=2700,
+        guest_timeout=4 * 3600,
+        nvme_guests=2,
+        # The longest tests are not for it.
+        left_out={"uq:uq_fuzz": "-V sgl",
+                  "uq:uq_setup": "-t controller_memory_buffer"},
+        variables={"UQ_TEST_FUZZ_OPS": "2000"},
+        soak=4,
+        # A fuzzer has more to do than more rounds. It runs twice, so this makes
+        # a million.
+        soak_variables={"UQ_TEST_FUZZ_OPS": "500000"},
+    ),
+    "distro": Kernel(
+        fragments=("lean", "distro"),
+        steps=2500,
+        gigabytes=3,
+        measured=True,
+    ),
+    "coverage": Kernel(
+        fragments=("lean", "coverage"),
+        steps=2400,
+        instrument="GCOV_PROFILE",
+        test_timeout=1800,
+        guest_timeout=2 * 3600,
+        left_out={"uq:uq_suspend": "-t quiet_when_idle"},
+        other_hardware=True,
+        after="sh {scripts}/coverage.sh {build} {into}\n",
+    ),
+    "kcsan": Kernel(
+        fragments=("lean", "kcsan"),
+        steps=2300,
+        make=("KCSAN_SANITIZE=n",),
+        instrument="KCSAN_SANITIZE",
+        neighbours=NEIGHBOURS,
+        test_timeout=2700,
+        guest_timeout=2 * 3600,
+        races=True,
+        soak=2,
+        soak_tests=RACING,
+    ),
+}
+# The kernel that has all that tests can need: what another lacks of it, only
+# tests need that do not run there.
+HAS_ALL = "debug"
+
+HARDWARE: dict[str, Hardware] = {
+    # No message signalled interrupts, so that a user queue has none; and all
+    # DMA is bounced.
+    "intx": Hardware(
+        append=("pci=nomsi", "swiotlb=force"),
+        tests=("uq:uq_io", "uq:uq_mmap", "uq:uq_errno", "uq:uq_setup"),
+        left_out={
+            "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq",
+            "uq:uq_errno": "-V irq",
+            "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
+            "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
+        },
+    ),
+}
+
+
+def having(what: str) -> list[str]:
+    """The kernels of which this field is true, in their order."""
+    return [name for name, kernel in KERNELS.items() if getattr(kernel, what)]
