@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""checkpatch --strict, less what overlay/checkpatch-exceptions argues away.
+"""checkpatch --strict, less what overlay/exceptions/checkpatch argues away.
 
 Both we and b4 call it: `python3 -m engine.checkpatch [FILE]` in a kernel tree
 checks a patch, from standard input without FILE, prints what is left, and
@@ -17,7 +17,7 @@ from pathlib import Path
 from engine import store
 from engine.host import ROOT, UserError
 
-EXCEPTIONS = ROOT / "overlay" / "checkpatch-exceptions"
+EXCEPTIONS = ROOT / "overlay" / "exceptions" / "checkpatch"
 # New files that MAINTAINERS already covers need no change of it, which
 # checkpatch cannot tell: series.py looks MAINTAINERS up itself.
 COMMAND = ("scripts/checkpatch.pl", "-q", "--terse", "--strict",
@@ -54,7 +54,7 @@ def rules(text):
         else:
             words = line.split(None, 2)
             if len(words) < 2 or not why:
-                raise UserError(f"overlay/checkpatch-exceptions, line {number}: "
+                raise UserError(f"overlay/exceptions/checkpatch, line {number}: "
                                 "a type and files are wanted, below a comment "
                                 "that says why")
             found.append(Rule(words[0], words[1], [*words, ""][2]))

@@ -4,8 +4,8 @@
 A kernel in which our objects count (mode "coverage") runs all kselftests;
 each guest leaves its counters, and gcovr puts them together. A file with fewer
 than nine lines of ten reached is a failure. What is left stands in
-overlay/coverage-left with a reason: a line that is not reached and has none is
-a failure too.
+overlay/exceptions/coverage with a reason: a line that is not reached and has
+none is a failure too.
 """
 
 import json
@@ -20,7 +20,7 @@ from engine.kernels import KERNELS
 from engine.ktap import Case
 
 LEAST = 90
-LEFT = host.ROOT / "overlay" / "coverage-left"
+LEFT = host.ROOT / "overlay" / "exceptions" / "coverage"
 # The first word of a reason for what some runs reach and others do not.
 SOMETIMES = "sometimes:"
 NO_REASON = "UNEXPLAINED"
@@ -52,7 +52,7 @@ class Reason:
 # -- reasons -----------------------------------------------------------------
 
 def reasons(text):
-    """The reasons of a file like overlay/coverage-left."""
+    """The reasons of a file like overlay/exceptions/coverage."""
     found, now = [], None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -62,7 +62,7 @@ def reasons(text):
             now = Reason(head.group(1), head.group(2))
             found.append(now)
         elif now is None:
-            raise UserError(f"coverage-left, line {number}: before it, "
+            raise UserError(f"exceptions/coverage, line {number}: before it, "
                             "[FILE FUNCTION] is missing")
         elif line.startswith(": "):
             now.why = f"{now.why} {line[2:]}".strip()
@@ -74,7 +74,7 @@ def reasons(text):
             now.texts.append(line)
     for reason in found:
         if not reason.texts or not reason.why:
-            raise UserError(f"coverage-left: {reason.target} {reason.function} "
+            raise UserError(f"exceptions/coverage: {reason.target} {reason.function} "
                             "has no lines or no reason")
     return found
 
@@ -200,7 +200,7 @@ def stale(known, counted, texts):
         for wanted in reason.texts:
             if why := _stale(reason, wanted, text, lines):
                 bad.append((reason, why))
-    return [Case(f"coverage-left: {reason.target} {reason.function}",
+    return [Case(f"exceptions/coverage: {reason.target} {reason.function}",
                  ktap.FAIL, why) for reason, why in bad]
 
 

@@ -43,6 +43,8 @@ def _cache():
 ROOT = Path(__file__).resolve().parents[2]
 OUT = _folder("OVERLAY_OUT", ROOT / "out")
 WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
+# Programs of ours that run on this machine, beside those of guests.
+PROGRAMS = ROOT / "overlay" / "host"
 
 # Files with these names come from editors, patch or Python and are never ours.
 JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpatch-")

@@ -17,7 +17,7 @@ from engine.ktap import Case
 
 PACKAGES = (*build.PACKAGES, "qemu-system-x86")
 CONFIG = build.CONFIGS / "kunit-x86.config"
-TCG = host.ROOT / "overlay" / "guest" / "tcg"
+TCG = host.PROGRAMS / "tcg"
 # What judges the results.
 CODE = ("kunit.py", "ktap.py")
 SUITE = re.compile(

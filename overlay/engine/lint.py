@@ -338,7 +338,7 @@ def codespell(job):
         if name.endswith(".patch"):
             text = rules.added(text)
         host.write(copies / name, text)
-    ignore = host.ROOT / "overlay" / "codespell-ignore"
+    ignore = host.ROOT / "overlay" / "exceptions" / "codespell"
     more = ["-I", ignore] if ignore.exists() else []
     done = job.run(["codespell", *more, "."], cwd=copies, what="codespell")
     found = {}

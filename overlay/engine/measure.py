@@ -12,10 +12,10 @@ FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
 
 
-def compiled(out, name, *flags):
+def compiled(out, name, *flags, folder=PROGRAMS):
     """A measuring program, compiled into OUT."""
     host.need(*PACKAGES)
-    source_file = PROGRAMS / f"{name}.c"
+    source_file = folder / f"{name}.c"
     target = out / (f"{name}.so" if "-shared" in flags else name)
     host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
              log=out / "compile.log", what=f"compiling {source_file.name}")
@@ -39,7 +39,8 @@ def plugin_api(version):
 def plugin(out):
     """QEMU's plugin that counts instructions by address, compiled into OUT."""
     return compiled(out, "insnprof", "-shared", "-fPIC",
-                    f"-DPLUGIN_API={plugin_api(guest.qemu_version())}")
+                    f"-DPLUGIN_API={plugin_api(guest.qemu_version())}",
+                    folder=host.PROGRAMS)
 
 
 def profiles(mode, out, name, run):
