@@ -9,7 +9,7 @@ import sys
 from engine import host, ktap, store
 from engine.host import UserError
 
-# name: (module, what it does)
+# name: (module, and its function if that is not main; what it does)
 COMMANDS = {
     "demo": ("demo", "build and boot a patched kernel and show what it gains"),
     "check": ("check", "selftest, lint, kunit, kselftest, docs and series, and "
@@ -20,12 +20,12 @@ COMMANDS = {
     "kunit": ("kunit", "KUnit, under UML and in an x86_64 guest"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
-    "soak": ("kselftest", "all kselftests for longer: on the debug kernel, "
+    "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
              "and for data races"),
     "coverage": ("coverage", "which lines of our kernel files the tests "
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
-    "bench": ("bench", "count instructions per operation"),
+    "bench": ("bench.command", "count instructions per operation"),
     "series": ("series", "make the patch series and their mails"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
     "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
@@ -94,7 +94,7 @@ def finish(name, cases):
 
 
 def _command(name, args):
-    module, _ = COMMANDS[name]
+    module, _, function = COMMANDS[name][0].partition(":")
     host.check_machine()
     host.lock()
     host.remove(host.OUT / "engine.log")
@@ -105,7 +105,7 @@ def _command(name, args):
         if missing.name != f"engine.{module}":
             raise
         raise UserError(f"{name} is not there yet") from None
-    cases = run.main([name, *args] if name != module else list(args))
+    cases = getattr(run, function or "main")(list(args))
     if cases is None:
         return 0
     if name != "check":

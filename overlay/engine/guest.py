@@ -10,7 +10,8 @@ import functools
 import os
 import re
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine import build, host, ktap
@@ -53,6 +54,35 @@ ONE_THREAD = "-accel tcg,thread=single"
 # the middle of a kernel's start, once in many.
 UP = 600
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a guest has beside its kernel's memory and our file system.
+
+    One that counts has a clock of instructions.
+    """
+
+    # Two processors, but one where instructions are counted.
+    cpus: int | None = None
+    append: tuple[str, ...] = ()
+    qemu: tuple[str, ...] = ()
+    icount: bool = False
+    # Seconds until it is ended.
+    timeout: float = 1800
+
+    def processors(self) -> int:
+        """How many processors it has."""
+        return self.cpus or (1 if self.icount else 2)
+
+    def adding(self, append: tuple[str, ...] = (),
+               qemu: tuple[str, ...] = ()) -> "Machine":
+        """The same, with more parameters of the kernel and options of QEMU."""
+        return replace(self, append=(*self.append, *append),
+                       qemu=(*self.qemu, *qemu))
+
+
+USUAL = Machine()
 
 
 @dataclass
@@ -117,21 +147,20 @@ def _script(script, out, name):
     return path
 
 
-def _command(folder, script, result, **how):
+def _command(folder: Path, memory: int, machine: Machine, script: Path,
+             result: Path) -> list[str]:
     """The virtme-ng command line of one boot."""
-    cmd = ["vng", "--force-9p", "-r", folder, "-v", "--user", "root",
-           "--memory", f"{how['memory']}G", "--cpus", how["cpus"]]
-    if how["icount"] or not accelerated():
+    cmd = ["vng", "--force-9p", "-r", str(folder), "-v", "--user", "root",
+           "--memory", f"{memory}G", "--cpus", str(machine.processors())]
+    if machine.icount or not accelerated():
         cmd.append("--disable-kvm")
-    log = () if how["icount"] else WHOLE_LOG
-    for text in ("oops=panic", *PATIENT, *log, *how["append"]):
+    log = () if machine.icount else WHOLE_LOG
+    for text in ("oops=panic", *PATIENT, *log, *machine.append):
         cmd += ["--append", text]
-    for text in (*how["qemu"], *_accelerator(how["icount"])):
+    for text in (*machine.qemu, *_accelerator(machine.icount)):
         cmd.append(f"--qemu-opts={text}")
-    for path in how["rwdirs"]:
-        cmd.append(f"--rwdir={path}")
-    cmd += ["--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
-    return cmd
+    return [*cmd, f"--rwdir={result.parent}",
+            "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
 
 
 def _progress(count, watch):
@@ -143,16 +172,15 @@ def _progress(count, watch):
     return line
 
 
-def boot(mode, script, *, name, out, cpus=None, append=(), qemu=(),
-         rwdirs=(), timeout=1800, icount=False, folder=None,
-         programs=0, watch=None):
+def boot(mode: str, script: Path | str, *, name: str, out: Path,
+         machine: Machine = USUAL, folder: Path | None = None, programs: int = 0,
+         watch: Callable[[str], None] | None = None) -> Boot:
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
-    and everything, the kernel's messages with it, to OUT/NAME.boot.log. What
-    is counted runs on one processor, if nothing else is said. PROGRAMS is how
-    many results of its own the script is going to have, if that is known;
-    `watch` is called with each line.
+    and everything, the kernel's messages with it, to OUT/NAME.boot.log.
+    PROGRAMS is how many results of its own the script is going to have, if
+    that is known; `watch` is called with each line.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")
@@ -165,26 +193,24 @@ def boot(mode, script, *, name, out, cpus=None, append=(), qemu=(),
     log, result = out / f"{name}.boot.log", out / f"{name}.ktap"
     for path in (log, result):
         host.remove(path)
-    cmd = _command(folder, _script(script, out, name), result,
-                   memory=KERNELS[mode].memory,
-                   cpus=cpus or (1 if icount else 2), append=append, qemu=qemu,
-                   rwdirs=(out, *rwdirs), icount=icount)
+    cmd = _command(folder, KERNELS[mode].memory, machine,
+                   _script(script, out, name), result)
     env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    how = {"log": log, "env": env, "check": False, "timeout": timeout,
-           "early": (UP, result.exists),
-           "progress": _progress(ktap.Progress(name, programs), watch),
-           "what": f"the guest {name}"}
-    done = host.run(cmd, **how)
+    run = functools.partial(
+        host.run, cmd, log=log, env=env, check=False, timeout=machine.timeout,
+        early=(UP, result.exists), what=f"the guest {name}",
+        progress=_progress(ktap.Progress(name, programs), watch))
+    done = run()
     if done.early:
         # It hung before our script, so no result is lost. The log goes on,
         # and what the kernel complained of the first time is seen too.
         host.say(f"    {name}: the guest did not come up, booting it again")
         first = done.stdout
-        done = host.run(cmd, **how)
+        done = run()
         done.stdout = first + done.stdout
     output = result.read_text("utf-8", "replace") if result.exists() else ""
     ended = output.rstrip().endswith(END)
-    why = "" if ended else _why(done, timeout, log)
+    why = "" if ended else _why(done, machine.timeout, log)
     return Boot(name, ended, done.stdout, output.replace(END, ""), why,
                 {"log": log, "ktap": result}, done.returncode >= 0)
 

@@ -34,6 +34,7 @@ NOWHERE = {
     "uq: uq_error: error.*.subsystem_reset":
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
+NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
 
 
 def targets():
@@ -285,14 +286,14 @@ def _boot(share, out):
     kernel = KERNELS[share.mode]
     start = time.monotonic()
     append, qemu = share.hardware()
+    machine = guest.Machine(append=append, qemu=qemu,
+                            timeout=kernel.guest_timeout * share.scale)
     if share.nvme:
-        qemu = (*qemu, *disks.attach(out / f"{share.name}.disks"))
+        machine = machine.adding(qemu=disks.attach(out / f"{share.name}.disks"))
     keys, watch = reuse.keys(share), reuse.Watch()
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
-                     append=append, watch=watch.line, qemu=qemu,
-                     folder=build.folder(share.mode),
-                     programs=len(share.tests),
-                     timeout=kernel.guest_timeout * share.scale)
+                     machine=machine, folder=build.folder(share.mode),
+                     programs=len(share.tests), watch=watch.line)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []
@@ -355,11 +356,14 @@ def _chosen(args):
     return modes or (checked[:1] if named else checked), named
 
 
-def _soak(args, out):
-    """Everything on the debug kernel and what races on kcsan's, for longer.
+def soak(args):
+    """`soak`: all on the debug kernel and what races on kcsan's, for longer.
 
     Arguments name one of these kernels, or tests.
     """
+    out = host.fresh("soak")
+    if not targets():
+        return [NO_TESTS]
     known = kernels.having("soak")
     modes = [name for name in args if name in known] or known
     named = [name for name in args if name not in known]
@@ -375,13 +379,10 @@ def _soak(args, out):
 
 
 def main(args):
-    """`kselftest`, or `soak` for more of it and for longer."""
-    soak = args[:1] == ["soak"]
-    out = host.fresh("soak" if soak else "kselftest")
+    """`kselftest`: of all kernels that are checked, or some tests alone."""
+    out = host.fresh("kselftest")
     if not targets():
-        return [Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")]
-    if soak:
-        return _soak(args[1:], out)
+        return [NO_TESTS]
     modes, named = _chosen(args)
     return _named(modes, named, out) if named else _kselftest(modes, out)
 

@@ -16,10 +16,10 @@ from engine import (
     kunit,
     limits,
     lint,
-    measure,
     series,
     source,
 )
+from engine.bench import measure
 
 # What one guest and a few compilers take; with twice that, two guests run.
 MEMORY = 4 << 30

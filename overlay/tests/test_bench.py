@@ -9,7 +9,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
-from engine import bench, figures, ktap, measure
+from engine import host, ktap
+from engine.bench import command, dax_read, figures, measure
 from engine.host import UserError
 
 MAP = """\
@@ -86,32 +87,32 @@ class Parse(unittest.TestCase):
 
 class Judge(unittest.TestCase):
     def test_bars_met(self):
-        cases = bench.judge(rows())
+        cases = dax_read.judge(rows())
         self.assertEqual([case.status for case in cases],
                          [ktap.PASS] * len(cases))
 
     def test_bar_missed(self):
-        case = status(bench.judge(rows(output(read=551))), "read takes")
+        case = status(dax_read.judge(rows(output(read=551))), "read takes")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("0.551", case.detail)
 
     def test_bars_apply_to_the_lean_kernel(self):
-        cases = bench.judge(rows(config="distro"))
+        cases = dax_read.judge(rows(config="distro"))
         self.assertEqual(status(cases, "read takes").status, ktap.FAIL)
 
     def test_missing_variant_is_not_run(self):
-        cases = bench.judge(rows(output(read=None)))
+        cases = dax_read.judge(rows(output(read=None)))
         case = status(cases, "read takes")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN", case.detail)
 
     def test_unpatched_kernel_is_red(self):
-        cases = bench.judge(rows(output(read=None, read_iter=None)))
+        cases = dax_read.judge(rows(output(read=None, read_iter=None)))
         self.assertEqual(status(cases, "no cell").status, ktap.FAIL)
 
     def test_a_slower_cell(self):
         text = output() + output(read=1021, size=65536)
-        case = status(bench.judge(rows(text)), "no cell")
+        case = status(dax_read.judge(rows(text)), "no cell")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("size=65536", case.detail)
         self.assertNotIn("size=8 ", case.detail)
@@ -119,32 +120,32 @@ class Judge(unittest.TestCase):
     def test_each_system_call_has_its_own_base(self):
         text = output() + output(generic=2000, read_iter=1500, read=None,
                                  syscall="preadv")
-        cases = bench.judge(rows(text))
+        cases = dax_read.judge(rows(text))
         self.assertEqual(status(cases, "no cell").status, ktap.PASS)
 
     def test_runs_that_differ(self):
         text = "".join(line("generic", run, insn) for run, insn
                        in enumerate([100, 100, 150])) + "complete\n"
-        case = status([bench.steady(rows(text))], "runs of a cell")
+        case = status([command.steady(rows(text))], "runs of a cell")
         self.assertEqual(case.status, ktap.FAIL)
 
     def test_two_tasks_may_differ(self):
         text = "".join(line("generic", run, insn, threads=2) for run, insn
                        in enumerate([100, 100, 150])) + "complete\n"
-        case = status([bench.steady(rows(text))], "runs of a cell")
+        case = status([command.steady(rows(text))], "runs of a cell")
         self.assertEqual(case.status, ktap.PASS)
 
 
 class Baseline(unittest.TestCase):
     def test_the_file_is_whole(self):
-        baseline = json.loads(bench.BASELINE.read_text(encoding="utf-8"))
+        baseline = json.loads(command.BASELINE.read_text(encoding="utf-8"))
         for entry in baseline["rows"]:
             self.assertEqual(entry["params"]["config"], "lean")
             self.assertGreater(entry["insn_per_op"], 0)
         self.assertTrue(baseline["about"] and baseline["explained"])
 
     def test_move_is_flagged(self):
-        baseline = json.loads(bench.BASELINE.read_text(encoding="utf-8"))
+        baseline = json.loads(command.BASELINE.read_text(encoding="utf-8"))
         entry = next(entry for entry in baseline["rows"]
                      if entry["params"].get("size") == 8)
         for factor, flagged in ((1.02, False), (1.04, True), (0.96, True)):
@@ -153,7 +154,7 @@ class Baseline(unittest.TestCase):
                 same = name == baseline["compiler"]
                 with mock.patch.object(measure, "compiler",
                                        return_value=name):
-                    part = bench._baseline_part(rows(output(generic=insn)))
+                    part = command._baseline_part(rows(output(generic=insn)))
                 self.assertEqual("(!)" in part, flagged and same, factor)
                 self.assertEqual("is of gcc 99" in part, not same)
 
@@ -162,19 +163,19 @@ class Report(unittest.TestCase):
     def test_table(self):
         data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                 "results": rows()}
-        text = bench.report(data, {("generic", 1): 200.0, ("read", 1): 100.0},
-                            bench.judge(rows()))
+        text = command.report(data, {("generic", 1): 200.0, ("read", 1): 100.0},
+                            dax_read.judge(rows()))
         self.assertRegex(text, r"8 B of data, 1 extent \| +1000 \| +600 \| "
                                r"+0\.600 \| +500 \| +0\.500")
         self.assertRegex(text, r"read +\| +1 \| +100 \| +0\.50")
 
     def test_written_files(self):
         with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(bench.host, "OUT", Path(folder)), \
+                mock.patch.object(host, "OUT", Path(folder)), \
                 redirect_stdout(io.StringIO()):
             data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                     "results": rows()}
-            bench._finish(data, None, [])
+            command._finish(data, None, [])
             read = json.loads((Path(folder) / "bench.json").read_text())
             self.assertEqual(set(read), {"kernel", "commit", "tool",
                                          "results"})
@@ -233,15 +234,15 @@ class Main(unittest.TestCase):
     def run_main(self, distro):
         """main() without guests; returns its cases and what it wrote."""
         with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(bench.host, "OUT", Path(folder)), \
-                mock.patch.object(bench, "_lean", return_value=(
-                    rows(), None, bench.judge(rows()))), \
-                mock.patch.object(bench, "_distro", **distro), \
-                mock.patch.object(bench, "_data", side_effect=lambda found: {
+                mock.patch.object(host, "OUT", Path(folder)), \
+                mock.patch.object(command, "_lean", return_value=(
+                    rows(), None, dax_read.judge(rows()))), \
+                mock.patch.object(command, "_distro", **distro), \
+                mock.patch.object(command, "_data", side_effect=lambda found: {
                     "kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                     "results": found}), \
                 redirect_stdout(io.StringIO()):
-            cases = bench.main([])
+            cases = command.main([])
             return cases, json.loads((Path(folder) / "bench.json").read_text())
 
     def test_both_kernels(self):
@@ -266,7 +267,7 @@ class Tools(unittest.TestCase):
 
     def test_unknown_kernel(self):
         with self.assertRaisesRegex(UserError, "not debug"):
-            bench._modes(["debug"])
+            command._modes(["debug"])
 
 
 if __name__ == "__main__":

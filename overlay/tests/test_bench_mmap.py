@@ -3,7 +3,8 @@
 
 import unittest
 
-from engine import bench_mmap, figures, ktap
+from engine import ktap
+from engine.bench import dax_mmap, figures
 
 
 def output(around=100, dax=1000, access="sequential", touch="first", window=65536):
@@ -26,7 +27,7 @@ GOOD = (output(), output(1100, access="random"))
 
 def failed(found):
     """The names of the cases that are red."""
-    return [case.name for case in bench_mmap.judge(found)
+    return [case.name for case in dax_mmap.judge(found)
             if case.status == ktap.FAIL]
 
 
@@ -55,20 +56,20 @@ class Judge(unittest.TestCase):
 
 class Section(unittest.TestCase):
     def test_cells(self):
-        text = bench_mmap.section(rows(*GOOD, output(window=16384)))
+        text = dax_mmap.section(rows(*GOOD, output(window=16384)))
         self.assertIn("| hole, sequential, pte, first ", text)
         self.assertIn("window 16384", text)
         self.assertIn("0.100", text)
 
     def test_cold_is_a_sentence(self):
-        text = bench_mmap.section(rows(
+        text = dax_mmap.section(rows(
             *GOOD, output(0, dax=25, access="random", touch="cold",
                           window=4096)))
         self.assertIn("25 / 50 = 0.50", text)
         self.assertNotIn("cold", text)
 
     def test_lines_for_the_demo(self):
-        self.assertIn("0.100", "\n".join(bench_mmap.lines(rows(output()))))
+        self.assertIn("0.100", "\n".join(dax_mmap.lines(rows(output()))))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import bench_nvme, disks, kselftest, ktap, measure
+from engine import disks, kselftest, ktap
+from engine.bench import measure, nvme
 from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
@@ -29,7 +30,7 @@ def rows(output, bells):
     """Results of cells with so many doorbells each."""
     trace = "".join(ADMIN * 200 + IO + MARK + IO * count + MARK + IO
                     for count in bells)
-    return bench_nvme.complete_rows(output + "complete\n", trace, "lean")
+    return nvme.complete_rows(output + "complete\n", trace, "lean")
 
 
 def status(cases, start):
@@ -41,12 +42,12 @@ class Doorbells(unittest.TestCase):
     def test_between_marks(self):
         trace = (ADMIN * 277 + IO * 9 + MARK + IO * 3 + ADMIN * 2 + IO + MARK
                  + IO * 5 + ADMIN * 200 + IO + MARK + IO + MARK + IO)
-        self.assertEqual(bench_nvme.doorbells(trace), [4, 1])
+        self.assertEqual(nvme.doorbells(trace), [4, 1])
 
     def test_others_ask_for_features_too(self):
         other = MARK.replace("0x6d61726b", "0x0")
         trace = MARK + IO * 3 + other + IO + MARK + other + IO
-        self.assertEqual(bench_nvme.doorbells(trace), [4])
+        self.assertEqual(nvme.doorbells(trace), [4])
 
     def test_go_to_their_rows(self):
         found = rows(cell("passthru", 2000) + cell("uq", 900), [100, 4])
@@ -65,23 +66,23 @@ class Judge(unittest.TestCase):
     def test_bar(self):
         for insn, result in ((1000, ktap.PASS), (1001, ktap.FAIL)):
             found = rows(cell("passthru", 2000) + cell("uq", insn), [9, 1])
-            self.assertEqual(status(bench_nvme.judge(found), self.NAME),
+            self.assertEqual(status(nvme.judge(found), self.NAME),
                              result)
 
     def test_a_kernel_without_user_queues_is_red(self):
         found = rows(cell("passthru", 2000), [9])
-        self.assertEqual(status(bench_nvme.judge(found), self.NAME),
+        self.assertEqual(status(nvme.judge(found), self.NAME),
                          ktap.FAIL)
 
     def test_a_doorbell_for_each(self):
         for bells, result in ((3, ktap.PASS), (100, ktap.FAIL)):
             found = rows(cell("uq", 900), [bells])
-            self.assertEqual(status(bench_nvme.judge(found), "uq rings"),
+            self.assertEqual(status(nvme.judge(found), "uq rings"),
                              result)
 
     def test_hidden_work(self):
         found = rows(cell("uq", 900, whole=1100), [1])
-        self.assertEqual(status(bench_nvme.judge(found), "what is counted"),
+        self.assertEqual(status(nvme.judge(found), "what is counted"),
                          ktap.FAIL)
 
     def deep(self, passthru, uq):
@@ -90,7 +91,7 @@ class Judge(unittest.TestCase):
                                                 ("uq", uq))
                          for depth, insn in zip((32, 64, 128, 256), costs,
                                                 strict=True))
-        return status(bench_nvme.judge(rows(output, [1] * 8)),
+        return status(nvme.judge(rows(output, [1] * 8)),
                       "uq, poll does not grow with depth")
 
     def test_growth_with_depth(self):
@@ -112,7 +113,7 @@ class Judge(unittest.TestCase):
         for insn, result in ((940, ktap.PASS), (950, ktap.FAIL)):
             output = cell("uq", 900, possible=4) + cell("uq", insn, queues=8,
                                                         possible=4)
-            self.assertEqual(status(bench_nvme.judge(rows(output, [1, 1])),
+            self.assertEqual(status(nvme.judge(rows(output, [1, 1])),
                                     "uq, poll does not grow with the number"),
                              result)
 
@@ -124,19 +125,19 @@ class Judge(unittest.TestCase):
         for insn, result in ((3010, ktap.PASS), (3030, ktap.FAIL)):
             found = rows(cell("block", insn, queues=0), [1])
             for stored, wanted in ((None, result), ("gcc 12", ktap.SKIP)):
-                with mock.patch.object(bench_nvme, "unpatched",
+                with mock.patch.object(nvme, "unpatched",
                                        return_value=base), \
-                        mock.patch.object(bench_nvme, "other_compiler",
+                        mock.patch.object(nvme, "other_compiler",
                                           return_value=stored):
-                    self.assertEqual(status(bench_nvme.judge(found), "off"),
+                    self.assertEqual(status(nvme.judge(found), "off"),
                                      wanted)
 
     def test_the_compiler_of_the_stored_figures(self):
         with mock.patch.object(measure, "compiler", return_value="gcc 99"):
-            self.assertRegex(bench_nvme.other_compiler(), r"^gcc \d+$")
-        stored = bench_nvme._baseline()["compiler"]
+            self.assertRegex(nvme.other_compiler(), r"^gcc \d+$")
+        stored = nvme._baseline()["compiler"]
         with mock.patch.object(measure, "compiler", return_value=stored):
-            self.assertIsNone(bench_nvme.other_compiler())
+            self.assertIsNone(nvme.other_compiler())
 
 
 class Profile(unittest.TestCase):
@@ -145,7 +146,7 @@ class Profile(unittest.TestCase):
     def judge(self, **functions):
         """How a profile of a cell of 1000 instructions is judged."""
         found = rows(cell("uq", 1000), [1])
-        return bench_nvme.judge_profile(
+        return nvme.judge_profile(
             found, {"poll-32": {"uq": functions}}).status
 
     def test_a_sum_within_two_percent(self):
@@ -156,7 +157,7 @@ class Profile(unittest.TestCase):
     def test_a_profile_of_what_was_not_measured(self):
         found = rows(cell("uq", 1000), [1])
         for cells in ({"irq-32": {"uq": {"a": 1000}}}, {}):
-            self.assertEqual(bench_nvme.judge_profile(found, cells).status,
+            self.assertEqual(nvme.judge_profile(found, cells).status,
                              ktap.FAIL)
 
 
@@ -164,19 +165,19 @@ class Report(unittest.TestCase):
     def test_section(self):
         found = rows(cell("block", 3000) + cell("passthru", 2000)
                      + cell("uq", 900), [9, 9, 1])
-        text = bench_nvme.section(found)
+        text = nvme.section(found)
         self.assertRegex(text, r"poll, batch 32, 512 B, fixed, 2 queues +\| "
                                r"+3000 \| +1\.500 \| +2000 \| +900 \| +0\.450")
 
     def test_profiles_leave_the_program_out(self):
         found = {("passthru_poll", 32): {"[user space]": 9e4, "f": 2.0},
                  ("uq_poll", 32): {"g": 1.0}, ("uq_irq", 32): {"g": 3.0}}
-        self.assertEqual(bench_nvme.by_cell(found), {
+        self.assertEqual(nvme.by_cell(found), {
             "poll-32": {"passthru": {"f": 2.0}, "uq": {"g": 1.0}},
             "irq-32": {"uq": {"g": 3.0}}})
 
     def test_nothing_measured(self):
-        self.assertEqual(bench_nvme.section([]), "")
+        self.assertEqual(nvme.section([]), "")
 
 
 class Disks(unittest.TestCase):

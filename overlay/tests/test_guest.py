@@ -39,10 +39,10 @@ class Boot(Folder):
         path.write_text(f"#!/bin/sh\ncd {self.top}/out\n{script}\n", "ascii")
         path.chmod(0o755)
 
-    def boot(self, named="g", **how):
+    def boot(self, named="g", **has):
         """Boot, with results in the test's own folder."""
         return guest.boot("lean", "true\n", name=named, out=self.top / "out",
-                          folder=self.top, **how)
+                          folder=self.top, machine=guest.Machine(**has))
 
     def failed(self, boot):
         """The names of the boot's own cases that failed."""
@@ -131,11 +131,10 @@ class Boot(Folder):
         self.assertTrue(boot.ok)
         self.assertFalse(boot.left)
 
-    def command(self, **how):
+    def command(self, **has):
         """The command line of a boot."""
-        how = {"memory": 1, "cpus": 1, "append": (), "qemu": (),
-               "rwdirs": (), "icount": False} | how
-        return guest._command("folder", "script", "result", **how)
+        return guest._command(Path("folder"), 1, guest.Machine(**has),
+                              Path("script"), Path("result"))
 
     def test_kvm_only_when_asked_for(self):
         self.assertIn("--disable-kvm", self.command())

@@ -129,7 +129,7 @@ class Soak(Folder):
                 mock.patch.object(kselftest, "run",
                                   return_value=[]) as run, \
                 mock.patch.object(kselftest, "targets", return_value=["uq"]):
-            kselftest.main(["soak", *args])
+            kselftest.soak([*args])
         return run.call_args.args[0]
 
     def run_by(self, mode, shares):

@@ -2,17 +2,25 @@
 """What all measurements share: compiled programs, and guests that count."""
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from engine import build, figures, guest, host, ktap
+from engine import build, guest, host, ktap
+from engine.bench import figures
+from engine.bench.figures import Profiles
+from engine.guest import Machine
 from engine.host import UserError
 
 PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
 PROGRAMS = host.ROOT / "overlay" / "bench"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
+# A guest whose time is instructions.
+COUNTING = Machine(append=PMEM, icount=True)
 
 
-def compiled(out, name, *flags, folder=PROGRAMS):
+def compiled(out: Path, name: str, *flags: str, folder: Path = PROGRAMS) -> Path:
     """A measuring program, compiled into OUT."""
     host.need(*PACKAGES)
     source_file = folder / f"{name}.c"
@@ -23,27 +31,28 @@ def compiled(out, name, *flags, folder=PROGRAMS):
 
 
 @functools.cache
-def compiler():
+def compiler() -> str:
     """The compiler that builds kernels here, as stored figures name theirs."""
     output = host.output(["gcc", "-dumpversion"]) or "unknown"
     return f"gcc {output.strip().partition('.')[0]}"
 
 
-def plugin_api(version):
+def plugin_api(version: tuple[int, ...]) -> int:
     """The version of the plugin interface that a QEMU wants to see."""
     if version < (9, 0):
         return 1
     return 2 if version < (9, 1) else 3
 
 
-def plugin(out):
+def plugin(out: Path) -> Path:
     """QEMU's plugin that counts instructions by address, compiled into OUT."""
     return compiled(out, "insnprof", "-shared", "-fPIC",
                     f"-DPLUGIN_API={plugin_api(guest.qemu_version())}",
                     folder=host.PROGRAMS)
 
 
-def profiles(mode, out, name, run):
+def profiles(mode: str, out: Path, name: str,
+             run: Callable[[str], str]) -> Profiles:
     """What RUN, given an option of QEMU, has executed by function.
 
     Returns what figures.profiles() does; the raw counts are left in OUT.
@@ -56,11 +65,12 @@ def profiles(mode, out, name, run):
                             system_map.read_text("ascii"))
 
 
-def boot(mode, out, name, script, command, append=PMEM, **how):
+def boot(mode: str, out: Path, name: str, script: str,
+         command: tuple[Any, ...], machine: Machine = COUNTING) -> str:
     """Boot, run a measuring script of PROGRAMS, return what it printed."""
     words = " ".join(f"'{word}'" for word in command)
     ran = guest.boot(mode, f"exec sh '{PROGRAMS}/{script}' {words}\n",
-                     name=name, out=out, append=append, **how)
+                     name=name, out=out, machine=machine)
     bad = [case for case in ran.cases() if case.status == ktap.FAIL]
     if bad:
         raise UserError(f"{bad[0].name} failed: {bad[0].detail.splitlines()[0]}")

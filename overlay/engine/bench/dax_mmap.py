@@ -5,13 +5,21 @@
 as in kernels without the series. Everything is measured in one boot.
 """
 
-from engine import figures, host, ktap, measure
+from dataclasses import replace
+from pathlib import Path
+
+from engine import host, ktap
+from engine.bench import figures, measure
+from engine.bench.figures import Params, Row
 from engine.ktap import Case
 
+NAME = "mapped reads"
+COUNTS = "counting instructions per page of a mapping"
 BENCH = "dax-mmap"
 BASE = "dax"
 AROUND = "dax-fault-around"
 WINDOW = 65536
+MACHINE = replace(measure.COUNTING, timeout=3600)
 # What fault-around may cost at most beside a fault per page, and ought to.
 BARS = (("sequential", "hole", 0.15, 0.12), ("sequential", "data", 0.15, 0.12),
         ("random", "hole", 1.15, 1.00), ("random", "data", 1.15, 1.00))
@@ -34,7 +42,7 @@ the zero page to DAX gave 0.8 us / 3.4 us = {seed:.2f} for `dax_load_hole()`
 alone, on the clock."""
 
 
-def programs(out):
+def programs(out: Path) -> Path:
     """A folder with the measuring program."""
     folder = out / "programs-mmap"
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,15 +50,15 @@ def programs(out):
     return folder
 
 
-def _count(mode, out, name, kind, which, runs):
-    output = measure.boot(mode, out, f"{name}-{which.split()[0]}-{mode}",
+def _count(mode: str, out: Path, name: str, kind: str, which: str,
+           runs: int) -> list[Row]:
+    output = measure.boot(mode, out, f"{name}-{which.split(maxsplit=1)[0]}-{mode}",
                           "dax-mmap.sh",
-                          (programs(out), name, kind, which, runs), icount=True,
-                          timeout=3600)
+                          (programs(out), name, kind, which, runs), MACHINE)
     return figures.results(figures.parse(output), mode)
 
 
-def rows(mode, out, runs):
+def rows(mode: str, out: Path, runs: int) -> list[Row]:
     """All cells on ext4, and a few on XFS."""
     with host.step(f"counting instructions of mapped reads ({mode})"):
         found = _count(mode, out, BENCH, "ext4", "all", runs)
@@ -58,12 +66,13 @@ def rows(mode, out, runs):
         return found + _count(mode, out, f"{BENCH}-xfs", "xfs", "few", runs)
 
 
-def few(out, runs=3):
+def few(out: Path, runs: int = 3) -> list[Row]:
     """What `make demo` shows: first touch in order."""
     return _count("lean", out, BENCH, "ext4", "few", runs)
 
 
-def _bar(found, access, kind, most, aim):
+def _bar(found: list[Row], access: str, kind: str, most: float,
+         aim: float) -> Case:
     name = f"{AROUND}, {access} {kind}, takes at most {most:.2f} of {BASE}"
     cell = {"access": access, "kind": kind, "mapping": "pte",
             "touch": "first", "window": WINDOW, "config": "lean"}
@@ -77,19 +86,19 @@ def _bar(found, access, kind, most, aim):
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def judge(found):
+def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     return [_bar(found, *bar) for bar in BARS]
 
 
-def _kind(params):
+def _kind(params: Params) -> str:
     text = (f"{params['kind']}, {params['access']}, {params['mapping']}, "
             f"{params['touch']}")
     return text + ("" if params["window"] == WINDOW
                    else f", window {params['window']}")
 
 
-def _cold(found):
+def _cold(found: list[Row]) -> str:
     cell = {"touch": "cold", "config": "lean"}
     dax = figures.find(found, BENCH, BASE, **cell)
     cache = figures.find(found, BENCH, "pagecache", **cell)
@@ -98,7 +107,7 @@ def _cold(found):
     return COLD.format(dax=dax, cache=cache, ratio=dax / cache, seed=SEED)
 
 
-def section(found):
+def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
     parts = []
     for bench, title in ((BENCH, "DAX reads through a mapping"),
@@ -111,7 +120,7 @@ def section(found):
     return "\n\n".join(part for part in [*parts, _cold(found)] if part)
 
 
-def lines(found):
+def lines(found: list[Row]) -> list[str]:
     """The few cells that `make demo` shows, as lines."""
     text = figures.table(found, BASE, ("instructions per page", _kind))
     return text.splitlines()

@@ -9,11 +9,20 @@ commands that are sent only here.
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from engine import figures, guest, host, ktap, measure
+from engine import guest, host, ktap
+from engine.bench import figures, measure
+from engine.bench.figures import Functions, Params, Profiles, Row
+from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
 
+NAME = "NVMe commands"
+COUNTS = "counting instructions per NVMe command"
+PROFILE = "profile of NVMe commands by function"
 BENCH = "nvme"
 NOP = "io_uring-nop"
 BASE = "passthru"
@@ -26,20 +35,21 @@ HIDDEN = 0.02
 GROWS = 1.05
 # Off, user queues cost nothing: what is left is noise.
 OFF = 1.005
-# (mode, batch, fixed, bs): at most, aim
+# (mode, batch, fixed, bs), at most, aim
 BARS = (
-    ("poll", 32, True, 512, 0.50, 0.42), ("poll", 2, True, 512, 0.55, 0.42),
-    ("irq", 32, True, 512, 0.55, 0.42),
-    ("poll", 32, False, 512, 0.60, 0.42), ("irq", 32, False, 512, 0.60, 0.42),
-    ("poll", 32, True, 4096, 0.60, 0.42), ("irq", 32, True, 4096, 0.60, 0.42),
+    (("poll", 32, True, 512), 0.50, 0.42), (("poll", 2, True, 512), 0.55, 0.42),
+    (("irq", 32, True, 512), 0.55, 0.42),
+    (("poll", 32, False, 512), 0.60, 0.42), (("irq", 32, False, 512), 0.60, 0.42),
+    (("poll", 32, True, 4096), 0.60, 0.42), (("irq", 32, True, 4096), 0.60, 0.42),
 )
-APPEND = ("nokaslr", "nvme.poll_queues=1")
-# Processors that the machine may have, of which one ever runs.
-POSSIBLE = {"append": ("maxcpus=1",), "cpus": 4}
 DEPTHS = (32, 64, 128, 256)
 # What a command takes, in ns of the host's time: longer than to submit all of
 # a batch, so that they end together, as far as they can.
 TAKES = 100_000
+MACHINE = Machine(append=("nokaslr", "nvme.poll_queues=1"),
+                  qemu=guest.nvme(TAKES), icount=True, timeout=3600)
+# Processors that the machine may have, of which one ever runs.
+POSSIBLE = replace(MACHINE.adding(append=("maxcpus=1",)), cpus=4)
 
 ABOUT = """\
 One client, the same loop for all: *block* reads `/dev/nvme0n1`, *passthru*
@@ -53,7 +63,7 @@ A ring keeps 128 contexts of commands for the next ones; what it has in flight
 beyond that it allocates and frees, for *passthru* and *uq* alike."""
 
 
-def programs(out):
+def programs(out: Path) -> Path:
     """A folder with the measuring program."""
     folder = out / "programs-nvme"
     if not (folder / "nvme-bench").exists():
@@ -66,13 +76,14 @@ def programs(out):
 
 # -- doorbells ---------------------------------------------------------------
 
-def doorbells(trace):
+def doorbells(trace: str) -> list[int]:
     """Doorbells of I/O submission queues between marks: one number a cell.
 
     `trace` is what QEMU logged. Of each pair of marks, what lies between the
     first and the second is a cell. Queue 0 is the admin queue.
     """
-    counts, between = [], None
+    counts: list[int] = []
+    between: int | None = None
     for line in trace.splitlines():
         if line.endswith(f"cdw11 {MARK}"):
             if between is not None:
@@ -83,9 +94,9 @@ def doorbells(trace):
     return counts
 
 
-def _about(output):
+def _about(output: str) -> dict[tuple[str, ...], list[dict[str, int]]]:
     """The lines that tell about runs: (irqs, ops, whole, parts) for each."""
-    found = {}
+    found: dict[tuple[str, ...], list[dict[str, int]]] = {}
     for line in output.splitlines():
         if not line.startswith("about "):
             continue
@@ -97,7 +108,7 @@ def _about(output):
     return found
 
 
-def _row_key(row):
+def _row_key(row: Row) -> tuple[str, ...]:
     """A row as the words of its lines."""
     words = [row["bench"], row["variant"]]
     for name, value in row["params"].items():
@@ -106,7 +117,7 @@ def _row_key(row):
     return tuple(words)
 
 
-def complete_rows(output, trace, mode):
+def complete_rows(output: str, trace: str, mode: str) -> list[Row]:
     """Results, with doorbells and interrupts of each."""
     rows = figures.results(figures.parse(output), mode)
     about, bells = _about(output), doorbells(trace)
@@ -129,55 +140,54 @@ def complete_rows(output, trace, mode):
 
 # -- guests ------------------------------------------------------------------
 
-def _boot(mode, out, which, runs, qemu, append=(), **how):
+def _boot(mode: str, out: Path, which: str, runs: int, qemu: str,
+          machine: Machine = MACHINE) -> str:
     return measure.boot(
         mode, out, f"{BENCH}-{which}-{mode}", "nvme-bench.sh",
-        (programs(out), which, runs), append=(*APPEND, *append), icount=True,
-        qemu=(*guest.nvme(TAKES), qemu), timeout=3600, **how)
+        (programs(out), which, runs), machine.adding(qemu=(qemu,)))
 
 
-def _count(mode, out, which, runs, **how):
+def _count(mode: str, out: Path, which: str, runs: int,
+           machine: Machine = MACHINE) -> list[Row]:
     trace = out / f"doorbells-{which}-{mode}"
     host.remove(trace)
     events = " ".join(f"-trace {event}" for event in EVENTS)
-    output = _boot(mode, out, which, runs, f"{events} -D {trace}", **how)
+    output = _boot(mode, out, which, runs, f"{events} -D {trace}", machine)
     found = complete_rows(output, trace.read_text("utf-8", "replace"), mode)
     host.remove(trace)
     return found
 
 
-def rows(mode, out, runs):
+def rows(mode: str, out: Path, runs: int) -> list[Row]:
     """All cells."""
     with host.step(f"counting instructions of NVMe commands ({mode})"):
         found = _count(mode, out, "all", min(runs, 5))
     try:
         with host.step(f"the same with more user queues ({mode})"):
-            found += _count(mode, out, "grow", min(runs, 5), **POSSIBLE)
+            found += _count(mode, out, "grow", min(runs, 5), POSSIBLE)
     except UserError as why:
         # judge() says that it is missing; the rest is worth keeping.
         host.say(f"    NOT RUN: {why}")
     return found
 
 
-def profile(mode, out):
-    """Profiles by function, written as tables of all variants of a cell.
-
-    Returns them, for judge_profile().
-    """
+def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
+    """Profiles by function, written as tables of all variants of a cell."""
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
-        found = measure.profiles(
+        profiles = measure.profiles(
             mode, out, "profile-nvme",
             lambda plugin: _boot(mode, out, "profile", 1, plugin))
-    cells = by_cell(found)
+    cells = by_cell(profiles)
     for name, beside in cells.items():
         host.write(out / f"profile-nvme-{name}.txt", figures.profile_table(
             beside, f"NVMe commands, {name}: reads of 512 bytes, fixed, "
             "batch 32", "command"))
-    return cells
+    return [judge_profile(found, cells)] if cells else []
 
 
-def judge_profile(found, cells):
+def judge_profile(found: list[Row],
+                  cells: dict[str, dict[str, Functions]]) -> Case:
     """Whether each profile is of what its cell counts, and of all of it."""
     name = "profiles of NVMe commands add up to their cells"
     bad, seen = [], 0
@@ -196,12 +206,12 @@ def judge_profile(found, cells):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def by_cell(found):
+def by_cell(found: Profiles) -> dict[str, dict[str, Functions]]:
     """Profiles as cell -> variant -> function -> instructions.
 
     The program's own part, with the spin, is left out.
     """
-    cells = {}
+    cells: dict[str, dict[str, Functions]] = {}
     for (name, depth), functions in found.items():
         variant, mode = name.rsplit("_", 1)
         cells.setdefault(f"{mode}-{depth}", {})[variant] = {
@@ -210,26 +220,28 @@ def by_cell(found):
     return cells
 
 
-def few(out, runs=3):
+def few(out: Path, runs: int = 3) -> list[Row]:
     """What `make demo` shows."""
     return _count("lean", out, "few", runs)
 
 
 # -- judging -----------------------------------------------------------------
 
-def _cell(mode, batch, fixed, bs, **more):
+def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
     return {"mode": mode, "batch": batch, "depth": batch, "bs": bs,
             "fixed": fixed, "op": "read", "queues": 2, "config": "lean",
             **more}
 
 
-def _bar(found, mode, batch, fixed, bs, most, aim):
+def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
+         aim: float) -> Case:
+    mode, batch, fixed, bs = cell
     kind = "fixed" if fixed else "plain"
     name = (f"uq, {mode}, batch {batch}, {bs} B, {kind} takes at most "
             f"{most:.2f} of {BASE}")
-    cell = _cell(mode, batch, fixed, bs)
-    base = figures.find(found, BENCH, BASE, **cell)
-    here = figures.find(found, BENCH, "uq", **cell)
+    params = _cell(mode, batch, fixed, bs)
+    base = figures.find(found, BENCH, BASE, **params)
+    here = figures.find(found, BENCH, "uq", **params)
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
     detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
@@ -238,16 +250,16 @@ def _bar(found, mode, batch, fixed, bs, most, aim):
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def _deep(found, mode):
+def _deep(found: list[Row], mode: str) -> Case:
     """A command costs no more in a deep queue, but for what io_uring adds.
 
     That is what it adds to a passthrough command.
     """
     name = f"uq, {mode} does not grow with depth"
-    here, base = ([figures.find(found, BENCH, variant, **_cell(
-        mode, 32, True, 512, depth=depth)) for depth in DEPTHS]
+    here, base = ([figure for depth in DEPTHS if (figure := figures.find(
+        found, BENCH, variant, **_cell(mode, 32, True, 512, depth=depth)))]
         for variant in ("uq", BASE))
-    if None in here or None in base:
+    if not len(here) == len(base) == len(DEPTHS):
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
     detail = "; ".join(f"{variant} " + ", ".join(f"{value:.0f}" for value in row)
                        for variant, row in (("uq", here), (BASE, base)))
@@ -258,20 +270,20 @@ def _deep(found, mode):
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def _many(found, mode):
+def _many(found: list[Row], mode: str) -> Case:
     """A command costs no more where there are more queues."""
     name = f"uq, {mode} does not grow with the number of queues"
-    values = [figures.find(found, BENCH, "uq", **_cell(
-        mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8)]
-    if None in values:
+    few, many = (figures.find(found, BENCH, "uq", **_cell(
+        mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8))
+    if not few or not many:
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = ", ".join(f"{value:.0f}" for value in values)
-    if values[-1] / values[0] > GROWS:
+    detail = f"{few:.0f}, {many:.0f}"
+    if many / few > GROWS:
         return Case(name, ktap.FAIL, detail)
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def _hidden(found):
+def _hidden(found: list[Row]) -> Case:
     name = "what is counted is all there is"
     bad = [f"{figures.cell_name(row)}: the whole is {row['whole_to_parts']} of "
            "its parts" for row in found if row["bench"] == BENCH
@@ -279,7 +291,7 @@ def _hidden(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def _bells(found):
+def _bells(found: list[Row]) -> Case:
     """One doorbell for a batch of 32, at most."""
     name = "uq rings at most one doorbell for a batch of 32"
     rung = [row for row in found if row["bench"] == BENCH
@@ -291,22 +303,24 @@ def _bells(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def _baseline():
-    return json.loads(BASELINE.read_text(encoding="utf-8"))
+def _baseline() -> dict[str, Any]:
+    baseline: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))
+    return baseline
 
 
-def unpatched():
+def unpatched() -> list[Row]:
     """What the same cells cost without our patches."""
-    return _baseline()["rows"] if BASELINE.exists() else []
+    rows: list[Row] = _baseline()["rows"] if BASELINE.exists() else []
+    return rows
 
 
-def other_compiler():
+def other_compiler() -> str | None:
     """The compiler of the stored figures, if it is not this machine's."""
     stored = _baseline()["compiler"] if BASELINE.exists() else None
     return stored if stored != measure.compiler() else None
 
 
-def _off(found):
+def _off(found: list[Row]) -> Case:
     """Without user queues, as in a kernel without our patches."""
     name = "off, user queues cost nothing"
     bad, seen = [], 0
@@ -327,7 +341,7 @@ def _off(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def judge(found):
+def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     cases = [_bar(found, *bar) for bar in BARS]
     for mode in ("poll", "irq"):
@@ -337,7 +351,7 @@ def judge(found):
 
 # -- the report --------------------------------------------------------------
 
-def _kind(params):
+def _kind(params: Params) -> str:
     text = f"{params['mode']}, batch {params['batch']}"
     if params["depth"] != params["batch"]:
         text += f", depth {params['depth']}"
@@ -347,7 +361,7 @@ def _kind(params):
     return text + f", {params['queues']} queues"
 
 
-def _events(found):
+def _events(found: list[Row]) -> str:
     """Doorbells and interrupts per command."""
     lines = [[row["variant"], _kind(row["params"]),
               f"{row['doorbells_per_op']:.3f}", f"{row['irqs_per_op']:.3f}"]
@@ -358,13 +372,13 @@ def _events(found):
                              "interrupts per op"], lines)
 
 
-def _floor(found):
+def _floor(found: list[Row]) -> str:
     lines = [[row["params"]["batch"], f"{row['insn_per_op']:.0f}"]
              for row in found if row["bench"] == NOP]
     return figures.markdown(["batch", "io_uring NOP"], lines)
 
 
-def _unpatched(found):
+def _unpatched(found: list[Row]) -> str:
     lines = []
     for row in unpatched():
         now = figures.find(found, BENCH, row["variant"], **row["params"])
@@ -376,7 +390,7 @@ def _unpatched(found):
         ["off", f"unpatched{f', {stored}' if stored else ''}", "now"], lines)
 
 
-def section(found):
+def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
     mine = [row for row in found if row["bench"] == BENCH]
     if not mine:
@@ -388,7 +402,7 @@ def section(found):
         "### Without user queues", _unpatched(found)])
 
 
-def lines(found):
+def lines(found: list[Row]) -> list[str]:
     """The few cells that `make demo` shows, as lines."""
     mine = [row for row in found if row["bench"] == BENCH]
     text = figures.table(mine, BASE, ("instructions per command", _kind))

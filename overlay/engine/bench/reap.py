@@ -8,17 +8,25 @@ and a guest with a clock that counts instructions does not know it.
 """
 
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
-from engine import figures, guest, host, ktap, measure
+from engine import guest, host, ktap
+from engine.bench import figures, measure
+from engine.bench.figures import Functions, Profiles, Row
+from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
 
+NAME = "the end of NVMe commands"
+COUNTS = "counting entries that learn of no completion"
+PROFILE = "profile of their completions by function"
 BENCH = "nvme-reap"
 QOS = "nvme-qos"
 BASE = "iopoll"
 MAPPED = "mmap"
 DEPTHS = (1, 8, 32, 128)
-APPEND = ("nokaslr",)
 # Parts and whole of a run agree by this.
 HIDDEN = 0.02
 # How often all of a depth is submitted, for a count of entries.
@@ -31,6 +39,10 @@ LIMIT = 4
 KEPT = 1.05
 # What the device takes to answer, of the host's time, each command by itself.
 TAKES = 300_000
+MACHINE = Machine(append=("nokaslr",), qemu=guest.nvme(TAKES), timeout=3600)
+COUNTING = replace(MACHINE, icount=True)
+# Variant and depth.
+Cell = tuple[str, int]
 ABOUT = """\
 Two clients of one polled user queue, which have other work and never wait in
 the kernel. *iopoll* enters the kernel whenever it wants to know whether
@@ -63,7 +75,7 @@ other one wants. The other's submissions and looks are not counted, nor is
 waiting."""
 
 
-def programs(out):
+def programs(out: Path) -> Path:
     """A folder with the measuring program."""
     folder = out / "programs-reap"
     if not (folder / BENCH).exists():
@@ -79,12 +91,12 @@ def programs(out):
 
 # -- what the guests say -----------------------------------------------------
 
-def _values(words):
+def _values(words: Iterable[str]) -> dict[str, int]:
     return {name: int(value) for name, value in
             (word.split("=", 1) for word in words)}
 
 
-def _lines(output, what):
+def _lines(output: str, what: str) -> Iterator[tuple[str, int, dict[str, int]]]:
     """Lines that begin so: (variant, depth, all values) for each."""
     for line in output.splitlines():
         if line.startswith(f"{what} {BENCH} "):
@@ -94,7 +106,7 @@ def _lines(output, what):
             yield variant, values["depth"], values
 
 
-def _ready(output):
+def _ready(output: str) -> dict[Cell, float]:
     """The figures without the early look: (variant, depth) -> figure."""
     lines = [line.replace("ready ", "cell ", 1) for line in output.splitlines()
              if line.startswith("ready ")]
@@ -104,9 +116,9 @@ def _ready(output):
             for row in found}
 
 
-def _whole(output):
+def _whole(output: str) -> dict[Cell, float]:
     """How the whole of a cell's runs is to the sum of its parts."""
-    sums = {}
+    sums: dict[Cell, tuple[int, int]] = {}
     for variant, depth, values in _lines(output, "about"):
         whole, parts = sums.get((variant, depth), (0, 0))
         sums[variant, depth] = (whole + values["whole"],
@@ -115,7 +127,7 @@ def _whole(output):
             for key, (whole, parts) in sums.items()}
 
 
-def _entries(output):
+def _entries(output: str) -> dict[Cell, tuple[float, float]]:
     """(entries per command, share that found nothing) of each cell."""
     figures.check_complete(output)
     found = {}
@@ -127,7 +139,7 @@ def _entries(output):
     return found
 
 
-def complete_rows(insns, entries, mode):
+def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
     """Results, with the entries into the kernel of each."""
     rows = figures.results(figures.parse(insns), mode)
     ready, whole, counted = _ready(insns), _whole(insns), _entries(entries)
@@ -144,27 +156,25 @@ def complete_rows(insns, entries, mode):
 
 # -- guests ------------------------------------------------------------------
 
-def _boot(mode, out, which, words, plugin="", **how):
+def _boot(mode: str, out: Path, which: str, words: tuple[int, ...],
+          machine: Machine = COUNTING) -> str:
     return measure.boot(mode, out, f"{BENCH}-{which}-{mode}", "nvme-reap.sh",
-                        (programs(out), which, *words), append=APPEND,
-                        qemu=(*guest.nvme(TAKES), plugin) if plugin
-                        else guest.nvme(TAKES),
-                        timeout=3600, **how)
+                        (programs(out), which, *words), machine)
 
 
-def _count(mode, out, runs, depths):
-    insns = _boot(mode, out, "insns", (runs, 12, *depths), icount=True)
-    entries = _boot(mode, out, "entries", (1, ROUNDS, *depths))
+def _count(mode: str, out: Path, runs: int,
+           depths: tuple[int, ...]) -> list[Row]:
+    insns = _boot(mode, out, "insns", (runs, 12, *depths))
+    entries = _boot(mode, out, "entries", (1, ROUNDS, *depths), MACHINE)
     return complete_rows(insns, entries, mode)
 
 
-def _tail(mode, out, runs):
-    output = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS),
-                   icount=True)
+def _tail(mode: str, out: Path, runs: int) -> list[Row]:
+    output = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS))
     return figures.results(figures.parse(output), mode)
 
 
-def rows(mode, out, runs):
+def rows(mode: str, out: Path, runs: int) -> list[Row]:
     """All cells."""
     runs = min(runs, 5)
     with host.step(f"counting what it costs to learn of the end ({mode})"):
@@ -173,27 +183,28 @@ def rows(mode, out, runs):
         return found + _tail(mode, out, runs)
 
 
-def profile(mode, out):
+def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     """Profiles by function, written as tables of both variants."""
     with host.step("counting instructions of completions by function "
                    f"({mode})"):
-        found = measure.profiles(
+        profiles = measure.profiles(
             mode, out, "profile-nvme-reap",
             lambda plugin: _boot(mode, out, "profile", (1, 12, 1, 32),
-                                 icount=True, plugin=plugin))
-    for depth, beside in by_depth(found).items():
+                                 COUNTING.adding(qemu=(plugin,))))
+    for depth, beside in by_depth(profiles).items():
         host.write(out / f"profile-nvme-reap-{depth}.txt",
                    figures.profile_table(
                        beside, "NVMe commands and their completions: reads of "
                        f"512 bytes, fixed, depth {depth}", "command"))
+    return []
 
 
-def by_depth(found):
+def by_depth(found: Profiles) -> dict[int, dict[str, Functions]]:
     """Profiles as depth -> variant -> function -> instructions.
 
     The program's own part, with the spin, is left out.
     """
-    cells = {}
+    cells: dict[int, dict[str, Functions]] = {}
     for (variant, depth), functions in found.items():
         cells.setdefault(depth, {})[variant] = {
             function: value for function, value in functions.items()
@@ -201,20 +212,21 @@ def by_depth(found):
     return cells
 
 
-def few(out, runs=3):
+def few(out: Path, runs: int = 3) -> list[Row]:
     """What `make demo` shows."""
     return _count("lean", out, runs, (1, 32))
 
 
 # -- judging -----------------------------------------------------------------
 
-def _row(found, variant, depth):
+def _row(found: list[Row], variant: str, depth: int) -> Row | None:
     return next((row for row in found if row["bench"] == BENCH
                  and row["variant"] == variant
                  and row["params"]["depth"] == depth), None)
 
 
-def _bar(found, depth, less, field="insn_per_op", kind=""):
+def _bar(found: list[Row], depth: int, less: bool, field: str = "insn_per_op",
+         kind: str = "") -> Case:
     name = (f"{MAPPED}{kind}, depth {depth} takes "
             f"{'less than' if less else 'no more than'} {BASE}")
     base, here = (_row(found, one, depth) for one in (BASE, MAPPED))
@@ -227,10 +239,11 @@ def _bar(found, depth, less, field="insn_per_op", kind=""):
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def _no_empty(found):
+def _no_empty(found: list[Row]) -> Case:
     name = f"{MAPPED} never enters the kernel for nothing"
-    mine = {depth: _row(found, MAPPED, depth) for depth in DEPTHS}
-    missing = [depth for depth, row in mine.items() if not row]
+    mine = {depth: row for depth in DEPTHS
+            if (row := _row(found, MAPPED, depth))}
+    missing = [depth for depth in DEPTHS if depth not in mine]
     if missing:
         return Case(name, ktap.FAIL,
                     f"NOT RUN: depths {missing} were not measured")
@@ -239,7 +252,7 @@ def _no_empty(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def _hidden(found):
+def _hidden(found: list[Row]) -> Case:
     name = "what is counted of reaping is all there is"
     bad = [f"{figures.cell_name(row)}: the whole is {row['whole_to_parts']} of "
            "its parts" for row in found if row["bench"] == BENCH
@@ -247,16 +260,17 @@ def _hidden(found):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def _beside(found, variant, others):
+def _beside(found: list[Row], variant: str, others: int) -> float | None:
     return figures.find(found, QOS, variant, others=others)
 
 
-def _kept(found):
+def _kept(found: list[Row]) -> Case:
     """A limit keeps the tail, however much the other one wants."""
     name = "a tenant's tail beside a greedy one with a limit"
     few, many = (_beside(found, "limited", others) for others in OTHERS)
-    without = [_beside(found, "unlimited", others) for others in OTHERS]
-    if not (few and many and all(without)):
+    without = [figure for others in OTHERS
+               if (figure := _beside(found, "unlimited", others))]
+    if not (few and many and len(without) == len(OTHERS)):
         return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
     detail = (f"{few:.0f} and {many:.0f}, without a limit {without[0]:.0f} and "
               f"{without[1]:.0f}")
@@ -265,7 +279,7 @@ def _kept(found):
     return Case(f"{name} ({detail})", ktap.PASS)
 
 
-def judge(found):
+def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     ready = ("insn_ready_per_op", " when all is ready")
     return [_bar(found, 1, False), _bar(found, 32, True),
@@ -275,7 +289,7 @@ def judge(found):
 
 # -- the report --------------------------------------------------------------
 
-def _table(found):
+def _table(found: list[Row]) -> str:
     heads = ["depth", BASE, MAPPED, f"/ {BASE}", f"{BASE} ready",
              f"{MAPPED} ready", f"{BASE} entries per op", "empty",
              f"{MAPPED} entries per op", "empty"]
@@ -294,7 +308,7 @@ def _table(found):
     return figures.markdown(heads, lines)
 
 
-def _qos_table(found):
+def _qos_table(found: list[Row]) -> str:
     lines = [[row["variant"], row["params"]["others"],
               row["params"]["limit"] or "none", f"{row['insn_per_op']:.0f}"]
              for row in found if row["bench"] == QOS]
@@ -302,7 +316,7 @@ def _qos_table(found):
                              "instructions"], lines)
 
 
-def section(found):
+def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
     mine = [row for row in found if row["bench"] == BENCH]
     if not mine:
@@ -312,11 +326,12 @@ def section(found):
                         _qos_table(found)])
 
 
-def lines(found):
+def lines(found: list[Row]) -> list[str]:
     """What `make demo` shows, as lines."""
     shares = ", ".join(
-        f"depth {depth}: {_row(found, BASE, depth)['empty_share']:.1%} and "
-        f"{_row(found, MAPPED, depth)['empty_share']:.1%}"
-        for depth in DEPTHS if _row(found, BASE, depth))
+        f"depth {depth}: {base['empty_share']:.1%} and "
+        f"{here['empty_share']:.1%}" for depth in DEPTHS
+        if (base := _row(found, BASE, depth))
+        and (here := _row(found, MAPPED, depth)))
     return [f"entries into the kernel that found nothing, {BASE} and "
             f"{MAPPED}: {shares}", *_table(found).splitlines()]

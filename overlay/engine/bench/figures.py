@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Figures: what a measuring guest printed, made into results and tables.
 
-Nothing here runs anything; bench.py does. A measuring program prints a line
+Nothing here runs anything; measure.py does. A measuring program prints a line
 for each run of each cell,
 
     cell BENCH VARIANT name=value... run=N insn=X
@@ -14,8 +14,21 @@ import json
 import re
 import statistics
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from engine.host import UserError
+
+# One cell's parameters, and its result in the form of out/bench.json.
+Params = dict[str, Any]
+Row = dict[str, Any]
+# bench, variant and parameters of a cell.
+Key = tuple[str, str, tuple[tuple[str, Any], ...]]
+# Instructions per operation by function, and these by variant and size.
+Functions = dict[str, float]
+Profiles = dict[tuple[str, int], Functions]
+# Sorted addresses, and the functions that start there.
+Symbols = tuple[list[int], list[str]]
 
 # More than this between the runs of one cell is not the same measurement.
 SPREAD = 3.0
@@ -25,13 +38,13 @@ MOVED = 3.0
 
 # -- results -----------------------------------------------------------------
 
-def _value(word):
+def _value(word: str) -> Any:
     if word in ("true", "false"):
         return word == "true"
     return int(word) if re.fullmatch(r"-?\d+", word) else word
 
 
-def _cell(line):
+def _cell(line: str) -> tuple[Key, float]:
     """One line: (bench, variant, params), value."""
     try:
         _, bench, variant, *words = line.split()
@@ -45,7 +58,7 @@ def _cell(line):
             tuple((name, _value(word)) for name, word in params.items())), insn
 
 
-def check_complete(text):
+def check_complete(text: str) -> None:
     """UserError when the measuring program said so or broke off."""
     for line in text.splitlines():
         if line.startswith("error "):
@@ -54,10 +67,10 @@ def check_complete(text):
         raise UserError("the measurement broke off before its end")
 
 
-def parse(text):
+def parse(text: str) -> dict[Key, list[float]]:
     """The runs of each cell: (bench, variant, params) -> [instructions]."""
     check_complete(text)
-    runs = {}
+    runs: dict[Key, list[float]] = {}
     for line in text.splitlines():
         if line.startswith("cell "):
             key, insn = _cell(line)
@@ -69,7 +82,7 @@ def parse(text):
     return runs
 
 
-def spread(values):
+def spread(values: list[float]) -> float:
     """How far apart the runs are: from the 10th to the 90th percentile, %."""
     if len(values) < 2:
         return 0.0
@@ -78,7 +91,7 @@ def spread(values):
     return 100 * (deciles[8] - deciles[0]) / middle if middle else 0.0
 
 
-def results(runs, config):
+def results(runs: dict[Key, list[float]], config: str) -> list[Row]:
     """Results in the form of out/bench.json."""
     return [{"bench": bench, "variant": variant,
              "params": {**dict(params), "config": config},
@@ -87,22 +100,24 @@ def results(runs, config):
             for (bench, variant, params), values in runs.items()]
 
 
-def matches(result, wanted):
+def matches(result: Row, wanted: Params) -> bool:
     """Whether a result has these parameters."""
     return all(result["params"].get(name) == value
                for name, value in wanted.items())
 
 
-def find(rows, bench, variant, **params):
+def find(rows: Iterable[Row], bench: str, variant: str,
+         **params: Any) -> float | None:
     """The figure of one cell, or None."""
     for row in rows:
         if row["bench"] == bench and row["variant"] == variant \
                 and matches(row, params):
-            return row["insn_per_op"]
+            return float(row["insn_per_op"])
     return None
 
 
-def ratios(rows, bench, base):
+def ratios(rows: list[Row], bench: str,
+           base: str) -> Iterator[tuple[Row, float, float]]:
     """Every variant over the base one: (row, base figure, ratio)."""
     for row in rows:
         if row["bench"] != bench or row["variant"] == base:
@@ -112,14 +127,15 @@ def ratios(rows, bench, base):
             yield row, first, row["insn_per_op"] / first
 
 
-def cell_name(row):
+def cell_name(row: Row) -> str:
     """A result's cell in words."""
     params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
                       for name, value in row["params"].items())
     return f"{row['bench']} {row['variant']} {params}"
 
 
-def moves(rows, baseline):
+def moves(rows: list[Row],
+          baseline: Mapping[str, Any]) -> Iterator[tuple[Row, float, float]]:
     """Baselines beside what is measured now: (entry, now, moved in %)."""
     for entry in baseline["rows"]:
         now = find(rows, entry["bench"], entry["variant"], **entry["params"])
@@ -129,12 +145,12 @@ def moves(rows, baseline):
 
 # -- tables ------------------------------------------------------------------
 
-def markdown(heads, lines):
+def markdown(heads: list[str], lines: list[list[Any]]) -> str:
     """A table that can be read as it stands and as Markdown."""
     grid = [heads, *[[str(cell) for cell in line] for line in lines]]
     widths = [max(len(line[i]) for line in grid) for i in range(len(heads))]
 
-    def row(cells):
+    def row(cells: list[str]) -> str:
         return "| " + " | ".join(
             cell.ljust(width) if number == 0 else cell.rjust(width)
             for number, (cell, width)
@@ -145,21 +161,20 @@ def markdown(heads, lines):
     return "\n".join([row(grid[0]), rule, *map(row, grid[1:])])
 
 
-def _variants(rows):
+def _variants(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(row["variant"] for row in rows))
 
 
-def _groups(rows, without=()):
+def _groups(rows: list[Row]) -> dict[tuple[tuple[str, Any], ...], list[Row]]:
     """Rows by their parameters, in the order they came."""
-    found = {}
+    found: dict[tuple[tuple[str, Any], ...], list[Row]] = {}
     for row in rows:
-        key = tuple((name, value) for name, value in row["params"].items()
-                    if name not in without)
-        found.setdefault(key, []).append(row)
+        found.setdefault(tuple(row["params"].items()), []).append(row)
     return found
 
 
-def table(rows, base, label):
+def table(rows: list[Row], base: str,
+          label: tuple[str, Callable[[Params], str]]) -> str:
     """Rows by parameters, variants beside each other with their ratios."""
     names = _variants(rows)
     heads = [label[0]]
@@ -178,15 +193,15 @@ def table(rows, base, label):
     return markdown(heads, lines)
 
 
-def _ratio(figure, first):
+def _ratio(figure: float | None, first: float | None) -> str:
     return f"{figure / first:.3f}" if figure and first else "-"
 
 
 # -- profiles ----------------------------------------------------------------
 
-def symbols(text):
+def symbols(text: str) -> Symbols:
     """System.map as sorted addresses and the functions that start there."""
-    found = {}
+    found: dict[int, str] = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) == 3 and words[1] in "tTwW":
@@ -197,9 +212,9 @@ def symbols(text):
     return addresses, [found[address] for address in addresses]
 
 
-def counts(raw):
+def counts(raw: str) -> list[Counter[int]]:
     """The rounds of the profiling plugin: address -> how often, each."""
-    rounds = []
+    rounds: list[Counter[int]] = []
     for line in raw.splitlines():
         if line == "round":
             rounds.append(Counter())
@@ -209,10 +224,11 @@ def counts(raw):
     return rounds
 
 
-def by_function(count, table_of_symbols, operations):
+def by_function(count: Counter[int], table_of_symbols: Symbols,
+                operations: int) -> Functions:
     """Instructions per operation by function, the most expensive first."""
     addresses, names = table_of_symbols
-    found = Counter()
+    found: Counter[str] = Counter()
     for address, times in count.items():
         # Half of the address space is the program's: not told apart.
         if address < 1 << 63:
@@ -223,7 +239,8 @@ def by_function(count, table_of_symbols, operations):
     return {name: times / operations for name, times in found.most_common()}
 
 
-def profiles(output, raw, system_map, part=0):
+def profiles(output: str, raw: str, system_map: str,
+             part: float = 0) -> Profiles:
     """(variant, size) -> function -> instructions per read.
 
     Of the rounds of each, the one with the fewest instructions counts: the
@@ -236,7 +253,7 @@ def profiles(output, raw, system_map, part=0):
     check_complete(output)
     rounds = counts(raw)
     table_of_symbols = symbols(system_map)
-    found = {}
+    found: Profiles = {}
     for line in output.splitlines():
         match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)"
                              r"(?: (\d+) ([+-]+))?", line)
@@ -258,7 +275,7 @@ def profiles(output, raw, system_map, part=0):
     return found
 
 
-def profile_text(functions, title):
+def profile_text(functions: Functions, title: str) -> str:
     """One profile in the form of perf's report."""
     total = sum(functions.values())
     lines = [f"# {title}", f"# {total:.0f} instructions per read", "#",
@@ -272,7 +289,8 @@ def profile_text(functions, title):
     return "\n".join(lines) + "\n"
 
 
-def profile_table(beside, title, what="read"):
+def profile_table(beside: dict[str, Functions], title: str,
+                  what: str = "read") -> str:
     """Profiles beside each other, so that one sees which functions went."""
     names = list(beside)
     order = sorted({name for functions in beside.values()
@@ -290,5 +308,5 @@ def profile_table(beside, title, what="read"):
     return "\n".join(lines) + "\n"
 
 
-def _count(value):
+def _count(value: float | None) -> str:
     return f"{value:12.0f}" if value and value >= 0.5 else f"{'-':>12}"

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make bench`: instructions per operation, counted in guests.
+
+The guests run under QEMU's -icount with one processor, where guest time is
+instructions. All variants of an operation are measured in one boot. Results
+go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine import build, host, kernels, ktap, source
+from engine.bench import dax_mmap, dax_read, figures, measure, nvme, reap
+from engine.bench.figures import Row
+from engine.bench.measurement import Measurement, Profiled
+from engine.host import UserError
+from engine.ktap import Case
+
+BASELINE = measure.PROGRAMS / "baseline.json"
+RUNS = 9
+MEASUREMENTS: tuple[Measurement, ...] = (dax_read, dax_mmap, nvme, reap)
+PROFILED: tuple[Profiled, ...] = (dax_read, nvme, reap)
+COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
+
+ABOUT = """\
+Instructions per operation, counted in a QEMU guest ({counted}); all variants
+of a row come from the same boot, and the file is warm. **Instructions are not
+cycles**: cache misses and contended atomic operations do not show, and
+`rep movsb` counts one instruction per byte it copies, in every variant alike.
+
+- *generic*: today's iomap path. `ext4.dax_fast_read` is off, and a measuring
+  module (`overlay/bench/noread.c`) took `->read` away from the open file. It
+  has the patches of the series that help every file system.
+- *read_iter*: the same with the parameter on: the same `pread()` arrives at
+  `->read_iter`, which has the fast path.
+- *read*: the parameter on; `pread()` arrives at `->read`.
+- *off*: the parameter off; what `->read` costs systems that switch it off.
+
+Data with more than one extent has extents of a single block; a hole is read
+within a file of as many data extents. With one extent the offsets vary too."""
+
+# What out/bench.json holds.
+Data = dict[str, Any]
+Found = TypeVar("Found")
+
+
+# -- judging -----------------------------------------------------------------
+
+def steady(rows: list[Row]) -> Case:
+    """Several tasks on one CPU switch where they like; one must repeat."""
+    name = f"runs of a cell are within {figures.SPREAD:g} % of each other"
+    wild = [f"{figures.cell_name(row)}: {row['spread_pct']} %" for row in rows
+            if row["spread_pct"] > figures.SPREAD
+            and row["params"].get("threads", 1) == 1]
+    return Case(name, ktap.FAIL if wild else ktap.PASS, "\n".join(wild))
+
+
+def judge(rows: list[Row]) -> list[Case]:
+    """The cases that the figures of all measurements prove or not."""
+    return [case for one in MEASUREMENTS for case in one.judge(rows)]
+
+
+# -- the report --------------------------------------------------------------
+
+def _baseline_part(rows: list[Row]) -> str:
+    baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
+    lines, flagged = [], False
+    same = baseline["compiler"] == measure.compiler()
+    for entry, now, moved in figures.moves(rows, baseline):
+        flag = same and abs(moved) > figures.MOVED
+        flagged |= flag
+        lines.append([entry["what"], f"{entry['first']:.0f}",
+                      f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
+                      f"{moved:+.1f} %{' (!)' if flag else ''}"])
+    part = ["## Baselines", "", baseline["about"], "",
+            figures.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
+    if not same:
+        part += ["", f"These are of {baseline['compiler']}, this kernel is of "
+                 f"{measure.compiler()}: what moved is not ours alone."]
+    if flagged:
+        part += ["", "(!) moved by more than "
+                 f"{figures.MOVED:g} %: {baseline['explained']}"]
+    return "\n".join(part)
+
+
+def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
+    """out/bench.md."""
+    rows = data["results"]
+    parts = [
+        "# Instructions per operation", ABOUT.format(counted=COUNTED),
+        f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
+        _baseline_part(rows),
+        *(one.section(rows) for one in MEASUREMENTS),
+        dax_read.clock_section(wall) if wall else "",
+        "## Judged\n\n" + "\n".join(
+            f"- {case.status}: {case.name}" +
+            "".join(f"\n  - {line}" for line in case.detail.splitlines())
+            for case in cases),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _commit() -> str:
+    """The commit of this tree, and whether it was changed since."""
+    def git(*args: str) -> str | None:
+        done = subprocess.run(["git", "-C", str(host.ROOT), *args],
+                              capture_output=True, text=True, check=False,
+                              env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
+        return None if done.returncode else done.stdout.strip()
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain")
+    except FileNotFoundError:
+        return "unknown"
+    return (head or "none") + ("-dirty" if changed else "")
+
+
+def _tool() -> str:
+    output = host.output(["qemu-system-x86_64", "--version"]) or ""
+    qemu = re.search(r"version (\S+)", output)
+    gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
+    return f"QEMU {qemu[1] if qemu else 'unknown'} {COUNTED}; {gcc}"
+
+
+def _data(rows: list[Row]) -> Data:
+    return {"kernel": source.kernel().version, "commit": _commit(),
+            "tool": _tool(), "results": rows}
+
+
+# -- commands ----------------------------------------------------------------
+
+def _information(title: str, work: Callable[..., Found],
+                 *args: Any) -> tuple[Found | None, Case]:
+    """Without it the other figures stand; that it is missing is said."""
+    try:
+        return work(*args), Case(title, ktap.PASS)
+    except UserError as error:
+        return None, Case(title, ktap.FAIL, f"NOT RUN: {error}")
+
+
+def _lean(out: Path) -> tuple[list[Row], dax_read.Wall | None, list[Case]]:
+    """Everything that is judged: rows, clock, cases."""
+    build.build("lean")
+    rows = [row for one in MEASUREMENTS for row in one.rows("lean", out, RUNS)]
+    cases = judge(rows)
+    wall, clock = _information("wall clock", dax_read.clock, "lean", out)
+    more = [clock]
+    for one in PROFILED:
+        found, case = _information(one.PROFILE, one.profile, "lean", out, rows)
+        cases += found or []
+        more.append(case)
+    return rows, wall, [*cases, steady(rows), *more]
+
+
+def _distro(out: Path) -> list[Row]:
+    """A few rows on a distribution-like config."""
+    build.build("distro")
+    return dax_read.rows("distro", out, RUNS)
+
+
+def _modes(args: list[str]) -> list[str]:
+    measured = kernels.having("measured")
+    for mode in args:
+        if mode not in measured:
+            raise UserError(f"bench measures the kernels {' and '.join(measured)}, "
+                            f"not {mode}")
+    return args or measured
+
+
+def main(args: list[str]) -> list[Case]:
+    """Measure: `bench [lean|distro]...`, both kernels unless named."""
+    modes = _modes(args)
+    out = host.fresh("bench")
+    rows: list[Row] = []
+    cases: list[Case] = []
+    wall = None
+    if "lean" in modes:
+        rows, wall, cases = _lean(out)
+    if "distro" in modes:
+        more, case = _information("distribution-like kernel", _distro, out)
+        rows += more or []
+        cases.append(case)
+    return _finish(_data(rows), wall, cases)
+
+
+def _finish(data: Data, wall: dax_read.Wall | None,
+            cases: list[Case]) -> list[Case]:
+    text = report(data, wall, cases)
+    host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
+    host.write(host.OUT / "bench.md", text)
+    host.say(text)
+    host.say("written: out/bench.json, out/bench.md, "
+             "out/bench/profile-*.txt")
+    return cases
