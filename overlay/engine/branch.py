@@ -5,10 +5,14 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine import checkpatch, entries, host, lay, source, store
+from engine.entries import Entry, Series
 from engine.host import UserError
+from engine.lay import Item
+from engine.source import Source
 
 NOBODY = "nobody@example.invalid"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -23,7 +27,8 @@ ANCHORS = ("COPYING", "CREDITS", "Kbuild", "Kconfig", "MAINTAINERS",
 class Branch:
     """The git branch of one series, in a repository of its own."""
 
-    def __init__(self, series, everything, kernel, items, log):
+    def __init__(self, series: Series, everything: list[Series], kernel: Source,
+                 items: list[Item], log: Path) -> None:
         self.series = series
         self.lower = entries.below(series, everything)
         self.kernel = kernel
@@ -32,12 +37,12 @@ class Branch:
         self.home = host.WORK / "build" / "branches" / ".home"
         self.log = Path(log)
         self.who = identity()
-        self.committed = []
-        self.makefiles = {}
+        self.committed: list[Item] = []
+        self.makefiles: dict[str, str] = {}
 
     # What the user's own git and b4 set-up say must not change what we make
     # (hooks, signing, addresses), so none of it is read but the identity.
-    def env(self):
+    def env(self) -> dict[str, str]:
         here = "/usr/bin:/bin:"      # where Debian's python3-ply is seen
         return {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
                 "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1",
@@ -46,18 +51,19 @@ class Branch:
                 "XDG_CONFIG_HOME": str(self.home),
                 "PATH": here + os.environ.get("PATH", "")}
 
-    def git(self, *args, check=True, env=None):
+    def git(self, *args: Path | str, check: bool = True,
+            env: dict[str, str] | None = None) -> str:
         return host.run(["git", *args], cwd=self.path, log=self.log,
                         env={**self.env(), **(env or {})}, check=check,
                         what=f"git {args[0]} for {self.series.name}").stdout
 
-    def touched(self):
+    def touched(self) -> list[str]:
         """The upstream files that the series and those below it touch."""
         files = [file for series in (*self.lower, self.series)
                  for entry in series.entries for file in entry.files]
         return sorted({self.items[file].target for file in files})
 
-    def start(self):
+    def start(self) -> None:
         """A fresh repository that holds the base; an old one goes."""
         host.remove(self.path)
         self.path.mkdir(parents=True)
@@ -69,7 +75,7 @@ class Branch:
         for key, value in self._settings():
             self.git("config", key, value)
 
-    def _settings(self):
+    def _settings(self) -> tuple[tuple[str, str], ...]:
         return (("user.name", self.who[0]), ("user.email", self.who[1]),
                 ("commit.gpgsign", "false"), ("core.autocrlf", "false"),
                 ("core.hooksPath", "/dev/null"), ("gc.auto", "0"),
@@ -81,14 +87,14 @@ class Branch:
                 ("b4.prep-perpatch-check-cmd",
                  self._checkpatch()))
 
-    def _checkpatch(self):
+    def _checkpatch(self) -> str:
         """The command with which b4 checks one patch."""
         hide = [] if self.kernel.is_git else ["GIT_DIR=none"]
         return shlex.join(["env", *hide, f"PYTHONPATH={PACKAGE}",
                            f"OVERLAY_WORK={host.WORK}",
                            sys.executable, "-m", "engine.checkpatch"])
 
-    def _import(self):
+    def _import(self) -> None:
         """A small repository: checkpatch and b4 need no more than this."""
         for name in (*ANCHORS, *self.touched()):
             _copy(self.kernel.path / name, self.path / name)
@@ -99,7 +105,7 @@ class Branch:
         self.git("commit", "--quiet", "--no-verify", "-m",
                  f"Linux {self.kernel.version}", env=who)
 
-    def _clone(self):
+    def _clone(self) -> None:
         """A clone that borrows KDIR's objects and writes nothing there."""
         safe = f"safe.directory={self.kernel.path}"
         host.run(["git", "-c", safe, "-c", f"{safe}/.git", "clone",
@@ -108,9 +114,10 @@ class Branch:
                  env=self.env(), what=f"cloning {self.kernel.path}")
         wanted = [f"/{name}" for name in (*ANCHORS, *self.touched())]
         self.git("sparse-checkout", "set", "--no-cone", *wanted)
-        self.git("checkout", "--quiet", "-B", "base", self.kernel.head)
+        self.git("checkout", "--quiet", "-B", "base",
+                 self.kernel.head or "HEAD")
 
-    def commit(self, entry):
+    def commit(self, entry: Entry) -> None:
         """Lay one entry and commit it; UserError when a patch does not apply."""
         for file in entry.files:
             item = self.items[file]
@@ -128,7 +135,7 @@ class Branch:
         self.git("commit", "--quiet", "--signoff", "--no-verify",
                  "--cleanup=whitespace", "-F", message)
 
-    def _patch(self, item):
+    def _patch(self, item: Item) -> None:
         """Apply a patch, that of a Makefile to one with all objects."""
         place = self.path / item.target
         if item.target in self.makefiles:
@@ -138,14 +145,14 @@ class Branch:
         if lay.is_makefile(item.target):
             self.makefiles[item.target] = place.read_text("utf-8")
 
-    def _write_makefiles(self):
+    def _write_makefiles(self) -> None:
         """Let our Makefiles list what there is the source of by now."""
         missing = lay.to_come(self.items.values(), self.committed)
         for target, text in self.makefiles.items():
             host.write(self.path / target,
                        lay.with_sources(target, text, missing))
 
-    def grow(self):
+    def grow(self) -> None:
         """Lay the base and what is below; the commits are up to the caller."""
         self.start()
         for series in self.lower:
@@ -153,7 +160,7 @@ class Branch:
                 self.commit(entry)
         self.git("checkout", "--quiet", "-B", f"b4/{self.series.name}")
 
-    def patches(self, into, since="base"):
+    def patches(self, into: Path, since: str = "base") -> list[Path]:
         """The commits so far, or since one, as patch files, in order."""
         host.remove(into)
         self.git("format-patch", "--quiet", "--no-signature", "-o", into,
@@ -161,7 +168,7 @@ class Branch:
         return sorted(Path(into).iterdir())
 
 
-def _copy(origin, into):
+def _copy(origin: Path, into: Path) -> None:
     """Copy a file or a folder; what is not there is left out."""
     into.parent.mkdir(parents=True, exist_ok=True)
     if origin.is_dir():
@@ -170,19 +177,19 @@ def _copy(origin, into):
         shutil.copy2(origin, into)
 
 
-def identity():
+def identity() -> tuple[str, str]:
     """The name and address that git would sign with, or a stand-in."""
     found = [host.output(["git", "config", f"user.{key}"], cwd=host.ROOT)
              for key in ("name", "email")]
     named = [os.environ.get(f"GIT_AUTHOR_{key}") for key in ("NAME", "EMAIL")]
-    who = [value or (text or "").strip()
-           for value, text in zip(named, found, strict=True)]
-    if all(who):
-        return tuple(who)
+    name, address = (value or (text or "").strip()
+                     for value, text in zip(named, found, strict=True))
+    if name and address:
+        return name, address
     return ("No Identity", NOBODY)
 
 
-def grown(log):
+def grown(log: Path) -> Iterator[tuple[Branch, list[Path]]]:
     """Every series as (Branch, patch files), laid but not yet checked.
 
     For callers that only read the patches.
@@ -201,7 +208,7 @@ def grown(log):
         yield branch, branch.patches(branch.path / ".git" / "patches")
 
 
-def check_patch(branch, patch):
+def check_patch(branch: Branch, patch: Path) -> list[str]:
     """What checkpatch --strict says of one patch file, one line each.
 
     Each patch is checked once, by the text that it has: `make lint` and

@@ -10,6 +10,7 @@ result a lie.
 import hashlib
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import host, lay, source
@@ -27,7 +28,7 @@ KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 
 # -- where -------------------------------------------------------------------
 
-def top():
+def top() -> Path:
     """The folder of the laid tree and its builds, one for each source."""
     src = source.kernel()
     if src.origin == "debian":
@@ -36,17 +37,17 @@ def top():
     return host.WORK / "kdir" / name
 
 
-def tree():
+def tree() -> Path:
     """The laid tree."""
     return top() / "tree"
 
 
-def folder(mode):
+def folder(mode: str) -> Path:
     """The build folder (O=) of a mode."""
     return top() / "build" / mode
 
 
-def own_sources():
+def own_sources() -> list[str]:
     """The C files of the kernel that are ours alone, without tests."""
     return sorted(item.target for item in lay.items()
                   if item.kind == "file" and item.target.endswith(".c")
@@ -55,7 +56,7 @@ def own_sources():
                                     item.target))
 
 
-def made_in(top_folder, folder):
+def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:
     """The folder of a tree whose Makefile lists the objects of a folder."""
     path = PurePosixPath(folder)
     while path.parts and not any((top_folder / path / name).exists()
@@ -64,16 +65,16 @@ def made_in(top_folder, folder):
     return path
 
 
-def object_name(target):
+def object_name(target: str) -> str:
     """What kbuild calls an object: its path from its Makefile on."""
     path = PurePosixPath(target).with_suffix("")
     return str(path.relative_to(made_in(tree(), path.parent)))
 
 
-_laid = set()
+_laid: set[Path] = set()
 
 
-def lay_tree():
+def lay_tree() -> Path:
     """Lay the tree, once in a run, and return its folder."""
     path = tree()
     if path not in _laid:
@@ -86,7 +87,7 @@ def lay_tree():
 
 # -- make --------------------------------------------------------------------
 
-def environment():
+def environment() -> dict[str, str]:
     """The environment of every build: one ccache, results that repeat."""
     return {
         "CCACHE_DIR": os.environ.get("CCACHE_DIR", f"{host.WORK}/ccache"),
@@ -101,7 +102,7 @@ def environment():
     }
 
 
-def variables(mode):
+def variables(mode: str) -> list[str]:
     """What a mode passes to every make, that of each folder too.
 
     kbuild asks for a variable by the object's name (scripts/Makefile.lib), so
@@ -116,7 +117,9 @@ def variables(mode):
                             for name in (*own, *kernel.neighbours))]
 
 
-def make(mode, *args, what, log=None, progress=None, out=None, check=True):
+def make(mode: str, *args: str, what: str, log: Path | None = None,
+         progress: host.Shows | None = None,
+         out: Path | None = None, check: bool = True) -> host.Done:
     """make in the laid tree, into the folder of a mode (or `out`)."""
     cmd = ["make", "-C", tree(), f"O={out or folder(mode)}",
            f"-j{host.jobs()}", "CC=ccache gcc", "HOSTCC=ccache gcc",
@@ -128,7 +131,7 @@ def make(mode, *args, what, log=None, progress=None, out=None, check=True):
 class Progress:
     """Counts what make says it compiled, of about as much as last time."""
 
-    def __init__(self, note, usual):
+    def __init__(self, note: Path, usual: int) -> None:
         self.note = note
         self.count = 0
         try:
@@ -136,14 +139,14 @@ class Progress:
         except (OSError, ValueError):
             self.usual = usual
 
-    def line(self, line):
+    def line(self, line: str) -> str | None:
         """Count a line; returns what to show."""
         if not COMPILED.match(line):
             return None
         self.count += 1
         return f"{self.count} of at most about {self.usual} steps of make"
 
-    def save(self):
+    def save(self) -> None:
         """Remember a full build's count."""
         if self.count > self.usual * 0.8:
             host.write(self.note, str(self.count))
@@ -151,7 +154,7 @@ class Progress:
 
 # -- configuration -----------------------------------------------------------
 
-def settings(text):
+def settings(text: str) -> dict[str, str]:
     """A fragment's lines as option -> value; 'n' for an option that is off."""
     found = {}
     for line in text.splitlines():
@@ -165,7 +168,8 @@ def settings(text):
     return found
 
 
-def wanted_config(mode, extra=()):
+def wanted_config(mode: str,
+                  extra: Iterable[Path | str] = ()) -> dict[str, str]:
     """What a mode's fragments ask for, later ones winning."""
     wanted = {}
     for name in KERNELS[mode].fragments:
@@ -173,12 +177,12 @@ def wanted_config(mode, extra=()):
         if not path.exists():
             raise UserError(f"{host.short(path)} is missing")
         wanted.update(settings(path.read_text(encoding="utf-8")))
-    for path in extra:
-        wanted.update(settings(Path(path).read_text(encoding="utf-8")))
+    for more in extra:
+        wanted.update(settings(Path(more).read_text(encoding="utf-8")))
     return wanted
 
 
-def dropped(wanted, config):
+def dropped(wanted: dict[str, str], config: str) -> list[str]:
     """Which of the wanted options a .config does not honour."""
     have = settings(config)
     return [f"{name}={value} (it is {have.get(name, 'n')})"
@@ -186,7 +190,7 @@ def dropped(wanted, config):
             if have.get(name, "n") != value]
 
 
-def _config_key(text):
+def _config_key(text: str) -> str:
     """Changes when the options asked for or the Kconfig files of ours do."""
     src = source.kernel()
     key = hashlib.sha256(f"{src.version} {text}".encode())
@@ -196,7 +200,8 @@ def _config_key(text):
     return key.hexdigest()
 
 
-def configure(mode, out=None, extra=()):
+def configure(mode: str, out: Path | None = None,
+              extra: Iterable[Path | str] = ()) -> None:
     """Write the .config of a mode, when it is not there or not right."""
     into = Path(out or folder(mode))
     wanted = wanted_config(mode, extra)
@@ -220,7 +225,7 @@ def configure(mode, out=None, extra=()):
 
 # -- building ----------------------------------------------------------------
 
-def prepare(mode):
+def prepare(mode: str) -> Path:
     """A laid tree and a configured build folder for a mode."""
     host.check_machine()
     host.need(*PACKAGES)
@@ -232,10 +237,10 @@ def prepare(mode):
     return folder(mode)
 
 
-_built = set()
+_built: set[Path] = set()
 
 
-def build(mode):
+def build(mode: str) -> Path:
     """Build a mode's bzImage and modules; returns its build folder."""
     path = folder(mode)
     if path in _built:
@@ -252,7 +257,7 @@ def build(mode):
     return path
 
 
-def modules_prepare(mode):
+def modules_prepare(mode: str) -> Path:
     """What single objects need before they can be built."""
     path = prepare(mode)
     make(mode, "prepare", "modules_prepare",
@@ -260,7 +265,9 @@ def modules_prepare(mode):
     return path
 
 
-def objects(mode, targets, extra_make_args=(), log=None, check=True):
+def objects(mode: str, targets: Sequence[str],
+            extra_make_args: Sequence[str] = (), log: Path | None = None,
+            check: bool = True) -> host.Done:
     """Build single objects or folders of a mode, with W=1 or C=1 say.
 
     Returns the CompletedProcess: its output holds the warnings.
@@ -270,7 +277,7 @@ def objects(mode, targets, extra_make_args=(), log=None, check=True):
                 what=f"building {' '.join(map(str, targets))}")
 
 
-def main(args):
+def main(args: list[str]) -> None:
     """`build [mode...]`: the lean kernel unless others are named."""
     for mode in args or ["lean"]:
         if mode not in KERNELS:

@@ -7,6 +7,7 @@ others run all the same, so that one total tells the whole.
 
 import importlib
 import time
+from collections.abc import Iterator, Sequence
 
 from engine import cli, host, ktap, ready, store
 from engine.host import UserError
@@ -18,7 +19,7 @@ STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series")
 LONG = 5
 
 
-def one(name):
+def one(name: str) -> list[Case]:
     """The cases of one step; it never ends the run."""
     try:
         cases = importlib.import_module(f"engine.{name}").main([])
@@ -36,7 +37,7 @@ def one(name):
     return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
 
 
-def _ready(names):
+def _ready(names: Sequence[str]) -> list[Case]:
     """Ask for all packages now; what cannot be had is a failing case."""
     try:
         ready.ready(*names)
@@ -46,7 +47,8 @@ def _ready(names):
     return []
 
 
-def table(name, seconds, cases, parts):
+def table(name: str, seconds: float, cases: list[Case],
+          parts: list[tuple[str, float]]) -> Iterator[str]:
     """Lines of the table that ends a run: a step, and what took long in it."""
     kept = store.count()
     taken = f", {kept} of them taken from the store" if kept else ""
@@ -56,13 +58,14 @@ def table(name, seconds, cases, parts):
             yield f"  {host.elapsed(took):>20}   {what}"
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """Run all steps, or those that are named."""
     for name in args:
         if name not in STEPS:
             raise UserError(f"check has no step {name}: {', '.join(STEPS)}")
     out = host.fresh("check")
-    everything, lines = _ready(args or STEPS), []
+    everything = _ready(args or STEPS)
+    lines: list[str] = []
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()

@@ -36,14 +36,14 @@ class Rule:
     files: str
     word: str
 
-    def covers(self, match):
+    def covers(self, match: re.Match[str]) -> bool:
         """Whether a complaint is of this kind."""
         return (match["type"] == self.type
                 and fnmatchcase(match["path"], self.files)
                 and self.word in match["text"])
 
 
-def rules(text):
+def rules(text: str) -> list[Rule]:
     """Read the exceptions; each must stand below a comment that says why."""
     found, why = [], False
     for number, line in enumerate(text.splitlines(), 1):
@@ -61,7 +61,7 @@ def rules(text):
     return found
 
 
-def left(output, exceptions):
+def left(output: str, exceptions: list[Rule]) -> list[str]:
     """Those lines of checkpatch that no exception covers."""
     kept = []
     for line in output.splitlines():
@@ -72,7 +72,7 @@ def left(output, exceptions):
     return kept
 
 
-def judge(output, code, exceptions):
+def judge(output: str, code: int, exceptions: list[Rule]) -> list[str]:
     """What is wrong with a patch, given what checkpatch said."""
     complaints = left(output, exceptions)
     if code and not output.strip():
@@ -80,7 +80,7 @@ def judge(output, code, exceptions):
     return complaints
 
 
-def command(small, *files):
+def command(small: bool, *files: Path | str) -> list[Path | str]:
     """How to call checkpatch.
 
     A small repository knows no history: without .git in sight, checkpatch
@@ -104,7 +104,7 @@ SIGNATURE = re.compile(r"\n-- \n[\d.]+\n*\Z")
 ENCODED = re.compile(r"^Content-Transfer-Encoding:(?! *[78]bit$)", re.MULTILINE)
 
 
-def plain(text):
+def plain(text: str) -> str:
     """A patch as git and b4 both write it: author, subject, message, diff.
 
     Neither which commit it was, of how many, nor when says anything, nor who
@@ -120,7 +120,7 @@ def plain(text):
     return "\n".join(kept) + blank + body
 
 
-def key(tree, text, small):
+def key(tree: Path, text: str, small: bool) -> str | None:
     """What checkpatch's word on a patch is kept under.
 
     In a clone of KDIR it also looks at the history, which is not kept.
@@ -133,25 +133,25 @@ def key(tree, text, small):
         "keeps": ("output", "code")})
 
 
-def judged(kept):
+def judged(kept: store.Kept) -> list[str]:
     """What is wrong with a patch, by what checkpatch said when it last ran."""
     return judge(kept.more["output"], kept.more["code"], load())
 
 
-def note(name, output, code):
+def note(name: str | None, output: str, code: int) -> None:
     """Keep what checkpatch said, if it left nothing to complain of."""
     if not judge(output, code, load()):
         store.keep("checkpatch", name, (), {"output": output, "code": code})
 
 
-def load():
+def load() -> list[Rule]:
     """The exceptions of this tree."""
     if not EXCEPTIONS.exists():
         return []
     return rules(EXCEPTIONS.read_text(encoding="utf-8"))
 
 
-def main(args):
+def main(args: list[str]) -> int:
     """For b4: GIT_DIR is what our caller set it to."""
     text = Path(args[0]).read_text("utf-8", "replace") if args \
         else sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -5,9 +5,11 @@ import importlib
 import os
 import signal
 import sys
+from types import FrameType
 
 from engine import host, ktap, store
 from engine.host import UserError
+from engine.ktap import Case
 
 # name: (module, and its function if that is not main; what it does)
 COMMANDS = {
@@ -15,7 +17,7 @@ COMMANDS = {
     "check": ("check", "selftest, lint, kunit, kselftest, docs and series, and "
               "one total"),
     "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
-             "ruff, codespell"),
+             "ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
     "kunit": ("kunit", "KUnit, under UML and in an x86_64 guest"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
@@ -50,7 +52,7 @@ ARGUMENTS = (
 )
 
 
-def _help():
+def _help() -> None:
     print("make COMMAND:")
     for name, (_, text) in COMMANDS.items():
         print(f"  {name:10} {text}")
@@ -68,10 +70,10 @@ OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
 
 
-def _clean():
+def _clean() -> None:
     host.lock()
     everything = os.environ.get("CLEAN") == "all"
-    names = ["build", "tree", "kdir", "kept"]
+    names = ["build", "tree", "kdir", "kept", "mypy"]
     if everything:
         names += ["src", "deb", "apt", "tools", "venv", "ccache"]
     host.remove(host.OUT)
@@ -79,7 +81,7 @@ def _clean():
         host.remove(host.WORK / name)
 
 
-def finish(name, cases):
+def finish(name: str, cases: list[Case]) -> None:
     """Write the results of one step and say which cases failed."""
     ktap.junit(host.OUT / name / "junit.xml", name, cases)
     for case in cases:
@@ -93,7 +95,7 @@ def finish(name, cases):
             host.say(f"    SKIP {case.name}: {why}")
 
 
-def _command(name, args):
+def _command(name: str, args: list[str]) -> int:
     module, _, function = COMMANDS[name][0].partition(":")
     host.check_machine()
     host.lock()
@@ -116,11 +118,11 @@ def _command(name, args):
     return 1 if ktap.tally(cases)[1] else 0
 
 
-def _interrupt(signum, frame):
+def _interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def main(argv):
+def main(argv: list[str]) -> int:
     """Run one command; every expected error is one sentence."""
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _interrupt)
@@ -145,9 +147,10 @@ def main(argv):
     except BrokenPipeError:
         return 1
     except OSError as error:
-        text = host.explain(error)
-        if text is None:
+        why = host.explain(error)
+        if why is None:
             raise
+        text = why
     host.Status.clear()
     print(f"overlay: {text}", file=sys.stderr, flush=True)
     return 1

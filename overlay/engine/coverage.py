@@ -13,12 +13,17 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from engine import build, host, kselftest, ktap, lay
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
 
+# How often each line of a file was run; and the first and the last of lines that
+# were not, their function, the first one's text, and why.
+Counts = dict[int, int]
+Left = tuple[int, int, str, str, str]
 LEAST = 90
 LEFT = host.ROOT / "overlay" / "exceptions" / "coverage"
 # The first word of a reason for what some runs reach and others do not.
@@ -36,22 +41,22 @@ class Reason:
 
     target: str
     function: str
-    texts: list = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     why: str = ""
 
-    def covers(self, target, function, text):
+    def covers(self, target: str, function: str, text: str) -> bool:
         """Whether it speaks of this line."""
         return (self.target, self.function) == (target, function) and \
             (self.texts == ["*"] or text in self.texts)
 
-    def sometimes(self):
+    def sometimes(self) -> bool:
         """Whether it may be reached all the same."""
         return self.why.startswith(SOMETIMES)
 
 
 # -- reasons -----------------------------------------------------------------
 
-def reasons(text):
+def reasons(text: str) -> list[Reason]:
     """The reasons of a file like overlay/exceptions/coverage."""
     found, now = [], None
     for number, line in enumerate(text.splitlines(), 1):
@@ -79,7 +84,7 @@ def reasons(text):
     return found
 
 
-def functions(text):
+def functions(text: str) -> list[str]:
     """The function that each line of a C file belongs to, from line 1 on."""
     now, found = "", [""]
     for line in text.splitlines():
@@ -91,7 +96,7 @@ def functions(text):
 
 # -- counting ----------------------------------------------------------------
 
-def collect(out):
+def collect(out: Path) -> list[Path]:
     """Put the compiler's notes beside what each guest has counted."""
     folder = build.folder("coverage")
     found = sorted(out.glob("*.gcda/**/*.gcda"))
@@ -103,7 +108,7 @@ def collect(out):
     return found
 
 
-def count(out):
+def count(out: Path) -> dict[str, Counts]:
     """The lines of our files and how often each was run, by gcovr."""
     table = out / "coverage.json"
     (out / "html").mkdir(exist_ok=True)
@@ -121,9 +126,9 @@ def count(out):
     return lines_of(json.loads(table.read_text("utf-8")))
 
 
-def lines_of(table):
+def lines_of(table: dict[str, Any]) -> dict[str, Counts]:
     """gcovr's JSON as file -> line -> how often it was run."""
-    found = {}
+    found: dict[str, Counts] = {}
     for file in table["files"]:
         lines = found.setdefault(file["file"], {})
         for line in file["lines"]:
@@ -133,7 +138,7 @@ def lines_of(table):
     return found
 
 
-def targets():
+def targets() -> list[str]:
     """Our C files and the headers beside them: both have code."""
     sources = build.own_sources()
     folders = {str(Path(name).parent) for name in sources}
@@ -145,13 +150,13 @@ def targets():
 
 # -- judging -----------------------------------------------------------------
 
-def percent(lines):
+def percent(lines: Counts) -> float:
     """How many of a hundred lines were reached, never rounded up."""
     reached = sum(count > 0 for count in lines.values())
     return 100 * reached / len(lines) if lines else 0.0
 
 
-def judge(target, lines):
+def judge(target: str, lines: Counts) -> Case:
     """The case of one file."""
     name = f"{target}: {LEAST} % of its lines are reached"
     if not lines:
@@ -161,10 +166,11 @@ def judge(target, lines):
                 "" if share >= LEAST else f"{share:.1f} % are")
 
 
-def left(target, text, lines, known):
+def left(target: str, text: str, lines: Counts,
+         known: list[Reason]) -> list[Left]:
     """What is left of a file: (first, last, function, source, reason)."""
     source, names = text.splitlines(), functions(text)
-    runs = []
+    runs: list[Left] = []
     for number in sorted(n for n, count in lines.items() if not count):
         code, name = source[number - 1].strip(), names[number]
         why = next((reason.why for reason in known
@@ -179,7 +185,8 @@ def left(target, text, lines, known):
     return runs
 
 
-def unexplained(target, text, lines, known):
+def unexplained(target: str, text: str, lines: Counts,
+                known: list[Reason]) -> Case:
     """The case of the lines of a file that nothing reaches without a reason."""
     name = f"{target}: every line that is not reached has a reason"
     bad = [f"line {first}{f' to {last}' if last > first else ''}: "
@@ -188,7 +195,8 @@ def unexplained(target, text, lines, known):
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def stale(known, counted, texts):
+def stale(known: list[Reason], counted: dict[str, Counts],
+          texts: dict[str, str]) -> list[Case]:
     """Reasons for lines that are gone, or that are reached."""
     bad = []
     for reason in known:
@@ -204,7 +212,7 @@ def stale(known, counted, texts):
                  ktap.FAIL, why) for reason, why in bad]
 
 
-def _stale(reason, wanted, text, lines):
+def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
     """Why a reason does not hold for a line it names, or None."""
     names = functions(text)
     there = [number for number, line in enumerate(text.splitlines(), 1)
@@ -219,7 +227,8 @@ def _stale(reason, wanted, text, lines):
 
 # -- the command -------------------------------------------------------------
 
-def _report(counted, texts, known, out):
+def _report(counted: dict[str, Counts], texts: dict[str, str],
+            known: list[Reason], out: Path) -> None:
     """Say what is reached and what is left; also to a file."""
     report = [f"{'lines':>6} {'run':>6} {'%':>6}  file"]
     for target, lines in counted.items():
@@ -237,7 +246,7 @@ def _report(counted, texts, known, out):
         host.say(line)
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """Run the tests (or those that are named), and say what they reach."""
     known = reasons(LEFT.read_text("utf-8")) if LEFT.exists() else []
     out = host.fresh("coverage")
@@ -250,7 +259,7 @@ def main(args):
     return cases + evaluate(out, known)
 
 
-def evaluate(out, known):
+def evaluate(out: Path, known: list[Reason]) -> list[Case]:
     """The cases of what the guests have counted."""
     if not collect(out):
         return [Case("coverage", ktap.FAIL, "NOT RUN: no guest has counted")]

@@ -6,6 +6,8 @@ in sparse files, made anew for each guest.
 """
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 from engine import host
 
@@ -38,14 +40,14 @@ MANY = {
 SLOW = ",throttling.iops-total=100"
 
 
-def label():
+def label() -> bytes:
     """What stands in the last bytes of a device that is the tests' own."""
-    found = re.search(r'#define UQ_LABEL\s+"([^"]+)"',
-                      SAFE.read_text(encoding="utf-8"))
-    return found.group(1).encode().ljust(LABEL_BYTES, b"\0")
+    found, = re.findall(r'#define UQ_LABEL\s+"([^"]+)"',
+                        SAFE.read_text(encoding="utf-8"))
+    return str(found).encode().ljust(LABEL_BYTES, b"\0")
 
 
-def _drive(folder, name, options=""):
+def _drive(folder: Path, name: str, options: str = "") -> str:
     """A new disk, as a drive of QEMU's."""
     path = folder / name
     host.remove(path)
@@ -57,7 +59,7 @@ def _drive(folder, name, options=""):
             f"discard=unmap{options}")
 
 
-def _single(folder):
+def _single(folder: Path) -> Iterator[str]:
     for name, options in CONTROLLERS.items():
         yield _drive(folder, name, SLOW if name == "slow" else "")
         # Only namespaces of a subsystem can be detached.
@@ -68,7 +70,7 @@ def _single(folder):
                "shared=off")
 
 
-def _many(folder):
+def _many(folder: Path) -> Iterator[str]:
     yield "-device nvme,id=many,serial=overlay-many,max_ioqpairs=16"
     for nsid, options in MANY.items():
         yield _drive(folder, f"many{nsid}")
@@ -76,7 +78,7 @@ def _many(folder):
                f"{options}")
 
 
-def _paths(folder):
+def _paths(folder: Path) -> Iterator[str]:
     """One namespace behind two controllers."""
     yield "-device nvme-subsys,id=paths"
     for name in ("path1", "path2"):
@@ -86,7 +88,7 @@ def _paths(folder):
     yield "-device nvme-ns,bus=path1,drive=paths,nsid=1,shared=on"
 
 
-def attach(folder):
+def attach(folder: Path) -> tuple[str, ...]:
     """Options of QEMU for all of them; their files are in FOLDER."""
     host.remove(folder)
     folder.mkdir(parents=True)

@@ -13,22 +13,28 @@ ours.
 """
 
 import collections
+import functools
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, lay, source
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
+from engine.lay import Item
+from engine.source import Source
 
 PACKAGES = ("python3-sphinx", "python3-yaml", "make", "gcc")
 DOCS = PurePosixPath("Documentation")
+# Folders, and the pages in them that are built.
+Plan = dict[str, list[str]]
 ABI = DOCS / "ABI"
 
 
 # -- what to build ----------------------------------------------------------
 
-def pages(items):
+def pages(items: list[Item]) -> list[str]:
     """Our pages, and the ones of others that we change.
 
     A text such as kernel-parameters.txt is part of the page that includes it.
@@ -39,20 +45,20 @@ def pages(items):
                    and item.target.endswith((".rst", ".txt"))})
 
 
-def sources(items):
+def sources(items: list[Item]) -> list[str]:
     """Our files with comments that a page may show."""
     return sorted({item.target for item in items
                    if item.target.endswith((".c", ".h"))})
 
 
-def abi_files(items):
+def abi_files(items: list[Item]) -> list[str]:
     """Our descriptions of files in sysfs and the like."""
     return sorted({item.target for item in items
                    if PurePosixPath(item.target).is_relative_to(ABI)
                    and item.target != str(ABI / "README")})
 
 
-def folder(target, tree):
+def folder(target: str, tree: Path) -> str | None:
     """The nearest folder above a page that has an index, or None."""
     for above in PurePosixPath(target).relative_to(DOCS).parents:
         if str(above) != "." and (tree / DOCS / above / "index.rst").exists():
@@ -60,9 +66,9 @@ def folder(target, tree):
     return None
 
 
-def plan(targets, tree):
+def plan(targets: list[str], tree: Path) -> Plan:
     """What to build: folder -> pages in it, as paths from the folder."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for target in targets:
         where = folder(target, tree)
         if where:
@@ -72,7 +78,7 @@ def plan(targets, tree):
             for where, names in sorted(found.items())}
 
 
-def leading_to(top, names):
+def leading_to(top: Path, names: Iterable[str]) -> list[str]:
     """These pages and all that lead to them: what includes or lists them."""
     texts = {str(path.relative_to(top)): path.read_text("utf-8", "replace")
              for path in sorted(top.rglob("*.rst"))}
@@ -85,7 +91,7 @@ def leading_to(top, names):
     return sorted(name for name in wanted if name.endswith(".rst"))
 
 
-def _mentions(page, text, name):
+def _mentions(page: str, text: str, name: str) -> bool:
     """Whether a page lists another in a toctree, or includes it."""
     above = PurePosixPath(page).parent
     try:
@@ -97,7 +103,7 @@ def _mentions(page, text, name):
                      text, re.MULTILINE) is not None
 
 
-def read(items, tree, wanted):
+def read(items: list[Item], tree: Path, wanted: Plan) -> list[Item]:
     """Our files that Sphinx reads for these pages.
 
     Pages, and what a page names, such as a source of comments that it shows.
@@ -111,7 +117,7 @@ def read(items, tree, wanted):
 
 # -- Sphinx -----------------------------------------------------------------
 
-def sphinx(tree, wanted, into, log):
+def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
     """Build these pages from a tree; what Sphinx said, and if it failed."""
     host.remove(into)
     into.mkdir(parents=True)
@@ -137,21 +143,21 @@ def sphinx(tree, wanted, into, log):
 class Progress:
     """Shows that Sphinx, which is silent when all is well, goes on."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, line):
+    def __call__(self, line: str) -> str:
         self.count += 1
         return f"{self.count} lines from Sphinx"
 
 
-def complaints(text, tree):
+def complaints(text: str, tree: Path) -> collections.Counter[str]:
     """Warnings and errors as a multiset of (file, what) without numbers.
 
     What is said of Documentation/ABI as a whole, once for each folder with a
     page that names a file in sysfs, counts once.
     """
-    found = collections.Counter()
+    found: collections.Counter[str] = collections.Counter()
     prefix = f"{tree}/"
     for line in text.splitlines():
         if not re.search(r"\b(WARNING|ERROR|SEVERE|CRITICAL|error):", line,
@@ -168,25 +174,24 @@ def complaints(text, tree):
 class Labels:
     """Pages and labels of the whole of Documentation/."""
 
-    def __init__(self, tree):
+    def __init__(self, tree: Path) -> None:
         self.tree = tree
-        self._known = None
 
-    def _labels(self):
+    @functools.cached_property
+    def _labels(self) -> dict[str, list[str]]:
         """Each label with the pages that define it."""
-        if self._known is None:
-            self._known = {}
-            for path in sorted((self.tree / DOCS).rglob("*.rst")):
-                page = str(path.relative_to(self.tree))
-                for name in labels_in(path.read_text("utf-8", "replace")):
-                    self._known.setdefault(name, []).append(page)
-        return self._known
+        known: dict[str, list[str]] = {}
+        for path in sorted((self.tree / DOCS).rglob("*.rst")):
+            page = str(path.relative_to(self.tree))
+            for name in labels_in(path.read_text("utf-8", "replace")):
+                known.setdefault(name, []).append(page)
+        return known
 
-    def elsewhere(self, complaint):
+    def elsewhere(self, complaint: str) -> bool:
         """Whether a link only leads to what was not built."""
         label = re.search(r"undefined label: '?([^'\s]+)", complaint)
         if label:
-            return label.group(1).strip("'\"").lower() in self._labels()
+            return label.group(1).strip("'\"").lower() in self._labels
         page = re.search(r"(?:unknown|nonexisting|excluded) document:? "
                          r"'?([^'\s]+)", complaint)
         if not page:
@@ -197,38 +202,39 @@ class Labels:
             (self.tree / here).parent
         return (base / f"{name.lstrip('/')}.rst").is_file()
 
-    def twice(self, target):
+    def twice(self, target: str) -> Iterator[str]:
         """Labels of a page that another page has as well.
 
         Sphinx would say so if it built both.
         """
-        for name, pages_of in self._labels().items():
+        for name, pages_of in self._labels.items():
             if target in pages_of and len(pages_of) > 1:
                 yield f"label {name} is also in " + ", ".join(
                     page for page in pages_of if page != target)
 
 
-def labels_in(text):
+def labels_in(text: str) -> set[str]:
     """The labels that a page defines."""
     return {name.strip("`").lower() for name in
             re.findall(r"^\s*\.\. _([^:`]+|`[^`]+`):\s*$", text,
                        re.MULTILINE)}
 
 
-def dead_references(tree, text):
+def dead_references(tree: Path, text: str) -> list[str]:
     """Documentation files that a text names and that are not there."""
     named = re.findall(r"\bDocumentation/[\w./-]+?\.(?:rst|txt)\b", text)
     return [f"it names {name}, which is not there"
             for name in sorted(set(named)) if not (tree / name).exists()]
 
 
-def ours(found, before, labels):
+def ours(found: collections.Counter[str], before: collections.Counter[str],
+         labels: Labels) -> list[str]:
     """The complaints that are there because of us."""
     return sorted(line for line, count in found.items()
                   if count > before[line] and not labels.elsewhere(line))
 
 
-def of_file(lines, target):
+def of_file(lines: list[str], target: str) -> list[str]:
     """Those complaints that name a file."""
     return [line for line in lines if target in line]
 
@@ -240,13 +246,14 @@ class Built:
     kernel, same Sphinx, same files of ours that Sphinx reads.
     """
 
-    def __init__(self, tree, wanted, items, out):
+    def __init__(self, tree: Path, wanted: Plan, items: list[Item],
+                 out: Path) -> None:
         self.tree, self.wanted, self.log = tree, wanted, out / "log"
         self.into = build.top() / "build" / "docs"
         self.note = build.top() / "build" / "docs.output"
         self.key = self._key(items)
 
-    def _key(self, items):
+    def _key(self, items: list[Item]) -> str | None:
         kernel = source.kernel()
         if kernel.origin != "debian":
             return None             # a KDIR may change under us
@@ -258,7 +265,7 @@ class Built:
             key.update((self.tree / item.target).read_bytes())
         return key.hexdigest()
 
-    def _kept(self):
+    def _kept(self) -> str | None:
         """What Sphinx said when it last built just this, or None."""
         try:
             key, _, output = self.note.read_text("utf-8").partition("\n")
@@ -266,7 +273,7 @@ class Built:
             return None
         return output if key == self.key and self.into.is_dir() else None
 
-    def output(self):
+    def output(self) -> tuple[str, bool]:
         """What Sphinx says, and whether it failed."""
         kept = self._kept()
         if kept is not None:
@@ -282,7 +289,7 @@ class Built:
 
 # -- upstream's own complaints ----------------------------------------------
 
-def base(kernel, wanted, log):
+def base(kernel: Source, wanted: Plan, log: Path) -> collections.Counter[str]:
     """What Sphinx says of these pages without us; kept per version."""
     version = host.output(["/usr/bin/sphinx-build", "--version"]) or ""
     key = hashlib.sha256(repr((version, wanted)).encode()).hexdigest()[:16]
@@ -303,17 +310,17 @@ def base(kernel, wanted, log):
 
 # -- make docs --------------------------------------------------------------
 
-def _case(name, found):
+def _case(name: str, found: list[str]) -> Case:
     return Case(name, FAIL if found else PASS, "\n".join(found))
 
 
-def html_of(into, target):
+def html_of(into: Path, target: str) -> Path:
     """Where the page of a target was written."""
     name = PurePosixPath(target).relative_to(DOCS).with_suffix(".html")
     return Path(into) / DOCS / "output" / name
 
 
-def check_pages(tree, items, out):
+def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
     """Build our pages; a case for each page, and each source they show."""
     kernel, log = source.kernel(), out / "log"
     targets = pages(items)
@@ -349,7 +356,7 @@ def check_pages(tree, items, out):
     return cases
 
 
-def _page(found, into, target):
+def _page(found: list[str], into: Path, target: str) -> list[str]:
     lines = of_file(found, target)
     if not lines and target.endswith(".rst") \
             and not html_of(into, target).exists():
@@ -357,7 +364,7 @@ def _page(found, into, target):
     return lines
 
 
-def check_abi(tree, items, out):
+def check_abi(tree: Path, items: list[Item], out: Path) -> list[Case]:
     """The kernel's own checker on our files of Documentation/ABI."""
     targets = abi_files(items)
     if not targets:
@@ -370,7 +377,7 @@ def check_abi(tree, items, out):
             for target in targets]
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """Build our pages and say what is wrong with them."""
     host.need(*PACKAGES)
     out = host.fresh("docs")

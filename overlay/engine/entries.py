@@ -5,6 +5,7 @@ The format is described in series.py.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +23,11 @@ class Entry:
     path: Path
     subject: str
     body: str
-    files: list
-    headers: dict = field(default_factory=dict)
+    files: list[str]
+    headers: dict[str, str] = field(default_factory=dict)
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.path.name
 
 
@@ -36,14 +37,14 @@ class Series:
 
     name: str
     cover: Entry
-    entries: list
+    entries: list[Entry]
 
     @property
-    def requires(self):
+    def requires(self) -> str | None:
         return self.cover.headers.get("requires")
 
 
-def read_entry(path):
+def read_entry(path: Path) -> Entry:
     """Read one file of a series."""
     text = path.read_text(encoding="utf-8")
     where = f"{path.parent.name}/{path.name}"
@@ -71,7 +72,7 @@ def read_entry(path):
     return Entry(path, subject, body.strip() + "\n", files, headers)
 
 
-def read_series(folder):
+def read_series(folder: Path) -> Series:
     """Read one series."""
     names = sorted(path for path in folder.iterdir()
                    if not host.JUNK.search(path.name))
@@ -93,7 +94,7 @@ def read_series(folder):
     return Series(folder.name, covers[0], commits)
 
 
-def read(root=None):
+def read(root: Path | None = None) -> list[Series]:
     """All series, those that others require first."""
     folder = (root or host.ROOT) / "overlay" / "series"
     if not folder.is_dir():
@@ -107,9 +108,9 @@ def read(root=None):
     return [found[name] for name in _in_order(found)]
 
 
-def _in_order(found):
+def _in_order(found: dict[str, Series]) -> list[str]:
     """The names, each after what it requires."""
-    done = []
+    done: list[str] = []
     while len(done) < len(found):
         ready = [name for name, series in found.items()
                  if name not in done
@@ -121,19 +122,19 @@ def _in_order(found):
     return done
 
 
-def below(series, everything):
+def below(series: Series, everything: list[Series]) -> list[Series]:
     """The series that must be laid before this one, lowest first."""
     by_name = {other.name: other for other in everything}
-    chain = []
+    chain: list[Series] = []
     while series.requires:
         series = by_name[series.requires]
         chain.insert(0, series)
     return chain
 
 
-def complaints(everything, paths):
+def complaints(everything: list[Series], paths: Iterable[str]) -> Iterator[str]:
     """Files with no entry or with several, one sentence each."""
-    owners = {}
+    owners: dict[str, list[str]] = {}
     for series in everything:
         for entry in series.entries:
             for file in entry.files:
@@ -149,7 +150,7 @@ def complaints(everything, paths):
             yield f"{file} is in two entries: {' and '.join(names)}"
 
 
-def check_message(entry, width=WIDTH):
+def check_message(entry: Entry, width: int = WIDTH) -> Iterator[str]:
     """What is wrong with a message's shape, one sentence each."""
     if len(entry.subject) > width:
         yield f"the subject has more than {width} columns"

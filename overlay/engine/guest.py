@@ -17,6 +17,7 @@ from pathlib import Path
 from engine import build, host, ktap
 from engine.host import UserError
 from engine.kernels import KERNELS
+from engine.ktap import Case
 
 # The guest's root is this machine's: what virtme-ng's init and the scripts of
 # every guest call has to be here, down to the shell.
@@ -31,7 +32,7 @@ END = "# overlay: end"
 PMEM = ("memmap=512M!1G", "memmap=256M!1600M")
 
 
-def nvme(takes=0):
+def nvme(takes: int = 0) -> tuple[str, ...]:
     """QEMU's options for a controller with commands that take so many ns."""
     return ("-drive file.driver=null-co,file.size=1G,file.read-zeroes=on,"
             f"file.latency-ns={takes},format=raw,if=none,id=nvme0 "
@@ -97,19 +98,19 @@ class Boot:
     log: str
     ktap: str
     why: str = ""
-    files: dict = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
     left: bool = True
 
-    def cases(self):
+    def cases(self) -> list[Case]:
         """The two cases that every boot is: it ended, and without a splat."""
-        ended = ktap.Case(f"{self.name}: the guest ran to its end",
+        ended = Case(f"{self.name}: the guest ran to its end",
                           ktap.PASS if self.ok else ktap.FAIL, self.why)
         return [ended,
                 *ktap.splat_cases(self.name, self.log, self.files["log"]),
                 *ktap.taint_cases(self.name, self.ktap, self.log)]
 
 
-def accelerated():
+def accelerated() -> bool:
     """Whether the user asked for KVM; it is never taken unasked."""
     wanted = os.environ.get("ACCEL", "tcg")
     if wanted not in ("tcg", "kvm"):
@@ -120,14 +121,14 @@ def accelerated():
 
 
 @functools.cache
-def qemu_version():
+def qemu_version() -> tuple[int, ...]:
     """The version of the QEMU that boots our guests, as numbers."""
     output = host.output(["qemu-system-x86_64", "--version"]) or ""
     found = re.search(r"version (\d+)\.(\d+)", output)
     return tuple(map(int, found.groups())) if found else (0, 0)
 
 
-def _accelerator(icount):
+def _accelerator(icount: bool) -> tuple[str, ...]:
     """QEMU's options for how the guest's processors run."""
     if icount:
         return ICOUNT
@@ -136,7 +137,7 @@ def _accelerator(icount):
     return (ONE_THREAD,)
 
 
-def _script(script, out, name):
+def _script(script: Path | str, out: Path, name: str) -> Path:
     """The script as a file that the guest can read."""
     if isinstance(script, Path):
         if not script.exists():
@@ -163,9 +164,10 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
             "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
 
 
-def _progress(count, watch):
+def _progress(count: Callable[[str], str | None],
+              watch: Callable[[str], None] | None) -> Callable[[str], str | None]:
     """What takes each line of a guest, and shows how it goes on."""
-    def line(text):
+    def line(text: str) -> str | None:
         if watch:
             watch(text)
         return count(text)
@@ -215,7 +217,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
                 {"log": log, "ktap": result}, done.returncode >= 0)
 
 
-def _why(done, timeout, log):
+def _why(done: host.Done, timeout: float, log: Path) -> str:
     if done.returncode < 0:
         return (f"it did not end within {host.elapsed(timeout)}; "
                 f"see {host.short(log)}")
@@ -224,7 +226,7 @@ def _why(done, timeout, log):
             f"in {host.short(log)}" if last else "it said nothing at all")
 
 
-def tools_there(*names):
+def tools_there(*names: str) -> None:
     """UserError when a program that the guest uses is not here."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name in names:

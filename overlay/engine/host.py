@@ -21,22 +21,35 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import IO, Any, TypeVar, cast
 
 from engine import limits, packages
+
+Result = TypeVar("Result")
+# What takes each line of a program, and says what to show.
+Shows = Callable[[str], str | None]
 
 
 class UserError(Exception):
     """An error for the user: one plain sentence, no traceback."""
 
 
-def _folder(variable, usual):
+class Done(subprocess.CompletedProcess[str]):
+    """A program that ended; `early` if it was ended as it did not come up."""
+
+    early = False
+
+
+def _folder(variable: str, usual: Path | str) -> Path:
     """A folder that the user may name by a variable."""
     named = os.environ.get(variable)
     return Path(named).expanduser().resolve() if named else Path(usual)
 
 
-def _cache():
+def _cache() -> Path | str:
     return os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
 
 
@@ -52,7 +65,7 @@ JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpat
 
 # The programs that run now, and whether they are being ended for good: then
 # nothing new is started.
-RUNNING = set()
+RUNNING: set[subprocess.Popen[str]] = set()
 STOPPING = threading.Event()
 COMPILER_TAKES = 1 << 30
 # A signal that comes just before a wait is only seen after it, so no wait for
@@ -63,7 +76,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # -- what is said ------------------------------------------------------------
 
-def say(text):
+def say(text: str) -> None:
     """One line for the user, wherever the status line stands."""
     Status.clear()
     print(text, flush=True)
@@ -78,12 +91,12 @@ class Status:
     lock = threading.RLock()
 
     @classmethod
-    def show(cls, text):
+    def show(cls, text: str) -> None:
         with cls.lock:
             cls._show(text)
 
     @classmethod
-    def _show(cls, text):
+    def _show(cls, text: str) -> None:
         now = time.monotonic()
         if sys.stdout.isatty():
             if now - cls.last < 0.2:
@@ -100,7 +113,7 @@ class Status:
         cls.last = now
 
     @classmethod
-    def clear(cls):
+    def clear(cls) -> None:
         with cls.lock:
             if cls.shown:
                 sys.stdout.write("\r" + " " * len(cls.shown) + "\r")
@@ -110,31 +123,32 @@ class Status:
 class Beat:
     """Says how a program goes on even while it says nothing itself."""
 
-    def __init__(self, progress, what):
+    def __init__(self, progress: Shows | None,
+                 what: str) -> None:
         self.progress, self.text = progress, what
         self.start = time.monotonic()
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self):
+    def __enter__(self) -> "Beat":
         if self.progress:
             self.thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.ended.set()
         if self.progress:
             self.thread.join()
 
-    def _run(self):
+    def _run(self) -> None:
         while not self.ended.wait(Status.EVERY / 3):
             self._show()
 
-    def _show(self):
+    def _show(self) -> None:
         took = elapsed(time.monotonic() - self.start)
         Status.show(f"{self.text}, {took}")
 
-    def line(self, line):
+    def line(self, line: str) -> bool:
         """Take a line of the program's; is there something new to show?"""
         shown = self.progress(line) if self.progress else None
         if not shown:
@@ -144,13 +158,13 @@ class Beat:
         return True
 
 
-def elapsed(seconds):
+def elapsed(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 @contextlib.contextmanager
-def step(title):
+def step(title: str) -> Iterator[None]:
     """Announce a step, and say how long it took and how it ended."""
     say(f"==> {title}")
     start = time.monotonic()
@@ -165,15 +179,15 @@ def step(title):
 
 
 # What took how long, in the order in which it ended: (what, seconds).
-TIMES = []
+TIMES: list[tuple[str, float]] = []
 
 
-def took(what, seconds):
+def took(what: str, seconds: float) -> None:
     """Note how long something took, for the table that ends `make check`."""
     TIMES.append((re.sub(r" \([^()]*\)$", "", what), seconds))
 
 
-def short(path):
+def short(path: Path | str) -> str:
     """A path as the user would type it from the clone."""
     try:
         return str(Path(path).relative_to(ROOT))
@@ -183,7 +197,7 @@ def short(path):
 
 # -- folders -----------------------------------------------------------------
 
-def remove(path):
+def remove(path: Path | str) -> None:
     """Remove a file or a folder, whatever it is, if it is there."""
     path = Path(path)
     if path.is_symlink() or path.is_file():
@@ -192,7 +206,7 @@ def remove(path):
         shutil.rmtree(path)
 
 
-def fresh(name):
+def fresh(name: str) -> Path:
     """An empty out/NAME for the results of one step."""
     path = OUT / name
     remove(path)
@@ -200,7 +214,7 @@ def fresh(name):
     return path
 
 
-def write(path, text):
+def write(path: Path | str, text: str | bytes) -> None:
     """Write a file whole: to a name beside it first, then renamed."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +225,7 @@ def write(path, text):
     beside.replace(path)
 
 
-def need_space(path, gigabytes, what):
+def need_space(path: Path | str, gigabytes: float, what: str) -> None:
     """Refuse early what would run out of space half-way."""
     path = Path(path)
     while not path.exists():
@@ -223,10 +237,10 @@ def need_space(path, gigabytes, what):
                         "(OVERLAY_WORK names another folder)")
 
 
-_held = []
+_held: list[IO[str]] = []
 
 
-def lock():
+def lock() -> None:
     """Hold the work folder and the results alone, until this process ends."""
     if _held:
         return
@@ -237,7 +251,7 @@ def lock():
         _held.append(_lock(path, variable))
 
 
-def _lock(path, variable):
+def _lock(path: Path, variable: str) -> IO[str]:
     """Lock one folder; names the run that holds it if another one does."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -261,20 +275,20 @@ def _lock(path, variable):
 
 # -- programs ----------------------------------------------------------------
 
-def jobs():
+def jobs() -> int:
     """How many compilers to run at a time: memory has to do for them."""
     return max(1, min(limits.processors(),
                       limits.memory() // COMPILER_TAKES))
 
 
-def check_machine():
+def check_machine() -> None:
     """The engine builds and boots x86-64 kernels on x86-64 Linux."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise UserError("this needs x86_64 Linux; this machine is "
                         f"{platform.machine()} {platform.system()}")
 
 
-def _stop(proc):
+def _stop(proc: subprocess.Popen[str]) -> None:
     """End a program and all it started: asked first, then made to."""
     try:
         with contextlib.suppress(ProcessLookupError):
@@ -288,7 +302,7 @@ def _stop(proc):
     proc.wait()
 
 
-def complaint(text):
+def complaint(text: str) -> str:
     """The line of a failed program's output that says most."""
     for pattern in (r"(error|fatal)\b[^a-z]*:", r"\*\*\*", r"^E: "):
         for line in text.splitlines():
@@ -297,7 +311,7 @@ def complaint(text):
     return ""
 
 
-def _environment(env):
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
     full = dict(os.environ, LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
     # What an outer make passes down would change the makes we start.
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES",
@@ -307,7 +321,8 @@ def _environment(env):
     return full
 
 
-def _start(cmd, cwd, env):
+def _start(cmd: Sequence[str], cwd: Path | str | None,
+           env: Mapping[str, str] | None) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(
             cmd, cwd=cwd, env=_environment(env), stdin=subprocess.DEVNULL,
@@ -321,8 +336,12 @@ def _start(cmd, cwd, env):
         raise UserError(f"{cmd[0]} may not be run") from None
 
 
-def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
-        timeout=None, early=None, what=None):
+def run(cmd: Sequence[object], *, log: Path | str | None = None,
+        cwd: Path | str | None = None, env: Mapping[str, str] | None = None,
+        check: bool = True, progress: Shows | None = None,
+        timeout: float | None = None,
+        early: tuple[float, Callable[[], bool]] | None = None,
+        what: str | None = None) -> Done:
     """Run a program; its output goes to the log and into the result.
 
     `progress` is called with every line and returns what to show, or None.
@@ -331,22 +350,23 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
     time in seconds, and what has to be true by then, or the program is ended
     and the result's `early` is true.
     """
-    cmd = [str(part) for part in cmd]
-    what = what or cmd[0]
+    words = [str(part) for part in cmd]
+    what = what or words[0]
     log = Path(log) if log else OUT / "engine.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     late, hung = threading.Event(), threading.Event()
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"$ {shlex.join(cmd)}\n")
+        file.write(f"$ {shlex.join(words)}\n")
         file.flush()
-        proc = _start(cmd, cwd, env)
+        proc = _start(words, cwd, env)
+        output = cast(IO[str], proc.stdout)
         RUNNING.add(proc)
         timers = _timers(proc, late, hung, timeout, early)
         try:
             _go_on()
             with Beat(progress, what) as beat:
-                for line in proc.stdout:
+                for line in output:
                     lines.append(line)
                     file.write(line)
                     if beat.line(line):
@@ -359,26 +379,27 @@ def run(cmd, *, log=None, cwd=None, env=None, check=True, progress=None,
         finally:
             for timer in timers:
                 timer.cancel()
-            proc.stdout.close()
+            output.close()
             RUNNING.discard(proc)
     Status.clear()
-    done = subprocess.CompletedProcess(cmd, proc.returncode, "".join(lines))
+    done = Done(words, proc.returncode, "".join(lines))
     done.early = hung.is_set()
     if late.is_set() and check:
-        raise UserError(f"{what} did not end within {elapsed(timeout)}; "
+        raise UserError(f"{what} did not end within {elapsed(timeout or 0)}; "
                         f"see {short(log)}")
     if check and done.returncode:
         raise _failure(what, done, log)
     return done
 
 
-def _go_on():
+def _go_on() -> None:
     """Raise what ends a job of at_once() when all of them are to end."""
     if STOPPING.is_set():
         raise KeyboardInterrupt
 
 
-def at_once(work, jobs, workers):
+def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
+            workers: int) -> list[Result]:
     """Do several jobs at a time; the results in the jobs' order.
 
     An interrupt ends the programs of all of them, for good; a job that
@@ -393,11 +414,12 @@ def at_once(work, jobs, workers):
         raise
 
 
-def _at_once(work, jobs, workers):
+def _at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
+             workers: int) -> list[Result]:
     with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
         try:
             futures = [pool.submit(work, *job) for job in jobs]
-            left = futures
+            left = set(futures)
             while left:
                 done, left = concurrent.futures.wait(
                     left, TICK, concurrent.futures.FIRST_EXCEPTION)
@@ -412,28 +434,35 @@ def _at_once(work, jobs, workers):
             raise
 
 
-def _timers(proc, late, hung, timeout, early):
+def _timers(proc: subprocess.Popen[str], late: threading.Event,
+            hung: threading.Event, timeout: float | None,
+            early: tuple[float, Callable[[], bool]] | None) -> list[threading.Timer]:
     """Start what ends a program that takes too long."""
     timers = []
     if timeout:
         timers.append(threading.Timer(timeout, _expire, (proc, late)))
     if early:
-        seconds, there = early
-        timers.append(threading.Timer(
-            seconds, lambda: there() or _expire(proc, late, hung)))
+        timers.append(threading.Timer(early[0], _expire_unless,
+                                      (early[1], proc, late, hung)))
     for timer in timers:
         timer.daemon = True
         timer.start()
     return timers
 
 
-def _expire(proc, *why):
+def _expire_unless(there: Callable[[], bool], proc: subprocess.Popen[str],
+                   *why: threading.Event) -> None:
+    if not there():
+        _expire(proc, *why)
+
+
+def _expire(proc: subprocess.Popen[str], *why: threading.Event) -> None:
     for event in why:
         event.set()
     _stop(proc)
 
 
-def _failure(what, done, log):
+def _failure(what: str, done: Done, log: Path) -> UserError:
     if "No space left on device" in done.stdout:
         return UserError(f"{what} failed: no space left on the device; "
                          f"see {short(log)}")
@@ -445,7 +474,7 @@ def _failure(what, done, log):
                      f"see {short(log)}")
 
 
-def output(cmd, **kwargs):
+def output(cmd: Sequence[object], **kwargs: Any) -> str | None:
     """The output of a small program, or None if it fails or is missing."""
     try:
         done = run(cmd, check=False, **kwargs)
@@ -454,7 +483,7 @@ def output(cmd, **kwargs):
     return None if done.returncode else done.stdout
 
 
-def explain(error):
+def explain(error: OSError) -> str | None:
     """An operating system error as a sentence, or None if it is a bug."""
     name = getattr(error, "filename", None)
     where = f" ({name})" if name else ""
@@ -465,20 +494,20 @@ def explain(error):
         errno.EACCES: "permission denied",
         errno.EPERM: "permission denied",
     }
-    text = messages.get(error.errno)
+    text = messages.get(error.errno or 0)
     return f"{text}{where}" if text else None
 
 
 # -- packages ----------------------------------------------------------------
 
-def _as_root():
+def _as_root() -> list[str] | None:
     """What to put before a command to run it as root, or None."""
     if os.geteuid() == 0:
         return []
     return ["sudo"] if shutil.which("sudo") else None
 
 
-def _may(root):
+def _may(root: Sequence[str] | None) -> bool:
     """See to it that sudo asks for no password later: it would not be seen."""
     if root and subprocess.run([*root, "-n", "true"], check=False,
                                capture_output=True).returncode:
@@ -487,11 +516,11 @@ def _may(root):
 
 
 @contextlib.contextmanager
-def _interrupts_wait(why):
+def _interrupts_wait(why: str) -> Iterator[list[int]]:
     """Let interrupts wait, and say so; what came is in the list."""
     seen = []
 
-    def note(signum, _):
+    def note(signum: int, _: FrameType | None) -> None:
         seen.append(signum)
         say(why)
 
@@ -509,7 +538,7 @@ def _interrupts_wait(why):
             signal.signal(signum, handler)
 
 
-def _to_its_end(cmd, file):
+def _to_its_end(cmd: Sequence[str], file: IO[str]) -> int:
     """Run a program that must not be cut short; the terminal is not its own.
 
     An interrupt waits until it has ended, one that comes while it is being
@@ -524,7 +553,7 @@ def _to_its_end(cmd, file):
     return code
 
 
-def _apt(root, *args):
+def _apt(root: Sequence[str], *args: str) -> list[str]:
     """Run apt-get; returns its errors, none if it did what it was asked to."""
     cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
            "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *args]
@@ -544,7 +573,7 @@ def _apt(root, *args):
         [f"apt-get ended with {code}"]
 
 
-def _install(root, names):
+def _install(root: Sequence[str], names: Iterable[str]) -> list[str]:
     """Install packages; returns apt's errors."""
     install = ("install", "-y", "--no-install-recommends", *names)
     if not _apt(root, *install):
@@ -556,10 +585,10 @@ def _install(root, names):
 
 
 # What was installed and is not asked for again, whatever is found of it.
-_installed = set()
+_installed: set[str] = set()
 
 
-def need(*names):
+def need(*names: str) -> None:
     """See to it that what these Debian packages bring is here."""
     lacking = {name: words for name, words in packages.missing(names).items()
                if name not in _installed}
@@ -585,12 +614,12 @@ def need(*names):
     _installed.update(lacking)
 
 
-def _venv_stamp():
+def _venv_stamp() -> str:
     pins = (ROOT / "overlay" / "requirements.txt").read_bytes()
     return hashlib.sha256(pins + sys.version.encode()).hexdigest()
 
 
-def pytool(name):
+def pytool(name: str) -> Path:
     """The path of a Python tool, installed in a venv of ours when missing."""
     venv = WORK / "venv"
     stamp = venv / "overlay-stamp"
@@ -604,9 +633,9 @@ def pytool(name):
     return tool
 
 
-def _make_venv(venv):
+def _make_venv(venv: Path) -> None:
     need("python3-venv")
-    with step("installing Python tools (virtme-ng, b4, ruff, gcovr)"):
+    with step("installing Python tools (virtme-ng, b4, ruff, mypy, gcovr)"):
         remove(venv)
         run([sys.executable, "-m", "venv", venv], what="making the venv")
         run([venv / "bin" / "pip", "install", "--quiet", "--no-input",

@@ -11,12 +11,13 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine import build, disks, guest, host, kernels, ktap, lay, limits, races, reuse
 from engine.host import UserError
-from engine.kernels import HARDWARE, KERNELS, LeftOut
+from engine.kernels import HARDWARE, KERNELS
 from engine.ktap import Case
 
 TOP = PurePosixPath("tools/testing/selftests")
@@ -37,7 +38,7 @@ NOWHERE = {
 NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
 
 
-def targets():
+def targets() -> list[str]:
     """The selftest folders that are ours: those with a Makefile of ours.
 
     What is below one of them, such as modules, is built by it.
@@ -52,7 +53,7 @@ def targets():
                   if path.parent not in found.values())
 
 
-def subset(mode):
+def subset(mode: str) -> list[str] | None:
     """The tests that a kernel runs in `make check`, None if it runs all."""
     if not KERNELS[mode].subset:
         return None
@@ -64,7 +65,7 @@ def subset(mode):
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def install(mode, log):
+def install(mode: str, log: Path) -> tuple[Path, list[str]]:
     """Build the tests and install them; returns the folder and the list."""
     host.need(*PACKAGES)
     folder = build.folder(mode)
@@ -85,7 +86,7 @@ def install(mode, log):
     return into, listing.read_text("utf-8").split()
 
 
-def without_kernel(mode, out):
+def without_kernel(mode: str, out: Path) -> list[Case]:
     """Are tests installed where there is no kernel to build modules for?"""
     into = build.folder(mode) / "kselftest-without-kernel"
     host.remove(into)
@@ -104,7 +105,7 @@ def without_kernel(mode, out):
     return [Case(name, ktap.FAIL if wrong else ktap.PASS, ", ".join(wrong))]
 
 
-def missing_options(mode, target):
+def missing_options(mode: str, target: str) -> list[str]:
     """What a target's `config` asks for and the mode's kernel lacks."""
     path = build.tree() / TOP / target / "config"
     if not path.exists():
@@ -118,7 +119,7 @@ def missing_options(mode, target):
             & {value, "y"}]
 
 
-def _not_run(mode, target):
+def _not_run(mode: str, target: str) -> list[Case]:
     lost = missing_options(mode, target)
     if not lost:
         return []
@@ -126,7 +127,7 @@ def _not_run(mode, target):
                  f"NOT RUN: the {mode} kernel has no {' '.join(lost)}")]
 
 
-def _not_listed(listed, chosen, out):
+def _not_listed(listed: list[str], chosen: list[str], out: Path) -> list[Case]:
     """A test that was asked for and not built must not just be absent."""
     return [Case(test, ktap.FAIL, f"NOT RUN: it was not installed; see "
                  f"{host.short(out / 'build.log')}")
@@ -140,47 +141,50 @@ class Share:
     mode: str
     name: str
     into: Path
-    tests: tuple
+    tests: tuple[str, ...]
     scale: int = 1
-    append: tuple = ()
+    append: tuple[str, ...] = ()
     restart: bool = False
     kind: str = ""
     nvme: bool = True
 
-    def left_out(self):
+    def left_out(self) -> dict[str, str]:
         """What the kernel's own runner is told to leave out of tests.
 
         The same for all shares of a kind, so that results can be kept.
         """
-        options: LeftOut = dict(KERNELS[self.mode].left_out)
+        options = dict(KERNELS[self.mode].left_out)
         if self.kind:
-            options |= HARDWARE[self.kind].left_out
+            options.update(HARDWARE[self.kind].left_out)
         return {"KSELFTEST_" + re.sub(r"[^A-Z0-9_]", "_", test.partition(":")[2]
                                       .upper()) + "_ARGS": args
                 for test, args in options.items() if args}
 
-    def variables(self):
+    def variables(self) -> dict[str, str | int]:
         """What the tests find in their environment."""
-        found = {"DAX_TEST_SCALE": self.scale, "UQ_TEST_SCALE": self.scale}
         kernel = KERNELS[self.mode]
+        found: dict[str, str | int] = {"DAX_TEST_SCALE": self.scale,
+                                       "UQ_TEST_SCALE": self.scale}
         if self.scale > 1:
-            found |= kernel.soak_variables
+            found.update(kernel.soak_variables)
         else:
-            found |= {**kernel.variables, **self.left_out()}
+            found.update(kernel.variables)
+            found.update(self.left_out())
         return found | {name: os.environ[name] for name in PASSED_ON
                         if os.environ.get(name)}
 
-    def hardware(self):
+    def hardware(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What its guest has: parameters of its kernel, options of QEMU."""
         kernel = KERNELS[self.mode]
         return (*guest.PMEM, *kernel.append, *self.append), kernel.qemu
 
-    def packages(self):
+    def packages(self) -> tuple[str, ...]:
         """The packages that its tests call."""
         return PACKAGES
 
 
-def prepare(mode, out, chosen=None):
+def prepare(mode: str, out: Path,
+            chosen: list[str] | None = None) -> tuple[Path, list[str], list[Case]]:
     """Build a kernel and the tests: the folder, the tests, failing cases."""
     build.build(mode)
     into, listed = install(mode, out / f"{mode}.build.log")
@@ -198,20 +202,21 @@ def prepare(mode, out, chosen=None):
     return into, tests, cases
 
 
-def given(mode, tests):
+def given(mode: str, tests: list[str]) -> list[str]:
     """Those tests that a kernel's guests run."""
     without = KERNELS[mode].left_out
     return [test for test in tests if without.get(test, "") is not None]
 
 
-def shares(mode, into, tests, guests, scale=1):
+def shares(mode: str, into: Path, tests: list[str], guests: int,
+           scale: int = 1) -> list[Share]:
     """The tests, dealt out to so many guests."""
     hands = reuse.deal(mode, tests, guests)
     return [Share(mode, mode if guests == 1 else f"{mode}-{number}", into,
                   hand, scale) for number, hand in enumerate(hands, 1) if hand]
 
 
-def apart(mode, into, tests):
+def apart(mode: str, into: Path, tests: list[str]) -> Iterator[Share]:
     """The tests that need NVMe controllers, and the others in a guest without."""
     need = [test for test in tests if test.startswith(f"{NVME}:")]
     hands = KERNELS[mode].nvme_guests
@@ -222,7 +227,7 @@ def apart(mode, into, tests):
         yield Share(mode, f"{mode}-dax", into, rest, nvme=False)
 
 
-def others(mode, into, tests):
+def others(mode: str, into: Path, tests: list[str]) -> Iterator[Share]:
     """The shares of guests with other hardware."""
     if not KERNELS[mode].other_hardware:
         return
@@ -233,13 +238,13 @@ def others(mode, into, tests):
                         kind=name)
 
 
-def restarts(mode, into, tests):
+def restarts(mode: str, into: Path, tests: list[str]) -> Iterator[Share]:
     """A guest that goes down with commands in flight, which ends any other."""
     if KERNELS[mode].restarts and "uq:uq_reset" in tests:
         yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
 
 
-def run(todo, out):
+def run(todo: list[Share], out: Path) -> list[Case]:
     """Run the guests, several at a time; returns all cases."""
     if not todo:
         return []
@@ -256,7 +261,7 @@ def run(todo, out):
     return [case for cases in done for case in cases]
 
 
-def _script(share, out):
+def _script(share: Share, out: Path) -> str:
     """What a guest runs: its tests, and what its kernel wants about them."""
     if share.restart:
         image = build.folder(share.mode) / "arch/x86/boot/bzImage"
@@ -275,13 +280,13 @@ def _script(share, out):
             f"{after}")
 
 
-def _in_turn(gate, share, out):
+def _in_turn(gate: reuse.Gate, share: Share, out: Path) -> list[Case]:
     """One guest, when there is room for it."""
     with gate:
         return _boot(share, out)
 
 
-def _boot(share, out):
+def _boot(share: Share, out: Path) -> list[Case]:
     """One guest that runs its share, judged."""
     kernel = KERNELS[share.mode]
     start = time.monotonic()
@@ -312,7 +317,7 @@ def _boot(share, out):
     return cases
 
 
-def never_ran(tests, cases):
+def never_ran(tests: list[str], cases: list[Case]) -> list[Case]:
     """A failing case for each test that skipped itself wherever it was.
 
     Each variant counts for itself, and so does a program that no guest was
@@ -325,7 +330,7 @@ def never_ran(tests, cases):
             skipped[name] = case.detail
         else:
             ran.add(name)
-    def is_in(name, these):
+    def is_in(name: str, these: Iterable[str]) -> bool:
         return any(one == name or one.startswith(f"{name}: ") for one in these)
 
     names = [name for name in skipped if not is_in(name, ran) and not any(
@@ -337,13 +342,13 @@ def never_ran(tests, cases):
             for name in names]
 
 
-def _rename(mode, cases):
+def _rename(mode: str, cases: list[Case]) -> list[Case]:
     """Test names with their kernel before them."""
     return [Case(f"{mode}: {re.sub(r'^selftests: ', '', case.name)}",
                  case.status, case.detail) for case in cases]
 
 
-def _chosen(args):
+def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
     """What `make kselftest` is asked for: kernels, and tests of one folder."""
     modes = [arg for arg in args if ":" not in arg]
     checked = kernels.having("checked")
@@ -356,7 +361,7 @@ def _chosen(args):
     return modes or (checked[:1] if named else checked), named
 
 
-def soak(args):
+def soak(args: list[str]) -> list[Case]:
     """`soak`: all on the debug kernel and what races on kcsan's, for longer.
 
     Arguments name one of these kernels, or tests.
@@ -378,7 +383,7 @@ def soak(args):
     return cases + run(todo, out)
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """`kselftest`: of all kernels that are checked, or some tests alone."""
     out = host.fresh("kselftest")
     if not targets():
@@ -387,7 +392,7 @@ def main(args):
     return _named(modes, named, out) if named else _kselftest(modes, out)
 
 
-def _named(modes, named, out):
+def _named(modes: list[str], named: list[str], out: Path) -> list[Case]:
     """Some tests alone, each in one guest of a kernel."""
     todo, cases = [], []
     for mode in modes:
@@ -397,8 +402,10 @@ def _named(modes, named, out):
     return cases + run(todo, out)
 
 
-def _kselftest(modes, out):
-    todo, cases, every = [], [], []
+def _kselftest(modes: list[str], out: Path) -> list[Case]:
+    todo: list[Share] = []
+    cases: list[Case] = []
+    every: list[str] = []
     for mode in modes:
         chosen = subset(mode)
         if chosen == []:

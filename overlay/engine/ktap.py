@@ -7,7 +7,9 @@ hides all become failing cases.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from xml.etree import ElementTree
 
 from engine import host
@@ -30,10 +32,10 @@ class Level:
 
     plan: int | None = None
     count: int = 0
-    cases: list = field(default_factory=list)
-    notes: list = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def used(self):
+    def used(self) -> bool:
         """Whether a plan or a result has come at this depth."""
         return self.plan is not None or self.count > 0
 
@@ -49,7 +51,7 @@ BROKE_OFF = Case("results", FAIL,
                  "the run broke off inside a test: its result never came")
 
 
-def _depth(line):
+def _depth(line: str) -> tuple[int, str]:
     """How deep a line is nested, and the line without its prefixes.
 
     kselftest nests with "# ", KUnit with two or four spaces; both may mix.
@@ -64,13 +66,13 @@ def _depth(line):
 class Parser:
     """Reads KTAP line by line; levels[] holds the depths still open."""
 
-    def __init__(self):
-        self.levels = {}
+    def __init__(self) -> None:
+        self.levels: dict[int, Level] = {}
 
-    def _level(self, depth):
+    def _level(self, depth: int) -> Level:
         return self.levels.setdefault(depth, Level())
 
-    def _close(self, depth):
+    def _close(self, depth: int) -> list[Case]:
         """End what is nested deeper than depth; it belongs to one parent.
 
         Only the shallowest of those levels can still be claimed by a result
@@ -84,7 +86,7 @@ class Parser:
             cases.append(BROKE_OFF)
         return cases
 
-    def line(self, raw):
+    def line(self, raw: str) -> None:
         """Take one line of output."""
         depth, text = _depth(STAMP.sub("", raw.rstrip()))
         if VERSION.match(text):
@@ -100,14 +102,14 @@ class Parser:
             # What was said before a result explains its failure.
             self.levels[max(self.levels)].notes.append(text)
 
-    def _version(self, depth):
+    def _version(self, depth: int) -> None:
         """A new document; an earlier one at this depth has ended."""
         old = self._close(depth)
         if depth in self.levels and self.levels[depth].used():
             old = _settle(self.levels.pop(depth), top=depth == 0) + old
         self._level(depth).cases += old
 
-    def _plan(self, depth, match):
+    def _plan(self, depth: int, match: re.Match[str]) -> None:
         level = self._level(depth)
         level.plan = (level.plan or 0) + int(match.group(1))
         why = DIRECTIVE.search(f" # {match.group(2) or ''}")
@@ -115,7 +117,7 @@ class Parser:
             # "1..0 # SKIP why": the whole program chose not to run.
             level.cases.append(Case("all", SKIP, why.group(2).strip()))
 
-    def _result(self, depth, match):
+    def _result(self, depth: int, match: re.Match[str]) -> None:
         nested = self._close(depth)
         level = self._level(depth)
         level.count += 1
@@ -131,7 +133,7 @@ class Parser:
                 f"number {level.count}: results are missing"))
             level.count = number
 
-    def end(self):
+    def end(self) -> list[Case]:
         """All cases, now that there is no more input."""
         base = min(self.levels, default=0)
         unclaimed = self._close(base)
@@ -141,7 +143,7 @@ class Parser:
         return cases or [Case("results", FAIL, "no test ran")]
 
 
-def _case(match):
+def _case(match: re.Match[str]) -> Case:
     """A result line as a case."""
     name = match.group(3).removeprefix("selftests: ").strip()
     directive = DIRECTIVE.search(" " + name)
@@ -163,7 +165,7 @@ def _case(match):
     return Case(name.strip() or f"test {match.group(2)}", status, detail)
 
 
-def _under(parent, nested):
+def _under(parent: Case, nested: list[Case]) -> list[Case]:
     """Nested cases with their parent's name before them.
 
     A parent that failed although all its children passed is a failure that
@@ -177,7 +179,7 @@ def _under(parent, nested):
     return cases
 
 
-def _settle(level, top):
+def _settle(level: Level, top: bool) -> list[Case]:
     """A finished level's cases, with what is missing from its plan.
 
     Only nested results may come without a plan: KUnit's parameterised tests
@@ -198,11 +200,11 @@ def _settle(level, top):
 class Progress:
     """Counts results as they come, to show how a run goes on."""
 
-    def __init__(self, name, programs=0):
+    def __init__(self, name: str, programs: int = 0) -> None:
         self.name, self.programs = name, programs
         self.ended = self.results = self.failed = 0
 
-    def __call__(self, line):
+    def __call__(self, line: str) -> str | None:
         """Take a line of output; what to show, when it has a result."""
         text = STAMP.sub("", line.rstrip())
         match = re.match(r"(?:# | )*(not )?ok \d+\b", text)
@@ -217,7 +219,7 @@ class Progress:
                 f"{self.failed} failed")
 
 
-def parse(text):
+def parse(text: str) -> list[Case]:
     """KTAP or TAP text as a flat list of cases; never an empty one."""
     parser = Parser()
     for line in text.splitlines():
@@ -258,7 +260,7 @@ EXPECTED = re.compile(r"overlay: expect (/.*/)\s*$")
 DROPPED = re.compile(r"\*\* \d+ printk messages dropped \*\*")
 
 
-def _kernels(line, stamped):
+def _kernels(line: str, stamped: re.Match[str] | None) -> list[str]:
     """The parts of a line that are the kernel's."""
     if not stamped:
         return [line]
@@ -266,7 +268,7 @@ def _kernels(line, stamped):
     return [part for part in parts if not USER.match(part)]
 
 
-def splats(text):
+def splats(text: str) -> list[str]:
     """Every line of a boot log with which the kernel complains.
 
     A test that provokes a complaint on purpose says so beforehand in the
@@ -277,12 +279,12 @@ def splats(text):
     return _complaints(text)[0]
 
 
-def _complaints(text):
+def _complaints(text: str) -> tuple[list[str], int]:
     """The lines of splats(), and how many others were announced."""
     found, allowed, announced = [], [], 0
     stamped = KERNEL.search(text)
     for number, line in enumerate(text.splitlines(), 1):
-        lost = DROPPED.search(line)
+        lost = DROPPED.search(line) is not None
         for part in _kernels(line, stamped):
             if expected := EXPECTED.match(part):
                 allowed.append(re.compile(expected.group(1)[1:-1]))
@@ -302,7 +304,7 @@ TAINTS = {1: "F", 3: "R", 4: "M", 5: "B", 7: "D", 9: "W", 14: "L"}
 TAINT = re.compile(r"^# overlay: taint (\d+)$", re.MULTILINE)
 
 
-def taint_cases(name, output, log):
+def taint_cases(name: str, output: str, log: str) -> list[Case]:
     """A failing case if the kernel is tainted by what its log does not show.
 
     `output` is what the guest's script left; a guest that ended otherwise has
@@ -320,7 +322,7 @@ def taint_cases(name, output, log):
                  f"it is ({bits}), and the boot log has no complaint")]
 
 
-def splat_cases(name, text, log):
+def splat_cases(name: str, text: str, log: Path) -> list[Case]:
     """One case for a boot log: passed, or the first line that complains."""
     found = splats(text)
     if not found:
@@ -332,13 +334,14 @@ def splat_cases(name, text, log):
 
 # -- results -----------------------------------------------------------------
 
-def tally(cases):
+def tally(cases: Sequence[Case]) -> tuple[int, int, int]:
     """How many passed, failed and were skipped."""
-    return tuple(sum(case.status == status for case in cases)
-                 for status in (PASS, FAIL, SKIP))
+    passed, failed, skipped = (sum(case.status == status for case in cases)
+                               for status in (PASS, FAIL, SKIP))
+    return passed, failed, skipped
 
 
-def total(cases):
+def total(cases: Sequence[Case]) -> str:
     """The line that ends a run."""
     passed, failed, skipped = tally(cases)
     line = f"{passed} passed, {failed} failed"
@@ -349,7 +352,7 @@ def total(cases):
 CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(path, suite, cases):
+def junit(path: Path, suite: str, cases: list[Case]) -> None:
     """Write the cases as JUnit XML."""
     passed, failed, skipped = tally(cases)
     root = ElementTree.Element(

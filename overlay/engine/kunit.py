@@ -6,10 +6,12 @@ QEMU; what is pure runs in both. The result is judged from the kernel's log,
 not from an exit code, and a suite of ours that no kernel ran is a failure.
 """
 
+import functools
 import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import build, guest, host, ktap, lay, reuse, store
@@ -24,7 +26,7 @@ SUITE = re.compile(
     r"struct kunit_suite \w+ = \{[^}]*?\.name\s*=\s*\"([^\"]+)\"")
 
 
-def our_suites():
+def our_suites() -> list[str]:
     """The names of the suites that files of ours define."""
     found = []
     for item in lay.items():
@@ -34,7 +36,7 @@ def our_suites():
     return sorted(found)
 
 
-def uml_configs():
+def uml_configs() -> list[Path]:
     """The .kunitconfig of each folder that we touch and that has one."""
     folders = {PurePosixPath(item.target).parent for item in lay.items()}
     tree = build.tree()
@@ -46,26 +48,26 @@ def uml_configs():
 IMAGES = {"um": "linux", "x86_64": "arch/x86/boot/bzImage"}
 
 
-def _tool(what, name):
+def _tool(what: str, name: str) -> list[object]:
     tool = build.tree() / "tools/testing/kunit/kunit.py"
     return [sys.executable, tool, what, f"--arch={name}",
             f"--build_dir={build.top() / 'build' / name}"]
 
 
-def _building(name, kunitconfigs):
+def _building(name: str, kunitconfigs: Sequence[Path]) -> list[object]:
     return [*_tool("build", name),
             *[f"--kunitconfig={path}" for path in kunitconfigs],
             f"--jobs={host.jobs()}", "--make_options=CC=ccache gcc",
             "--make_options=HOSTCC=ccache gcc"]
 
 
-def _running(name):
+def _running(name: str) -> list[object]:
     patient = guest.PATIENT if name == "x86_64" else ()
     return [*_tool("exec", name), "--timeout=900", "--raw_output=all",
             *[f"--kernel_args={text}" for text in patient]]
 
 
-def _environment():
+def _environment() -> dict[str, str]:
     """kunit.py starts QEMU itself and would take any /dev/kvm there is."""
     env = build.environment()
     if not guest.accelerated():
@@ -74,7 +76,7 @@ def _environment():
     return env
 
 
-def _key(name, cmd):
+def _key(name: str, cmd: Sequence[object]) -> str | None:
     """What a run's result is kept under: its image, and what boots it."""
     here = Path(__file__).parent
     image = store.of_file(build.top() / "build" / name / IMAGES[name])
@@ -86,16 +88,16 @@ def _key(name, cmd):
             (build.tree() / "tools/testing/kunit").rglob("*.py"))})
 
 
-def run(name, kunitconfigs, out):
+def run(name: str, kunitconfigs: Sequence[Path], out: Path) -> list[Case]:
     """One kernel's KUnit run; returns its cases and the suites it ran."""
     folder = build.top() / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     log = out / f"{name}.log"
-    how = {"log": log, "env": _environment(), "check": False,
-           "timeout": 3600, "progress": ktap.Progress(name),
-           "what": f"KUnit: {name}"}
+    tool = functools.partial(
+        host.run, log=log, env=_environment(), check=False, timeout=3600,
+        progress=ktap.Progress(name), what=f"KUnit: {name}")
     with host.step(f"building KUnit's kernel: {name} ({host.short(log)})"):
-        done = host.run(_building(name, kunitconfigs), **how)
+        done = tool(_building(name, kunitconfigs))
     if done.returncode:
         return judge(name, "", done, out)
     cmd = _running(name)
@@ -107,7 +109,7 @@ def run(name, kunitconfigs, out):
         return store.mark(kept.cases, kept.when)
     with host.step(f"KUnit: {name} ({host.short(log)})"):
         host.remove(folder / "test.log")
-        done = host.run(cmd, **how)
+        done = tool(cmd)
         output = ""
         if (folder / "test.log").exists():
             output = (folder / "test.log").read_text("utf-8", "replace")
@@ -119,7 +121,7 @@ def run(name, kunitconfigs, out):
     return cases
 
 
-def judge(name, output, done, out):
+def judge(name: str, output: str, done: host.Done, out: Path) -> list[Case]:
     """The cases of a kernel's log; none at all is a failure."""
     cases = [Case(f"{name}: {case.name}", case.status, case.detail)
              for case in ktap.parse(output)]
@@ -131,14 +133,14 @@ def judge(name, output, done, out):
     return cases + ktap.splat_cases(name, output, out / f"{name}.boot.log")
 
 
-def _absent(cases):
+def _absent(cases: list[Case]) -> list[Case]:
     """A failing case for each suite of ours that ran nowhere."""
     ran = {part for case in cases for part in case.name.split(": ")[1:2]}
     return [Case(suite, ktap.FAIL, "NOT RUN: no kernel ran this suite")
             for suite in our_suites() if suite not in ran]
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """`kunit`, or `kunit um` / `kunit x86` for one of the two."""
     host.need(*PACKAGES)
     out = host.fresh("kunit")

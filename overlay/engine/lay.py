@@ -14,15 +14,22 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine import entries, host, source
 from engine.host import UserError
+from engine.source import Source
 
 # What stands at the top of this tree and is not for the kernel.
 OURS = {"overlay", "out", "README.md", "Makefile", "LICENSES", "COPYING"}
 MANIFEST = ".overlay-manifest"
+# Size and time of files, by path; and what targets should hold, and whether
+# they can be executed.
+Index = dict[str, list[int]]
+Wanted = dict[str, tuple[bytes, bool]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Item:
 
 # -- what is ours ------------------------------------------------------------
 
-def _walk(root):
+def _walk(root: Path) -> Iterator[str]:
     """Every file of ours under upstream folders, as paths from the root."""
     for folder, folders, files in os.walk(root):
         top = Path(folder) == Path(root)
@@ -51,7 +58,7 @@ def _walk(root):
             yield str((Path(folder) / name).relative_to(root))
 
 
-def _target(root, path):
+def _target(root: Path, path: str) -> str:
     """The upstream file that a patch changes: its header names it."""
     try:
         text = (Path(root) / path).read_text(encoding="utf-8")
@@ -63,7 +70,7 @@ def _target(root, path):
                         f"{len(named)}")
     if re.search(r"^--- /dev/null", text, re.MULTILINE):
         raise UserError(f"{path} creates a file: put the file itself in the tree")
-    target = named[0].removeprefix("b/")
+    target = str(named[0]).removeprefix("b/")
     whole = path.removesuffix(".patch")
     if target not in (whole, re.sub(r"\.[a-z0-9-]+$", "", whole)):
         raise UserError(f"{path} changes {target}, beside which it does not "
@@ -71,14 +78,14 @@ def _target(root, path):
     return target
 
 
-def _ranks(root):
+def _ranks(root: Path) -> dict[str, int]:
     """The order in which the entries of all series list files."""
     listed = [name for series in entries.read(Path(root))
               for entry in series.entries for name in entry.files]
     return {name: rank for rank, name in reversed(list(enumerate(listed)))}
 
 
-def items(root=host.ROOT):
+def items(root: Path = host.ROOT) -> list[Item]:
     """Every file of ours that lands in the kernel, in the order of laying."""
     ranks = _ranks(root)
     paths = sorted(_walk(root), key=lambda p: (ranks.get(p, len(ranks)), p))
@@ -93,9 +100,9 @@ def items(root=host.ROOT):
 
 # -- patches -----------------------------------------------------------------
 
-def _hunks(patch):
+def _hunks(patch: Path) -> list[tuple[int, list[str]]]:
     """For each hunk, the line it starts at and the lines it expects."""
-    hunks = []
+    hunks: list[tuple[int, list[str]]] = []
     for line in Path(patch).read_text(encoding="utf-8").splitlines():
         if match := re.match(r"@@ -(\d+)", line):
             hunks.append((int(match.group(1)), []))
@@ -104,13 +111,13 @@ def _hunks(patch):
     return hunks
 
 
-def _expected(lines):
+def _expected(lines: list[str]) -> str:
     """The most telling of the lines a hunk expects."""
     telling = max(lines, key=lambda line: len(line.strip()), default="")
     return telling.strip()
 
 
-def _places(lines, text):
+def _places(lines: list[str], text: str) -> int:
     """How many places in the text a hunk's lines fit."""
     if not lines:
         return 1
@@ -119,7 +126,8 @@ def _places(lines, text):
                for at in range(len(there) - len(lines) + 1))
 
 
-def apply_patch(patch, tree, *, name=None, version=""):
+def apply_patch(patch: Path, tree: Path, *, name: str | None = None,
+                version: str = "") -> None:
     """Apply one patch in a tree: no fuzz, and no doubt about the place.
 
     A hunk may have moved, because upstream changed above it; if its context
@@ -127,8 +135,8 @@ def apply_patch(patch, tree, *, name=None, version=""):
     """
     patch, tree = Path(patch).resolve(), Path(tree)
     name = name or patch.name
-    target = re.search(r"^\+\+\+ (?:b/)?(\S+)", patch.read_text("utf-8"),
-                       re.MULTILINE).group(1)
+    target = re.findall(r"^\+\+\+ (?:b/)?(\S+)", patch.read_text("utf-8"),
+                        re.MULTILINE)[0]
     over = f"Linux {version}" if version else "the tree"
     written = f" (it is written for {source.BASE})" if version else ""
     if not (tree / target).is_file():
@@ -156,18 +164,18 @@ def apply_patch(patch, tree, *, name=None, version=""):
 
 # -- Makefiles ---------------------------------------------------------------
 
-def is_makefile(target):
+def is_makefile(target: str) -> bool:
     """Whether kbuild reads what objects to make from a file."""
     return target.rpartition("/")[2] in ("Makefile", "Kbuild")
 
 
-def to_come(everything, chosen):
+def to_come(everything: Iterable[Item], chosen: Iterable[Item]) -> set[str]:
     """Our files that are not among the chosen ones: later commits bring them."""
     return {item.target for item in everything if item.kind == "file"} - \
         {item.target for item in chosen}
 
 
-def with_sources(target, text, missing):
+def with_sources(target: str, text: str, missing: Collection[str]) -> str:
     """A Makefile without the objects whose source is among the missing files.
 
     So one patch lists all objects of a feature, and each commit those that it
@@ -186,11 +194,12 @@ def with_sources(target, text, missing):
 
 # -- what the tree should hold -----------------------------------------------
 
-def _wanted(src, root, chosen, missing=()):
+def _wanted(src: Source, root: Path, chosen: Iterable[Item],
+            missing: Collection[str] = ()) -> Wanted:
     """What each target of ours should hold, as target -> bytes."""
     wanted = {}
-    with tempfile.TemporaryDirectory(prefix="overlay-lay-") as scratch:
-        scratch = Path(scratch)
+    with tempfile.TemporaryDirectory(prefix="overlay-lay-") as folder:
+        scratch = Path(folder)
         for item in chosen:
             place = scratch / item.target
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +216,7 @@ def _wanted(src, root, chosen, missing=()):
                 for target, place in wanted.items()}
 
 
-def _place_file(src, root, item, place):
+def _place_file(src: Source, root: Path, item: Item, place: Path) -> None:
     if (src.path / item.target).exists():
         raise UserError(f"{item.path} is a file of Linux {src.version} already: "
                         "change it by a .patch")
@@ -217,7 +226,8 @@ def _place_file(src, root, item, place):
     shutil.copy(Path(root) / item.path, place)
 
 
-def _place_patched(src, root, item, place, scratch):
+def _place_patched(src: Source, root: Path, item: Item, place: Path,
+                   scratch: Path) -> None:
     if not place.exists() and (src.path / item.target).is_file():
         shutil.copy(src.path / item.target, place)
         place.chmod(place.stat().st_mode | 0o200)
@@ -225,13 +235,13 @@ def _place_patched(src, root, item, place, scratch):
                 version=src.version)
 
 
-def _digest(data):
+def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 # -- the laid tree -----------------------------------------------------------
 
-def _index(top):
+def _index(top: Path) -> Index:
     """Size and time of every file below top, quickly: path -> [size, time]."""
     found = {}
     stack = [""]
@@ -257,7 +267,7 @@ BUILT = re.compile(
     r"\.mod\.c$|^arch/x86/boot/")
 
 
-def _source_index(src):
+def _source_index(src: Source) -> Index:
     """The files of the source that count, with their size and time."""
     found = _index(src.path)
     if src.origin == "debian":
@@ -273,12 +283,12 @@ def _source_index(src):
             if not BUILT.search(path) or _looks_like_source(path)}
 
 
-def _looks_like_source(path):
+def _looks_like_source(path: str) -> bool:
     return path.startswith("arch/x86/boot/") and \
         path.endswith((".c", ".h", ".S", "Makefile", ".ld", ".sh", ".lds.S"))
 
 
-def _tracked(src):
+def _tracked(src: Source) -> list[str] | None:
     names = source.git(src.path, "ls-files", "-z")
     return [name for name in names.split("\0") if name] if names else None
 
@@ -286,40 +296,42 @@ def _tracked(src):
 class Tree:
     """The laid tree on disk, and the manifest of what we put there."""
 
-    def __init__(self, path, src):
+    def __init__(self, path: Path, src: Source) -> None:
         self.path = Path(path)
         self.src = src
-        self.changed = []
+        self.changed: list[str] = []
         self.manifest = self._read()
 
-    def _read(self):
+    def _read(self) -> dict[str, Any]:
+        """The manifest, empty if the tree is not whole."""
         try:
-            found = json.loads((self.path / MANIFEST).read_text("utf-8"))
+            text = (self.path / MANIFEST).read_text("utf-8")
+            found: dict[str, Any] = json.loads(text)
             if found["source"] == self._identity():
                 return found
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        return None
+        return {}
 
-    def _identity(self):
+    def _identity(self) -> str:
         return f"{self.src.origin} {self.src.path} {self.src.version}"
 
-    def save(self):
+    def save(self) -> None:
         """Note the state of the tree; without this note it is made anew."""
         host.write(self.path / MANIFEST, json.dumps(self.manifest))
 
-    def begin(self):
+    def begin(self) -> None:
         """Make the tree if it is not whole, else take the note away.
 
         A run that is broken off leaves no manifest, so the next one starts
         from the source again.
         """
-        if self.manifest is None:
+        if not self.manifest:
             self._make()
         else:
             (self.path / MANIFEST).unlink()
 
-    def _make(self):
+    def _make(self) -> None:
         host.remove(self.path)
         index = _source_index(self.src)
         with host.step(f"copying Linux {self.src.version} into {self.path}"):
@@ -333,14 +345,14 @@ class Tree:
         self.manifest = {"source": self._identity(), "index": index,
                          "tree": dict(index), "laid": {}}
 
-    def _link(self):
+    def _link(self) -> bool:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         done = host.run(["cp", "-al", self.src.path, self.path], check=False)
         if done.returncode:
             host.remove(self.path)
         return done.returncode == 0
 
-    def _copy_all(self, index):
+    def _copy_all(self, index: Index) -> None:
         host.need_space(self.path, 8, "a kernel's source and one build")
         self.path.mkdir(parents=True)
         names = self.path.with_name("copying")
@@ -351,12 +363,12 @@ class Tree:
                   names, self.path], what=f"copying {self.src.path}")
         host.remove(names)
 
-    def _copy(self, name):
+    def _copy(self, name: str) -> None:
         there, here = self.src.path / name, self.path / name
         here.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(there, here, follow_symlinks=False)
 
-    def put(self, target, data, executable):
+    def put(self, target: str, data: bytes, executable: bool) -> None:
         """Give a target its text, as a file of its own, with a new time."""
         path = self.path / target
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -366,7 +378,7 @@ class Tree:
         self.manifest["tree"][target] = [stat.st_size, stat.st_mtime_ns]
         self.changed.append(target)
 
-    def restore(self, name):
+    def restore(self, name: str) -> None:
         """Give a file its upstream text again, or take it away."""
         there = self.src.path / name
         if name not in self.manifest["index"]:
@@ -382,7 +394,7 @@ class Tree:
         else:
             self.put(name, there.read_bytes(), os.access(there, os.X_OK))
 
-    def follow_source(self):
+    def follow_source(self) -> None:
         """Take over what changed in KDIR, and undo strays in the tree."""
         now = _source_index(self.src)
         then = self.manifest["index"]
@@ -404,7 +416,7 @@ class Tree:
             else:
                 self.restore(name)
 
-    def lay(self, wanted):
+    def lay(self, wanted: Wanted) -> None:
         """Bring the targets of ours to what is wanted."""
         laid = self.manifest["laid"]
         for target in sorted(laid.keys() - wanted.keys()):
@@ -417,7 +429,8 @@ class Tree:
                 laid[target] = digest
 
 
-def lay(src, tree, only=None, root=host.ROOT, follow=True):
+def lay(src: Source, tree: Path, only: Iterable[str] | None = None,
+        root: Path = host.ROOT, follow: bool = True) -> list[str]:
     """Lay the tree over a source; returns the targets that changed.
 
     `only` chooses items by their path in this tree (a series lays one entry
@@ -435,7 +448,7 @@ def lay(src, tree, only=None, root=host.ROOT, follow=True):
         chosen = [item for item in chosen if item.path in only]
     wanted = _wanted(src, root, chosen, to_come(everything, chosen))
     laid = Tree(tree, src)
-    made = laid.manifest is None
+    made = not laid.manifest
     laid.begin()
     if follow and not made:
         laid.follow_source()

@@ -6,12 +6,13 @@ or a quota, memory by a limit of its cgroup.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def _groups():
+def _groups() -> Iterator[Path]:
     """The folders of our cgroup and of those above it, of both versions."""
     try:
         lines = Path("/proc/self/cgroup").read_text("ascii").splitlines()
@@ -30,14 +31,14 @@ def _groups():
                 at = at.parent
 
 
-def _read(path):
+def _read(path: Path) -> list[str]:
     try:
         return path.read_text("ascii").split()
     except (OSError, UnicodeDecodeError):
         return []
 
 
-def _quota(group):
+def _quota(group: Path) -> float | None:
     """The processors that a cgroup may use at a time, or None."""
     words = _read(group / "cpu.max") or [
         *_read(group / "cpu.cfs_quota_us"),
@@ -49,14 +50,14 @@ def _quota(group):
     return quota / period if quota > 0 and period > 0 else None
 
 
-def processors():
+def processors() -> int:
     """As many compilers or guests as this many can run at a time."""
     quotas = [quota for group in _groups()
               if (quota := _quota(group)) is not None]
     return max(1, int(min([len(os.sched_getaffinity(0)), *quotas])))
 
 
-def _free(group):
+def _free(group: Path) -> int | None:
     """Bytes that a cgroup has left, or None; what can be dropped counts."""
     for limit, used in (("memory.max", "memory.current"),
                         ("memory.limit_in_bytes", "memory.usage_in_bytes")):
@@ -71,7 +72,7 @@ def _free(group):
     return None
 
 
-def memory():
+def memory() -> int:
     """Bytes that programs can have without swapping."""
     free = [left for group in _groups() if (left := _free(group)) is not None]
     for line in Path("/proc/meminfo").read_text("ascii").splitlines():
@@ -80,7 +81,7 @@ def memory():
     return max(0, min(free, default=0))
 
 
-def _busy():
+def _busy() -> tuple[int, int]:
     """Jiffies that all processors worked, and that they were there."""
     words = _read(Path("/proc/stat"))
     times = [int(word) for word in words[1:9]]
@@ -90,10 +91,10 @@ def _busy():
 class Load:
     """How many processors were busy since the last look."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.last = _busy()
 
-    def look(self):
+    def look(self) -> float:
         """Processors in use, on average since the last look."""
         now = _busy()
         work, there = (new - old for new, old in

@@ -11,6 +11,7 @@ that we only patch, what they say without the patch is taken away.
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from engine import (
@@ -29,16 +30,18 @@ from engine import (
 )
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
+from engine.lay import Item
 
 PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
             "shellcheck", "codespell", "python3-ply", "python3-git")
 PYTHON = packages.PYTHON
+ENGINE = "overlay/engine/"
 
 
 class Job:
     """What all the checks work on."""
 
-    def __init__(self, out):
+    def __init__(self, out: Path) -> None:
         self.out = Path(out)
         self.log = self.out / "log"
         self.files = rules.files(host.ROOT)
@@ -46,12 +49,14 @@ class Job:
         self.kernel = source.kernel()
         self.shop = objects.Shop(self.kernel, self.log)
 
-    def run(self, cmd, cwd=None, env=None, what=None):
+    def run(self, cmd: Sequence[object], cwd: Path | None = None,
+            env: Mapping[str, str] | None = None,
+            what: str | None = None) -> host.Done:
         """Run a checker; what it found is in its output."""
         return host.run(cmd, cwd=cwd or host.ROOT, env=env, log=self.log,
                         check=False, what=what)
 
-    def compiled(self):
+    def compiled(self) -> list[Item]:
         """Items that become kernel objects, and the headers beside them."""
         return [item for item in self.items
                 if objects.is_kernel_c(item.target)
@@ -59,18 +64,18 @@ class Job:
                     and not item.target.startswith("tools/"))]
 
 
-def _case(tool, name, complaints):
+def _case(tool: str, name: str, complaints: Iterable[str]) -> Case:
     complaints = [line for line in complaints if line.strip()]
     return Case(f"{tool}: {name}", FAIL if complaints else PASS, "\n".join(complaints))
 
 
-def _not_run(tool, why):
+def _not_run(tool: str, why: str) -> Case:
     return Case(tool, FAIL, f"NOT RUN: {why}")
 
 
 # -- patches ----------------------------------------------------------------
 
-def checkpatch(job):
+def checkpatch(job: Job) -> Iterator[Case]:
     """checkpatch --strict on every patch of every series."""
     count = 0
     for grown, patches in branch.grown(job.log):
@@ -87,7 +92,7 @@ def checkpatch(job):
 
 # -- the compiler and sparse ------------------------------------------------
 
-def w1(job):
+def w1(job: Job) -> Iterator[Case]:
     """The compiler's W=1 on what we touch."""
     items = job.compiled()
     wanted = _objects(items)
@@ -95,7 +100,7 @@ def w1(job):
     yield from _compiled(job, "W=1", items, wanted, ["W=1"])
 
 
-def sparse(job):
+def sparse(job: Job) -> Iterator[Case]:
     """sparse on what we touch."""
     program = find_sparse(job)
     items = job.compiled()
@@ -106,17 +111,18 @@ def sparse(job):
                          ["W=1", "C=2", f"CHECK={program}"])
 
 
-def _objects(items):
+def _objects(items: list[Item]) -> list[str]:
     return sorted({objects.object_of(item.target) for item in items
                    if item.target.endswith(".c")})
 
 
-def _make(job, wanted, args):
+def _make(job: Job, wanted: list[str], args: list[str]) -> host.Done:
     return job.shop.make(*args, "-k", *wanted, check=False, progress=True,
                          what=f"make {' '.join(args)}")
 
 
-def _compiled(job, tool, items, wanted, args):
+def _compiled(job: Job, tool: str, items: list[Item], wanted: list[str],
+              args: list[str]) -> Iterator[Case]:
     """One case for each file that is compiled or included."""
     if not wanted:
         yield _not_run(tool, "the tree has no C file for the kernel")
@@ -133,7 +139,8 @@ def _compiled(job, tool, items, wanted, args):
                                                         wanted))
 
 
-def _take_away(job, found, items, wanted, args):
+def _take_away(job: Job, found: dict[tuple[str, str], str], items: list[Item],
+               wanted: list[str], args: list[str]) -> None:
     """Drop what upstream's text says without our patches."""
     patched = {item.target for item in items if item.kind == "patch"}
     if not any(target in patched for target, _ in found):
@@ -148,7 +155,8 @@ def _take_away(job, found, items, wanted, args):
     _make(job, wanted, ["W=1"])
 
 
-def _unseen(job, tool, target, text, wanted):
+def _unseen(job: Job, tool: str, target: str, text: str,
+            wanted: list[str]) -> list[str]:
     """Why silence about a file is no good sign, if it is not."""
     if target.endswith(".h"):
         if not _included(job, target, wanted):
@@ -162,7 +170,7 @@ def _unseen(job, tool, target, text, wanted):
     return []
 
 
-def _included(job, target, wanted):
+def _included(job: Job, target: str, wanted: list[str]) -> bool:
     """Whether one of these objects was compiled with a header."""
     for name in wanted:
         path = job.shop.build / name
@@ -173,7 +181,7 @@ def _included(job, target, wanted):
     return False
 
 
-def _valid(job, program):
+def _valid(job: Job, program: Path | str) -> bool:
     """Whether the kernel takes this sparse for new enough.
 
     make only warns and goes on without it when it does not.
@@ -183,16 +191,16 @@ def _valid(job, program):
     return done.stdout.strip().endswith("1")
 
 
-def _built_sparse():
+def _built_sparse() -> Path:
     return host.WORK / "tools" / "sparse-source" / "sparse"
 
 
-def has_sparse():
+def has_sparse() -> bool:
     """Whether there is a sparse, which may be too old all the same."""
     return shutil.which("sparse") is not None or _built_sparse().exists()
 
 
-def find_sparse(job):
+def find_sparse(job: Job) -> Path | str:
     """A sparse that is new enough, built from Debian's newer source if not."""
     found = shutil.which("sparse")
     if found and _valid(job, found):
@@ -210,7 +218,7 @@ def find_sparse(job):
     return folder / "sparse"
 
 
-def modules(job):
+def modules(job: Job) -> Iterator[Case]:
     """The kernel has exported all that our code needs as modules."""
     shop = objects.Shop(job.kernel, job.log, "modular", modular.CONFIGS)
     for name, complaints in modular.missing(shop):
@@ -219,7 +227,7 @@ def modules(job):
 
 # -- comments and licences --------------------------------------------------
 
-def kernel_doc(job):
+def kernel_doc(job: Job) -> Iterator[Case]:
     """kernel-doc -Wall on our files, and what we add to others'."""
     for item in _once(job.compiled()):
         complaints = _kernel_doc(job, job.shop.tree, item.target)
@@ -230,12 +238,12 @@ def kernel_doc(job):
         yield _case("kernel-doc", item.target, complaints.values())
 
 
-def _once(items):
+def _once(items: list[Item]) -> Iterable[Item]:
     """Each target once."""
     return {item.target: item for item in items}.values()
 
 
-def _kernel_doc(job, tree, target):
+def _kernel_doc(job: Job, tree: Path, target: str) -> dict[str, str]:
     """What kernel-doc says of a file, by text without line numbers."""
     tool = tree / "tools" / "docs" / "kernel-doc"
     if not tool.exists():
@@ -254,12 +262,12 @@ def _kernel_doc(job, tree, target):
     return found
 
 
-def _first_line(path):
+def _first_line(path: Path) -> bytes:
     with open(path, "rb") as file:
         return file.readline()
 
 
-def spdxcheck(job):
+def spdxcheck(job: Job) -> Iterator[Case]:
     """The kernel's spdxcheck on all that can carry a licence line."""
     repo = job.out / "spdx"
     script = _spdx_repository(job, repo)
@@ -269,7 +277,8 @@ def spdxcheck(job):
     host.remove(repo)
 
 
-def _together(job, tool, cmd, names, cwd=None):
+def _together(job: Job, tool: str, cmd: Sequence[object], names: list[str],
+              cwd: Path | None = None) -> Iterator[Case]:
     """One run of a checker for all files; a case for each of them.
 
     Its lines are taken to begin with the file's name and a colon.
@@ -279,7 +288,7 @@ def _together(job, tool, cmd, names, cwd=None):
     paths = [host.ROOT / name for name in names]
     done = job.run([*cmd, *paths], cwd=cwd, what=tool)
     text = done.stdout.replace(f"{host.ROOT}/", "")
-    found = {name: [] for name in names}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for line in text.splitlines():
         name = line.partition(":")[0]
         if name in found:
@@ -291,7 +300,7 @@ def _together(job, tool, cmd, names, cwd=None):
         yield _case(tool, name, complaints)
 
 
-def _spdx_repository(job, repo):
+def _spdx_repository(job: Job, repo: Path) -> Path:
     """spdxcheck reads the licences from a git repository it stands in."""
     scripts = repo / "scripts"
     scripts.mkdir(parents=True)
@@ -309,7 +318,7 @@ def _spdx_repository(job, repo):
 
 # -- scripts, Python, spelling ----------------------------------------------
 
-def shellcheck(job):
+def shellcheck(job: Job) -> Iterator[Case]:
     """shellcheck on every shell script."""
     names = [name for name in job.files if rules.is_shell(host.ROOT / name)]
     # SC2317 takes every function that is called by a name in a variable, as
@@ -319,7 +328,7 @@ def shellcheck(job):
         names)
 
 
-def ruff(job):
+def ruff(job: Job) -> Iterator[Case]:
     """ruff on every Python file."""
     names = [name for name in job.files if rules.is_python(host.ROOT / name)]
     yield from _together(job, "ruff", [
@@ -328,7 +337,17 @@ def ruff(job):
         names)
 
 
-def codespell(job):
+def mypy(job: Job) -> Iterator[Case]:
+    """mypy --strict on the engine; its tests have no types."""
+    names = [name for name in job.files if name.startswith(ENGINE)
+             and rules.is_python(host.ROOT / name)]
+    yield from _together(job, "mypy", [
+        host.pytool("mypy"), "--config-file", host.ROOT / "overlay" / "mypy.ini",
+        "--cache-dir", host.WORK / "mypy", "--no-error-summary"],
+        names, cwd=host.ROOT)
+
+
+def codespell(job: Job) -> Iterator[Case]:
     """codespell on all text; of a patch only on what it adds."""
     copies = job.out / "spelling"
     for name in job.files:
@@ -341,7 +360,7 @@ def codespell(job):
     ignore = host.ROOT / "overlay" / "exceptions" / "codespell"
     more = ["-I", ignore] if ignore.exists() else []
     done = job.run(["codespell", *more, "."], cwd=copies, what="codespell")
-    found = {}
+    found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         match = re.match(r"\./(.+?):\d+: ", line)
         if match:
@@ -355,7 +374,7 @@ def codespell(job):
     host.remove(copies)
 
 
-def own_rules(job):
+def own_rules(job: Job) -> Iterator[Case]:
     """The rules of this tree that no other tool knows."""
     known = {address for address in (branch.identity()[1],) if address}
     places = [str(host.ROOT), str(host.WORK), os.path.expanduser("~")]
@@ -367,7 +386,7 @@ def own_rules(job):
                 licence=rules.carries_licence(host.ROOT / name)))
 
 
-def subjects(job):
+def subjects(job: Job) -> Iterator[Case]:
     """How often comments, and documentation, say who instead of a subject."""
     found = words.measure((name, text) for name in job.files
                           if (text := rules.text_of(host.ROOT / name)))
@@ -380,6 +399,7 @@ def subjects(job):
 
 TOOLS = {
     "rules": own_rules, "words": subjects, "shellcheck": shellcheck, "ruff": ruff,
+    "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
     "sparse": sparse, "modules": modules,
@@ -389,7 +409,7 @@ COMPILE = ("W=1", "sparse")
 KEPT = (*COMPILE, "modules")
 
 
-def _key(job, name):
+def _key(job: Job, name: str) -> str | None:
     """What the outcome of a tool that compiles is kept under."""
     if name not in KEPT:
         return None
@@ -401,7 +421,7 @@ def _key(job, name):
     return objects.key(items, name, sparse_is)
 
 
-def _once_for_the_same(job, name):
+def _once_for_the_same(job: Job, name: str) -> list[Case]:
     """The cases of one tool; those that compile run once for the same files."""
     try:
         key = _key(job, name)
@@ -419,7 +439,7 @@ def _once_for_the_same(job, name):
     return cases
 
 
-def _one(job, name):
+def _one(job: Job, name: str) -> list[Case]:
     """The cases of one tool; that it cannot run is a case as well."""
     cases = []
     try:
@@ -433,13 +453,13 @@ def _one(job, name):
     return cases or [_not_run(name, "it found nothing to check")]
 
 
-def _ready(job):
+def _ready(job: Job) -> None:
     """Lay the tree in which things are compiled."""
     with host.step("laying a tree for single objects"):
         job.shop.lay()
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """Run every checker, or those that are named."""
     host.need(*PACKAGES)
     wanted = args or list(TOOLS)

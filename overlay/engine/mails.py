@@ -7,26 +7,32 @@ import email.utils
 import json
 import re
 import shlex
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from engine import host
-from engine.branch import NOBODY
-from engine.entries import COVER
+from engine.bench.figures import Row
+from engine.branch import NOBODY, Branch
+from engine.entries import COVER, Series
 from engine.host import UserError
+from engine.lay import Item
+from engine.source import Source
 
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
 # -- the cover letter -------------------------------------------------------
 
-def base_text(kernel):
+def base_text(kernel: Source) -> str:
     """What the series lies on, in words."""
     if kernel.is_git:
         return f"Linux {kernel.version} (commit {kernel.head})"
     return f"Linux {kernel.version}"
 
 
-def base_line(kernel, lower):
+def base_line(kernel: Source, lower: list[Series]) -> str:
     """The machine-readable last line of the cover."""
     lines = []
     if kernel.is_git:
@@ -37,7 +43,7 @@ def base_line(kernel, lower):
     return "\n".join(lines)
 
 
-def bench_rows(results, wanted):
+def bench_rows(results: list[Row], wanted: str) -> Iterator[Row]:
     """The measured results that a cover's Bench: line asks for."""
     words = wanted.split()
     name = words[0] if words else None
@@ -52,15 +58,15 @@ def bench_rows(results, wanted):
             yield result
 
 
-def _word(value):
+def _word(value: Any) -> str:
     """A parameter's value the way one types it."""
     return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
-def table(results):
+def table(results: list[Row]) -> str:
     """Results as a table: variants beside each other, parameters below."""
     variants = list(dict.fromkeys(result["variant"] for result in results))
-    rows = {}
+    rows: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, float]] = {}
     for result in results:
         params = tuple(sorted((result.get("params") or {}).items()))
         rows.setdefault((result["bench"], params), {})[
@@ -79,19 +85,19 @@ def table(results):
     return "\n".join(caption + _align(grid))
 
 
-def _constants(params, same):
+def _constants(params: Iterable[tuple[str, Any]], same: list[str]) -> str:
     values = dict(params)
     constants = [f"{name} {_word(values[name])}" for name in same
                  if values.get(name) is not None]
     return f" ({', '.join(constants)})" if constants else ""
 
 
-def _heads(variants):
+def _heads(variants: list[str]) -> list[str]:
     return [head for number, name in enumerate(variants)
             for head in ([name, "ratio"] if number else [name])]
 
 
-def _cells(cells, variants):
+def _cells(cells: dict[str, float], variants: list[str]) -> list[str]:
     """One row's figures, each after the first with its ratio to the first."""
     first = cells.get(variants[0])
     out = []
@@ -103,7 +109,7 @@ def _cells(cells, variants):
     return out
 
 
-def _align(grid):
+def _align(grid: list[list[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in grid)
               for column in range(len(grid[0]))]
     return ["  " + "  ".join(cell.rjust(width) for cell, width
@@ -111,7 +117,7 @@ def _align(grid):
             for row in grid]
 
 
-def measured(wanted, path=None):
+def measured(wanted: str | None, path: Path | None = None) -> str:
     """The table for @TABLE@, or a sentence that says what is missing."""
     path = path or host.OUT / "bench.json"
     if not path.exists():
@@ -129,7 +135,7 @@ def measured(wanted, path=None):
     return f"{text}\n\n{_origin(data)}"
 
 
-def _origin(data):
+def _origin(data: dict[str, Any]) -> str:
     """What the figures were measured on."""
     text = f"Measured on Linux {data.get('kernel', '?')}"
     commit = str(data.get("commit") or "")
@@ -140,7 +146,7 @@ def _origin(data):
             "contended atomics do not\nshow.")
 
 
-def tested(out=None, since=0):
+def tested(out: Path | None = None, since: float = 0) -> str:
     """The results that lie in out/, a line each, for @TESTED@.
 
     What was tested before the files last changed is not claimed.
@@ -165,19 +171,22 @@ def tested(out=None, since=0):
     return "\n".join(lines) or "  (no results in out/: run `make check`)"
 
 
-def newest(items):
+def newest(items: Iterable[Item]) -> float:
     """When a file of ours that goes into the kernel last changed."""
     return max(((host.ROOT / item.path).stat().st_mtime for item in items),
                default=0)
 
 
-def cover_text(series, kernel, items=()):
+def cover_text(series: Series, kernel: Source,
+               items: Iterable[Item] = ()) -> str:
     """The cover letter with its placeholders filled in."""
     text = series.cover.body
-    for word, value in (
-            ("@BASE@", lambda: base_text(kernel)),
-            ("@TABLE@", lambda: measured(series.cover.headers.get("bench"))),
-            ("@TESTED@", lambda: tested(since=newest(items)))):
+    values: dict[str, Callable[[], str]] = {
+        "@BASE@": lambda: base_text(kernel),
+        "@TABLE@": lambda: measured(series.cover.headers.get("bench")),
+        "@TESTED@": lambda: tested(since=newest(items)),
+    }
+    for word, value in values.items():
         if word in text:
             text = text.replace(word, value())
     if "\n---\n" in f"\n{text}\n":
@@ -191,19 +200,20 @@ def cover_text(series, kernel, items=()):
 class Mails:
     """b4 at work on a finished branch, and what it wrote."""
 
-    def __init__(self, branch, out):
+    def __init__(self, branch: Branch, out: Path) -> None:
         self.branch = branch
         self.out = out
         self.program = host.pytool("b4")
 
-    def b4(self, *args, env=None):
+    def b4(self, *args: Path | str,
+           env: dict[str, str] | None = None) -> host.Done:
         """Run b4 without a network."""
         return host.run([self.program, "-n", "--offline-mode", *args],
                         cwd=self.branch.path, log=self.branch.log,
                         env={**self.branch.env(), **(env or {})},
                         what=f"b4 {args[0]} for {self.branch.series.name}")
 
-    def prepare(self):
+    def prepare(self) -> list[str]:
         """b4 prep: enroll the branch and write the cover letter."""
         branch = self.branch
         private = branch.path / ".git"
@@ -219,8 +229,9 @@ class Mails:
         self.b4("prep", "-e", "base")
         self.b4("prep", "--edit-cover",
                 env={"GIT_EDITOR": f"cp {shlex.quote(str(letter))}"})
+        return []
 
-    def check(self):
+    def check(self) -> list[str]:
         """b4 prep --check: its complaints. Its exit code says nothing."""
         text = re.sub(r"\x1b\[[0-9;]*m", "", self.b4("prep",
                                                      "--check").stdout)
@@ -236,7 +247,7 @@ class Mails:
                 *(line.strip() for line in text.splitlines()
                   if re.search(r": (ERROR|WARNING|CHECK):|overlay: ", line))]
 
-    def write(self):
+    def write(self) -> list[Path]:
         """b4 send: a dry run into a folder of mails."""
         host.remove(self.out)
         self.out.mkdir(parents=True)
@@ -244,7 +255,7 @@ class Mails:
         return sorted(self.out.glob("*.eml"))
 
 
-def stray_addresses(path, own):
+def stray_addresses(path: Path, own: str) -> list[str]:
     """Addresses in a mail that are neither ours nor the placeholder."""
     with open(path, "rb") as file:
         mail = email.message_from_binary_file(file,
@@ -266,7 +277,7 @@ def stray_addresses(path, own):
     return found
 
 
-def withhold(mails, complaints):
+def withhold(mails: list[Path], complaints: list[str]) -> list[str]:
     """Remove the mails when one names a person: nothing shall send them."""
     if any("has an address" in line for line in complaints):
         for path in mails:
@@ -275,7 +286,8 @@ def withhold(mails, complaints):
     return complaints
 
 
-def mail_complaints(mails, count, own, is_git):
+def mail_complaints(mails: list[Path], count: int, own: str,
+                    is_git: bool) -> Iterator[str]:
     """What is wrong with the mails of one series, one sentence each."""
     if len(mails) != count:
         yield f"{len(mails)} mails were written where {count} were expected"

@@ -9,10 +9,12 @@ leave nothing undefined that only a module defines.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine import host, store
 from engine.host import UserError
+from engine.objects import Shop
 
 CONFIGS = ("modular.config",)
 FOLDERS = ("drivers/dax/", "drivers/nvme/host/")
@@ -27,29 +29,29 @@ APART = ("Documentation", "gpu", "media", "samples", "sound", "staging",
          "tools")
 
 
-def files():
+def files() -> list[str | None]:
     """What the outcome hangs on beside our items."""
     configs = host.ROOT / "overlay" / "configs"
     return [store.of_file(path) for path in (
         Path(__file__), *(configs / name for name in CONFIGS))]
 
 
-def exports(text):
+def exports(text: str) -> set[str]:
     """The symbols that these EXPORT_SYMBOL lines name."""
     return set(re.findall(r"\(\s*(\w+)", text))
 
 
-def undefined(text):
+def undefined(text: str) -> set[str]:
     """The symbols that nm says a module must find elsewhere."""
     return set(re.findall(r"^\s+U (\S+)$", text, re.MULTILINE))
 
 
-def defined(text):
+def defined(text: str) -> set[str]:
     """The symbols that nm says a module has for others, and their addresses."""
     return set(re.findall(r"^[0-9a-f]+ [A-TV-Z] (\S+)$", text, re.MULTILINE))
 
 
-def _exported(shop):
+def _exported(shop: Shop) -> set[str]:
     done = host.run(["grep", "-rhoE", "--include=*.[chS]",
                      *[f"--exclude-dir={name}" for name in APART],
                      EXPORTS, shop.tree], log=shop.log,
@@ -57,11 +59,11 @@ def _exported(shop):
     return exports(done.stdout)
 
 
-def _nm(shop, path, *options):
+def _nm(shop: Shop, path: Path, *options: str) -> str:
     return host.run(["nm", *options, path], log=shop.log, what="nm").stdout
 
 
-def _built_in(shop):
+def _built_in(shop: Shop) -> Iterator[Path]:
     """The objects of our folders that would be linked into the kernel."""
     for folder in FOLDERS:
         archive = shop.build / folder / "built-in.a"
@@ -71,7 +73,7 @@ def _built_in(shop):
             yield from (shop.build / name for name in done.stdout.split())
 
 
-def _compile(shop):
+def _compile(shop: Shop) -> Iterator[Path]:
     """Compile our folders; the modules of each."""
     shop.configure()
     # What was laid before, or for another configuration, says nothing.
@@ -88,7 +90,7 @@ def _compile(shop):
         yield from found
 
 
-def missing(shop):
+def missing(shop: Shop) -> Iterator[tuple[str, list[str]]]:
     """Each module, and a line for each symbol that it will not find."""
     modules = list(_compile(shop))
     exported = _exported(shop)

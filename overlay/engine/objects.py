@@ -8,9 +8,12 @@ compiled as modules has a build folder of its own.
 """
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, lay, reuse, source, store
+from engine.lay import Item
+from engine.source import Source
 
 CONFIGS = ("lean.config", "objects.config")
 SELFTESTS = PurePosixPath("tools/testing/selftests")
@@ -18,24 +21,24 @@ SELFTESTS = PurePosixPath("tools/testing/selftests")
 BROAD = 1
 
 
-def is_selftest(target):
+def is_selftest(target: str) -> bool:
     """Whether a file belongs to the user-space tests."""
     return PurePosixPath(target).is_relative_to(SELFTESTS)
 
 
-def is_kernel_c(target):
+def is_kernel_c(target: str) -> bool:
     """Whether a file becomes a kernel object."""
     return (target.endswith(".c") and not is_selftest(target)
             and not target.startswith(("Documentation/", "tools/",
                                        "samples/")))
 
 
-def object_of(target):
+def object_of(target: str) -> str:
     """The object that a C file becomes."""
     return target.removesuffix(".c") + ".o"
 
 
-def folder_of(target):
+def folder_of(target: str) -> str | None:
     """The kbuild folder to compile for a changed file, or None.
 
     A change of a header, a Kconfig or a Makefile reaches the files beside
@@ -49,13 +52,14 @@ def folder_of(target):
     return "/".join(parts) + "/"
 
 
-def warnings(text, targets=None):
+def warnings(text: str,
+             targets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
     """The warnings and errors of a compiler or sparse, each once.
 
     Only those in `targets` when it is given. Line numbers go, so that two
     runs over files that differ elsewhere can be compared.
     """
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for line in text.splitlines():
         match = re.match(r"(\S+?):(\d+)(?::\d+)?: "
                          r"((?:fatal )?error|warning): (.*)", line)
@@ -69,7 +73,7 @@ def warnings(text, targets=None):
     return found
 
 
-def _target(path, targets):
+def _target(path: str, targets: Iterable[str] | None) -> str | None:
     """The target that a compiler's path means."""
     if targets is None:
         return path
@@ -79,7 +83,7 @@ def _target(path, targets):
     return None
 
 
-def key(items, *more):
+def key(items: Sequence[Item], *more: object) -> str | None:
     """What the outcome of compiling is kept under: all that is compiled.
 
     None over a KDIR, which may change under us.
@@ -102,7 +106,8 @@ def key(items, *more):
 class Shop:
     """The tree and the build folder in which objects are compiled."""
 
-    def __init__(self, source, log, name="parts", configs=CONFIGS):
+    def __init__(self, source: Source, log: Path, name: str = "parts",
+                 configs: Sequence[str] = CONFIGS) -> None:
         self.source = source
         self.log = Path(log)
         self.configs = configs
@@ -110,13 +115,13 @@ class Shop:
         self.build = build.top() / "build" / name
         self.followed = False
 
-    def lay(self, items=None):
+    def lay(self, items: Iterable[Item] | None = None) -> None:
         """Lay these of our items (all by default) and nothing else."""
         wanted = None if items is None else [item.path for item in items]
         lay.lay(self.source, self.tree, only=wanted, follow=not self.followed)
         self.followed = True
 
-    def configure(self):
+    def configure(self) -> None:
         """Configure whatever of the named configurations this tree has."""
         configs = host.ROOT / "overlay" / "configs"
         text = "".join((configs / name).read_text(encoding="utf-8")
@@ -128,7 +133,9 @@ class Shop:
         self.make("prepare", what="preparing the build folder",
                   progress=True)
 
-    def make(self, *args, env=None, check=True, what=None, progress=False):
+    def make(self, *args: str, env: Mapping[str, str] | None = None,
+             check: bool = True, what: str | None = None,
+             progress: bool = False) -> host.Done:
         """Run make in the tree; its output is the result's stdout."""
         cmd = ["make", "-C", self.tree, f"O={self.build}",
                f"-j{host.jobs()}", "CC=ccache gcc",
@@ -138,20 +145,21 @@ class Shop:
         return host.run(cmd, log=self.log, env=self._env(env), check=check,
                         what=what or f"make {args[-1]}", progress=counter)
 
-    def _env(self, env):
+    def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
         return {**build.environment(), **(env or {})}
 
-    def forget(self, objects):
+    def forget(self, objects: Iterable[str]) -> None:
         """Remove objects, so that compiling them says its warnings again."""
         for name in objects:
             (self.build / name).unlink(missing_ok=True)
 
-    def compile(self, goals, *args):
+    def compile(self, goals: Sequence[str], *args: str) -> host.Done:
         """Compile folders and objects; the outcome is left to the caller."""
         self.forget(goal for goal in goals if goal.endswith(".o"))
         return self.make(*args, "-k", *goals, check=False, progress=True)
 
-    def complaints(self, goals, items, *args):
+    def complaints(self, goals: Sequence[str], items: Sequence[Item],
+                   *args: str) -> list[str]:
         """What compiling says of the files of these items, and only that.
 
         What upstream's own text already says when it is compiled the same
@@ -171,7 +179,7 @@ class Shop:
             lines.append(first_error(done.stdout))
         return lines
 
-    def _present(self, goals):
+    def _present(self, goals: Sequence[str]) -> list[str]:
         """Those goals that there is something to compile for.
 
         A folder without a Makefile stands for the one that lists its objects.
@@ -183,7 +191,7 @@ class Shop:
                 *(goal for goal in goals
                   if (self.tree / goal).with_suffix(".c").exists())]
 
-    def selftest(self, folder):
+    def selftest(self, folder: str) -> host.Done:
         """Build one selftest folder the way lib.mk does, out of the tree."""
         self.make("headers", what="installing the kernel's headers")
         output = self.build / SELFTESTS / folder
@@ -196,7 +204,7 @@ class Shop:
                         what=f"building the selftests in {folder}")
 
 
-def first_error(text):
+def first_error(text: str) -> str:
     """The line of make's output that says best why it failed."""
     for line in text.splitlines():
         if re.search(r"\berror\b|\*\*\*|undefined", line, re.IGNORECASE):
@@ -207,10 +215,10 @@ def first_error(text):
 class Counter:
     """What to show while make compiles: how many, and the latest."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, line):
+    def __call__(self, line: str) -> str | None:
         match = re.match(r"\s+(?:CC|HOSTCC|AS|CHECK)\b.*?(\S+)$",
                          line.rstrip())
         if not match:

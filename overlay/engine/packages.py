@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 # Where programs are, as guests look for them; not every user's PATH has all.
@@ -82,17 +83,17 @@ PROOFS = {
 }
 
 
-def programs(names):
+def programs(names: Iterable[str]) -> set[str]:
     """The programs of these packages."""
     return {word for name in names for word in PROOFS[name].split()
             if word[0] not in "</" and ":" not in word}
 
 
 # What was found; nothing goes away while we run.
-_found = set()
+_found: set[str] = set()
 
 
-def missing(names):
+def missing(names: Iterable[str]) -> dict[str, list[str]]:
     """Which of these packages is not here: package -> what it lacks."""
     wanted = {name: PROOFS[name].split() for name in dict.fromkeys(names)}
     words = {word for proofs in wanted.values() for word in proofs} - _found
@@ -103,7 +104,7 @@ def missing(names):
             for name, proofs in wanted.items() if absent.intersection(proofs)}
 
 
-def _there(word):
+def _there(word: str) -> bool:
     kind, colon, module = word.partition(":")
     if word[0] == "<":
         return True             # the compiler is asked for all at once
@@ -119,7 +120,7 @@ def _there(word):
     return _runs(PYTHON, "-c", f"import {module}")
 
 
-def _runs(*cmd):
+def _runs(*cmd: str) -> bool:
     try:
         return subprocess.run(cmd, capture_output=True, check=False,
                               stdin=subprocess.DEVNULL).returncode == 0
@@ -127,7 +128,7 @@ def _runs(*cmd):
         return False
 
 
-def _headers_absent(words):
+def _headers_absent(words: set[str]) -> set[str]:
     """Which of these headers the compiler does not find."""
     if not words:
         return set()

@@ -9,7 +9,9 @@ two places of upstream is not ours to answer for, even if we called them.
 import functools
 import re
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine import build, host, ktap
 from engine.ktap import Case
@@ -28,21 +30,21 @@ class Race:
     """One report."""
 
     line: int
-    functions: tuple
+    functions: tuple[str, ...]
     text: str
 
-    def title(self):
+    def title(self) -> str:
         """What makes it the same race when it comes again."""
         return " / ".join(self.functions)
 
 
-def bare(symbol):
+def bare(symbol: str) -> str:
     """A function's name in the source, without what the compiler added."""
     return re.sub(r"\.(isra|constprop|part|cold)\b.*", "",
-                  symbol.split("+")[0])
+                  symbol.split("+", maxsplit=1)[0])
 
 
-def find(text):
+def find(text: str) -> list[Race]:
     """All reports of a boot log."""
     found, lines = [], text.splitlines()
     for number, line in enumerate(lines):
@@ -58,14 +60,14 @@ def find(text):
     return found
 
 
-def without(text):
+def without(text: str) -> str:
     """A boot log in which the reports' first lines are no splats."""
     return "\n".join("" if TITLE.search(line) else line
                      for line in text.splitlines())
 
 
 @functools.cache
-def own_functions():
+def own_functions() -> frozenset[str]:
     """The functions in our objects of the kernel that watches."""
     names = set()
     for source in build.own_sources():
@@ -79,19 +81,20 @@ def own_functions():
     return frozenset(names)
 
 
-def is_ours(race, functions):
+def is_ours(race: Race, functions: AbstractSet[str]) -> bool:
     """Whether one of the accesses is made by a function of ours."""
     return any(name in functions or OURS.match(name)
                for name in race.functions)
 
 
-def through_us(race, functions):
+def through_us(race: Race, functions: AbstractSet[str]) -> bool:
     """Whether ours is further up in one of the stacks."""
     return any(bare(name) in functions or OURS.match(name)
                for name in FRAME.findall(race.text))
 
 
-def cases(name, text, out, functions=None):
+def cases(name: str, text: str, out: Path,
+          functions: AbstractSet[str] | None = None) -> list[Case]:
     """The cases of a boot: our races, and where the others are listed."""
     functions = own_functions() if functions is None else functions
     reports = find(text)
@@ -111,9 +114,9 @@ def cases(name, text, out, functions=None):
             for title, race in sorted(ours.items())]
 
 
-def _listing(races, functions):
+def _listing(races: list[Race], functions: AbstractSet[str]) -> str:
     """Upstream's races: how often each was seen, and the first report."""
-    first = {}
+    first: dict[str, Race] = {}
     for race in races:
         first.setdefault(race.title(), race)
     lines = []

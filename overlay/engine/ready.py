@@ -6,6 +6,7 @@ to be watched for an hour.
 """
 
 import shutil
+from collections.abc import Sequence
 
 from engine import (
     build,
@@ -36,7 +37,7 @@ NEEDS = {
 }
 
 
-def wanted(names):
+def wanted(names: Sequence[str]) -> list[str]:
     """The packages of these commands, each once."""
     found = ["python3-venv"]
     for name in names:
@@ -51,7 +52,7 @@ def wanted(names):
     return list(dict.fromkeys(found))
 
 
-def _say_memory():
+def _say_memory() -> None:
     """What little memory means for the run."""
     free = limits.memory()
     if free >= 2 * MEMORY:
@@ -63,7 +64,7 @@ def _say_memory():
                  "come up here")
 
 
-def ready(*names):
+def ready(*names: str) -> None:
     """Install what these commands need, Python's tools too."""
     with host.step("looking for what this needs"):
         found = wanted(names)

@@ -23,11 +23,17 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine import build, guest, host, ktap, lay, limits, packages, source, store
 from engine.host import UserError
 from engine.kernels import KERNELS
+from engine.ktap import Case
+
+if TYPE_CHECKING:
+    from engine.kselftest import Share
 
 # Where a guest looks for programs (guest/run.sh).
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -37,6 +43,11 @@ PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
 # What the result of each test is judged by, and booted by.
 CODE = ("guest.py", "disks.py", "kselftest.py", "ktap.py")
 SETTINGS = ("/etc/mke2fs.conf",)
+# What a kernel is known by; packages: (version, what it needs, always there);
+# and seconds by kernel and test.
+Kernel = dict[str, str | None] | str
+Installed = dict[str, tuple[str, list[str], bool]]
+Durations = dict[str, dict[str, float]]
 # As they are now that they are loaded; they may be edited while we run.
 # By their names alone: another clone is to find what this one has kept.
 LOADED = store.of_files((Path(__file__).parent / name for name in CODE),
@@ -57,20 +68,20 @@ _saving = threading.Lock()
 
 # -- the machine -------------------------------------------------------------
 
-def _state():
+def _state() -> int:
     """Changes whenever dpkg installs something, perhaps while we run."""
     with contextlib.suppress(OSError):
         return Path("/var/lib/dpkg/status").stat().st_mtime_ns
     return 0
 
 
-def _installed():
+def _installed() -> Installed:
     """Debian's packages: name -> (version, names it depends on, always)."""
     return _installed_at(_state())
 
 
 @functools.cache
-def _installed_at(_):
+def _installed_at(_: object) -> Installed:
     fields = "${Package}\t${Version}\t${Essential}\t${Pre-Depends}, " \
         "${Depends}\t${Provides}\n"
     try:
@@ -78,7 +89,8 @@ def _installed_at(_):
                               capture_output=True, check=False)
     except FileNotFoundError:
         return {}
-    found, named = {}, {}
+    found: Installed = {}
+    named: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         name, version, essential, needs, provides = line.split("\t")
         wants = re.findall(r"(?:^|[,|]) *([\w.+-]+)", needs)
@@ -90,7 +102,7 @@ def _installed_at(_):
             for name, (version, wants, always) in found.items()}
 
 
-def closure(names, installed):
+def closure(names: Iterable[str], installed: Installed) -> dict[str, str]:
     """The versions of these packages and of all that they stand on."""
     left = [*names, *(name for name, (_, _, always) in installed.items()
                       if always)]
@@ -103,37 +115,37 @@ def closure(names, installed):
     return found
 
 
-def _libraries(path):
+def _libraries(path: str) -> dict[str, str | None]:
     """The libraries that a program is linked with, and what is in them."""
     done = subprocess.run(["ldd", path], capture_output=True, text=True,
                           check=False)
     return store.of_files(set(re.findall(r"(/\S+)", done.stdout)))
 
 
-def _program(name, libraries):
+def _program(name: str, libraries: bool) -> list[object] | None:
     path = shutil.which(name, path=PATH)
     if path is None:
         return None
     return [path, store.of_file(path), libraries and _libraries(path)]
 
 
-def qemu():
+def qemu() -> str | None:
     """What QEMU says of its version, which has that of Debian's package."""
     return host.output(["qemu-system-x86_64", "--version"])
 
 
-def emulator():
+def emulator() -> list[object]:
     """What guests that call nothing of this machine are run by."""
     return [qemu(), guest.accelerated()]
 
 
-def machine(names):
+def machine(names: tuple[str, ...]) -> str:
     """A digest of what guests, and these packages in them, are run by."""
     return _machine(names, _state())
 
 
 @functools.cache
-def _machine(names, _):
+def _machine(names: tuple[str, ...], _: object) -> str:
     installed = _installed()
     called = {*PROGRAMS, *packages.programs((*names, *guest.PACKAGES))}
     programs = {name: _program(name, not installed) for name in called}
@@ -146,20 +158,20 @@ def _machine(names, _):
     })
 
 
-def versions(names):
+def versions(names: tuple[str, ...]) -> str:
     """A digest of these packages and all they stand on, and of the compiler."""
     return _versions(names, _state())
 
 
 @functools.cache
-def _versions(names, _):
+def _versions(names: tuple[str, ...], _: object) -> str:
     return store.digest([closure(names, _installed()),
                          host.output(["gcc", "-v"])])
 
 
 # -- a test ------------------------------------------------------------------
 
-def kernel(mode):
+def kernel(mode: str) -> dict[str, str | None]:
     """Digests of a kernel's image and its modules."""
     folder = build.folder(mode)
     try:
@@ -176,7 +188,7 @@ NO_KERNEL = ("Documentation/", "tools/")
 NVME = "drivers/nvme/"
 
 
-def without_nvme(mode):
+def without_nvme(mode: str) -> str | None:
     """A digest of what a kernel is built from, without NVMe's drivers.
 
     None over a KDIR, which may change under us.
@@ -192,7 +204,7 @@ def without_nvme(mode):
             if not item.target.startswith((*NO_KERNEL, NVME)))})
 
 
-def _kernel_of(share):
+def _kernel_of(share: "Share") -> Kernel | None:
     """What of its kernel a share's results hang on; None if it is not there."""
     image = kernel(share.mode)
     if None in image.values():
@@ -200,7 +212,8 @@ def _kernel_of(share):
     return image if share.nvme else without_nvme(share.mode) or image
 
 
-def built_from(mode, folders, names):
+def built_from(mode: str, folders: list[str],
+               names: tuple[str, ...]) -> str | None:
     """A digest of what a mode's kselftests are built from.
 
     None over a KDIR, which may change under us.
@@ -217,11 +230,11 @@ def built_from(mode, folders, names):
         "symbols": store.of_file(build.folder(mode) / "Module.symvers")})
 
 
-def _is_program(path):
+def _is_program(path: Path) -> bool:
     return os.access(path, os.X_OK)
 
 
-def _data_of(elf):
+def _data_of(elf: bytes) -> bytes:
     """What a 64-bit ELF program has as data: no code, and no symbols' names.
 
     A function may well have the name of another program.
@@ -238,7 +251,7 @@ def _data_of(elf):
 
 
 @functools.cache
-def _names_in(path, *_):
+def _names_in(path: Path, *_: object) -> frozenset[bytes]:
     """All the words in a file that could be the name of another."""
     text = Path(path).read_bytes()
     if text.startswith(b"\x7fELF\2"):
@@ -246,7 +259,7 @@ def _names_in(path, *_):
     return frozenset(re.findall(rb"[\w.-]{3,}", text))
 
 
-def files(into, test):
+def files(into: Path, test: str) -> dict[str, str | None]:
     """The installed files that take part in one test.
 
     Whatever is beside it and is no program, such as lib.sh and modules, and
@@ -273,7 +286,7 @@ def files(into, test):
     return store.of_files(found | runner, into)
 
 
-def key(share, test):
+def key(share: "Share", test: str) -> str | None:
     """What a test's result in a guest is kept under; None if it is not."""
     # Other kernels are for looking again, and for longer.
     settings = KERNELS[share.mode]
@@ -294,7 +307,7 @@ def key(share, test):
     })
 
 
-def _of_test(cases, share, test):
+def _of_test(cases: list[Case], share: "Share", test: str) -> list[Case]:
     """A guest's cases that belong to one test."""
     if share.restart:
         return list(cases)
@@ -305,9 +318,11 @@ def _of_test(cases, share, test):
 
 # -- taking and keeping ------------------------------------------------------
 
-def sift(todo):
+def sift(todo: list["Share"]) -> tuple[list["Share"], list[Case]]:
     """The shares with what must run, and the cases that are kept."""
-    left, cases, guests = [], [], {}
+    left: list[Share] = []
+    cases: list[Case] = []
+    guests: dict[tuple[str, str], list[Case]] = {}
     for share in todo:
         run = []
         for test in share.tests:
@@ -325,7 +340,8 @@ def sift(todo):
     return left, cases
 
 
-def keep(share, keys, cases):
+def keep(share: "Share", keys: dict[str, str | None],
+         cases: list[Case]) -> None:
     """Keep what a guest's tests said, if all in it went well."""
     of = {test: _of_test(cases, share, test) for test in share.tests}
     if not all(of.values()) or any(case.status == ktap.FAIL
@@ -336,14 +352,14 @@ def keep(share, keys, cases):
         store.keep("kselftest", keys[test], some, when=when)
 
 
-def keys(share):
+def keys(share: "Share") -> dict[str, str | None]:
     """The keys of a share's tests, taken before its guest boots."""
     return {test: key(share, test) for test in share.tests}
 
 
 # -- how long they take ------------------------------------------------------
 
-def _noted(path):
+def _noted(path: Path) -> Durations:
     try:
         found = json.loads(path.read_text("utf-8"))
         return {mode: {test: float(took) for test, took in tests.items()}
@@ -352,7 +368,7 @@ def _noted(path):
         return {}
 
 
-def durations():
+def durations() -> Durations:
     """Seconds that each test took when it last ran: mode -> test -> s."""
     usual, here = _noted(USUAL), _noted(store.folder() / DURATIONS)
     return {mode: usual.get(mode, {}) | here.get(mode, {})
@@ -365,11 +381,11 @@ class Watch:
     BEGUN = re.compile(r"^# selftests: (\S+): (\S+)$")
     ENDED = re.compile(r"^(?:not )?ok \d+ selftests: (\S+): (\S+)")
 
-    def __init__(self):
-        self.start = {}
-        self.took = {}
+    def __init__(self) -> None:
+        self.start: dict[str, float] = {}
+        self.took: dict[str, float] = {}
 
-    def line(self, line):
+    def line(self, line: str) -> None:
         """Take one line of the guest's console."""
         line = line.strip()
         if found := self.BEGUN.match(line):
@@ -379,7 +395,7 @@ class Watch:
             if test in self.start:
                 self.took[test] = time.monotonic() - self.start.pop(test)
 
-    def save(self, share):
+    def save(self, share: "Share") -> None:
         """Note it for the next run, which deals out by it."""
         if not self.took or share.scale != 1:
             return
@@ -401,7 +417,7 @@ class Gate:
     EVERY = 10              # seconds from one look at the load to the next
     IDLE = 0.6              # of a processor, for one guest more
 
-    def __init__(self, takes):
+    def __init__(self, takes: int) -> None:
         self.processors = limits.processors()
         self.most = max(1, min(2 * self.processors,
                                limits.memory() // takes))
@@ -410,7 +426,7 @@ class Gate:
         self.turn = threading.Condition()
         self.began = time.monotonic()
 
-    def _room(self):
+    def _room(self) -> bool:
         """Whether one more may start now."""
         if self.running < min(self.processors, self.most):
             return True
@@ -420,7 +436,7 @@ class Gate:
         self.began = now
         return self.load.look() <= self.processors - self.IDLE
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         with self.turn:
             while not self._room():
                 self.turn.wait(1)
@@ -431,13 +447,13 @@ class Gate:
             self.began = time.monotonic()
             self.load.look()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with self.turn:
             self.running -= 1
             self.turn.notify_all()
 
 
-def expected(share):
+def expected(share: "Share") -> float:
     """Seconds that a share is thought to take; a guest's start is one test."""
     took = durations().get(share.mode, {})
     usual = sum(took.values()) / len(took) if took \
@@ -445,13 +461,14 @@ def expected(share):
     return usual + sum(took.get(test, usual) for test in share.tests)
 
 
-def deal(mode, tests, hands):
+def deal(mode: str, tests: Sequence[str], hands: int) -> list[tuple[str, ...]]:
     """Deal tests out to so many guests, each to take about as long."""
     took = durations().get(mode, {})
     if not took:
         return [tuple(tests[first::hands]) for first in range(hands)]
     usual = sum(took.values()) / len(took)
-    sums, dealt = [0.0] * hands, [set() for _ in range(hands)]
+    sums = [0.0] * hands
+    dealt: list[set[str]] = [set() for _ in range(hands)]
     for test in sorted(tests, key=lambda test: -took.get(test, usual)):
         least = sums.index(min(sums))
         sums[least] += took.get(test, usual)

@@ -9,6 +9,7 @@ that carry no more of upstream's text than they need.
 import os
 import re
 import subprocess
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from engine import host
@@ -32,7 +33,7 @@ CONTEXT = 2
 
 # -- which files ------------------------------------------------------------
 
-def files(root):
+def files(root: Path) -> list[str]:
     """Every file of the tree that git has or would take, as paths."""
     try:
         done = subprocess.run(
@@ -50,7 +51,7 @@ def files(root):
                               for part in Path(name).parts))
 
 
-def text_of(path):
+def text_of(path: Path) -> str | None:
     """The text of a file, or None if it is not text."""
     try:
         return path.read_text(encoding="utf-8")
@@ -58,24 +59,24 @@ def text_of(path):
         return None
 
 
-def _shebang(path):
+def _shebang(path: Path) -> str:
     with open(path, "rb") as file:
         line = file.readline(100)
     return line.decode("ascii", "replace") if line[:2] == b"#!" else ""
 
 
-def is_shell(path):
+def is_shell(path: Path) -> bool:
     """Whether a file is a shell script."""
     return path.suffix == ".sh" or bool(
         re.search(r"\b(?:ba|da)?sh\b", _shebang(path)))
 
 
-def is_python(path):
+def is_python(path: Path) -> bool:
     """Whether a file is Python."""
     return path.suffix == ".py" or "python" in _shebang(path)
 
 
-def carries_licence(path):
+def carries_licence(path: Path) -> bool:
     """Whether a file is of a kind that states its licence."""
     return (path.suffix in SOURCES or path.name in NAMES or is_shell(path)
             or is_python(path))
@@ -83,13 +84,15 @@ def carries_licence(path):
 
 # -- the rules --------------------------------------------------------------
 
-def added(patch):
+def added(patch: str) -> str:
     """The lines that a patch adds."""
     return "".join(f"{line[1:]}\n" for line in patch.splitlines()
                    if line.startswith("+") and not line.startswith("+++"))
 
 
-def check(name, text, *, places=(), addresses=(), licence=False):
+def check(name: str, text: str, *, places: Sequence[str] = (),
+          addresses: Collection[str] = (),
+          licence: bool = False) -> Iterator[str]:
     """What is wrong with one file, a sentence each."""
     for number, line in enumerate(text.splitlines(), 1):
         for complaint in _line(line, places, addresses):
@@ -104,7 +107,8 @@ def check(name, text, *, places=(), addresses=(), licence=False):
             yield f"{name}: {complaint}"
 
 
-def _line(line, places, addresses):
+def _line(line: str, places: Sequence[str],
+          addresses: Collection[str]) -> Iterator[str]:
     for place in places:
         # A short one such as / or /root says nothing about this machine.
         if place.count("/") > 1 and re.search(
@@ -120,7 +124,7 @@ def _line(line, places, addresses):
             yield f"an e-mail address: {found}"
 
 
-def _patch(text):
+def _patch(text: str) -> Iterator[str]:
     """What is wrong with a patch's shape."""
     hunks = re.split(r"^@@ [^@]*@@.*\n", text, flags=re.MULTILINE)
     if len(hunks) < 2:
@@ -141,7 +145,7 @@ def _patch(text):
             yield f"hunk {number} changes nothing"
 
 
-def _edges(hunk):
+def _edges(hunk: str) -> list[int]:
     """How many unchanged lines a hunk has before and after its changes."""
     kinds = [line[:1] or " " for line in hunk.splitlines()]
     changed = [at for at, kind in enumerate(kinds) if kind in "+-"]

@@ -3,10 +3,14 @@
 
 import sys
 import unittest
+from types import TracebackType
 
 from engine import host, ktap
 
 TESTS = host.ROOT / "overlay" / "tests"
+# What unittest says of a test that failed.
+Failure = tuple[type[BaseException], BaseException, TracebackType] \
+    | tuple[None, None, None]
 
 
 class Result(unittest.TestResult):
@@ -14,38 +18,42 @@ class Result(unittest.TestResult):
 
     number = 0
 
-    def _line(self, text, test, remark="", detail=""):
+    def _line(self, text: str, test: unittest.TestCase, remark: str = "",
+              detail: str = "") -> None:
         self.number += 1
         for line in detail.splitlines():
             print(f"# {line}")
         print(f"{text} {self.number} - {test.id()}{remark}", flush=True)
 
-    def addSuccess(self, test):
+    def addSuccess(self, test: unittest.TestCase) -> None:
         self._line("ok", test)
 
-    def addFailure(self, test, err):
-        self._line("not ok", test, detail=self._exc_info_to_string(err, test))
+    def addFailure(self, test: unittest.TestCase, err: Failure) -> None:
+        # unittest's own text: the frames of the test, without unittest's.
+        super().addFailure(test, err)
+        self._line("not ok", test, detail=self.failures.pop()[1])
 
-    def addError(self, test, err):
+    def addError(self, test: unittest.TestCase, err: Failure) -> None:
         self.addFailure(test, err)
 
-    def addSkip(self, test, reason):
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         self._line("ok", test, f" # SKIP {reason}")
 
-    def addExpectedFailure(self, test, err):
+    def addExpectedFailure(self, test: unittest.TestCase, err: Failure) -> None:
         self._line("not ok", test, detail="an expected failure is a failure")
 
-    def addUnexpectedSuccess(self, test):
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
         self._line("not ok", test, detail="it should have failed")
 
-    def addSubTest(self, test, subtest, err):
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase,
+                   err: Failure | None) -> None:
         # Each subtest that fails is a line; the test's own line then passes
         # no judgement and is not printed by unittest.
         if err is not None:
             self.addFailure(subtest, err)
 
 
-def _run():
+def _run() -> None:
     """In the process of its own: find, run, print."""
     suite = unittest.defaultTestLoader.discover(
         str(TESTS), top_level_dir=str(TESTS.parent))
@@ -55,7 +63,7 @@ def _run():
     print(f"1..{result.number}")
 
 
-def main(args):
+def main(args: list[str]) -> list[ktap.Case]:
     """Run the tests; what they print is the log."""
     out = host.fresh("selftest")
     log = out / "log"

@@ -29,28 +29,34 @@ in out/series/, with a placeholder as addressee.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from engine import host, kselftest, lay, objects, reuse, source, store
 from engine.branch import NOBODY, Branch, check_patch
-from engine.entries import COVER, check_message, complaints, read
+from engine.entries import COVER, Entry, check_message, complaints, read
 from engine.host import UserError
 from engine.ktap import Case
+from engine.lay import Item
 from engine.mails import Mails, mail_complaints, withhold
+from engine.source import Source
 
 PACKAGES = ("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
             "python3-ply", "python3-git")
 DOCS = ("Documentation/",)
+# Our items by their path in this tree.
+Items = dict[str, Item]
 
 
 # -- what each commit must hold ---------------------------------------------
 
-def goals(targets, everything):
+def goals(targets: Sequence[str], everything: Iterable[str]) -> list[str]:
     """What to compile for a commit that touches these files."""
     own = [objects.object_of(name) for name in targets
            if objects.is_kernel_c(name)]
-    folders = {objects.folder_of(name) for name in targets} - {None}
+    folders = {folder for name in targets
+               if (folder := objects.folder_of(name))}
     headers = any(name.startswith("include/") for name in targets)
     if headers and not own and not folders:
         own = [objects.object_of(name) for name in everything
@@ -58,7 +64,7 @@ def goals(targets, everything):
     return sorted(folders) + sorted(set(own))
 
 
-def read_by(wanted, items):
+def read_by(wanted: list[str], items: list[Item]) -> list[Item]:
     """Those of our items that compiling these goals can read.
 
     A C file of the kernel is read by nothing outside its folder.
@@ -69,7 +75,7 @@ def read_by(wanted, items):
             or item.target.startswith(folders)]
 
 
-def selftest_folders(targets):
+def selftest_folders(targets: Sequence[str]) -> list[str]:
     """The selftest folders that a commit touches.
 
     What is below one of them, such as modules, is built by it.
@@ -81,7 +87,7 @@ def selftest_folders(targets):
                   if name.parent not in folders)
 
 
-def _kconfig(targets):
+def _kconfig(targets: Sequence[str]) -> bool:
     """Whether one of these files says what options there are."""
     return any("Kconfig" in PurePosixPath(name).name for name in targets)
 
@@ -89,17 +95,17 @@ def _kconfig(targets):
 class Builder:
     """Builds, commit by commit, what each of them touches."""
 
-    def __init__(self, kernel, log):
+    def __init__(self, kernel: Source, log: Path) -> None:
         self.shop = objects.Shop(kernel, log)
-        self.laid = []
+        self.laid: list[Item] = []
         self.configured = False
-        self.when = None
+        self.when: str | None = None
 
-    def start(self, entries, items):
+    def start(self, entries: list[Entry], items: Items) -> None:
         """Begin with what lies below the series."""
         self.laid = [items[file] for entry in entries for file in entry.files]
 
-    def check(self, entry, items):
+    def check(self, entry: Entry, items: Items) -> list[str]:
         """Complaints of compiling what this commit touches.
 
         `when` tells when it was compiled, if that was not now: the same files
@@ -127,7 +133,7 @@ class Builder:
             self.configured = False
         return []
 
-    def build(self, entry, items):
+    def build(self, entry: Entry, items: Items) -> list[str]:
         """Compile what this commit touches, and say what is wrong with it."""
         mine = [items[file] for file in entry.files]
         self.laid += mine
@@ -139,17 +145,17 @@ class Builder:
             complaints += self._selftest(folder)
         return complaints
 
-    def _configure(self, targets):
+    def _configure(self, targets: Sequence[str]) -> None:
         """Configure at first, and whenever the options change."""
         if _kconfig(targets) or not self.configured:
             self.shop.configure()
             self.configured = True
 
-    def _kernel(self, wanted, targets):
+    def _kernel(self, wanted: list[str], targets: Sequence[str]) -> list[str]:
         self._configure(targets)
         return self.shop.complaints(wanted, self.laid, "W=1")
 
-    def _selftest(self, folder):
+    def _selftest(self, folder: str) -> list[str]:
         at = self.shop.tree / "tools/testing/selftests" / folder
         if not (at / "Makefile").exists():
             return []               # a fragment of upstream's list of tests
@@ -161,7 +167,7 @@ class Builder:
         return complaints
 
 
-def unmaintained(text, files):
+def unmaintained(text: str, files: list[str]) -> list[str]:
     """Which of these new files no section of MAINTAINERS names."""
     patterns = []
     section = ""
@@ -178,7 +184,7 @@ def unmaintained(text, files):
                        for kind, pattern in patterns)]
 
 
-def _covers(kind, pattern, file):
+def _covers(kind: str, pattern: str, file: str) -> bool:
     """Whether one F: or N: line of MAINTAINERS means a file."""
     if kind == "N":
         return re.search(pattern, file) is not None
@@ -191,19 +197,20 @@ def _covers(kind, pattern, file):
 
 # -- make series ------------------------------------------------------------
 
-def _case(name, complaints):
+def _case(name: str, complaints: Iterable[str]) -> Case:
     """One check with its complaints, none of which means it passed."""
     complaints = list(complaints)
     return Case(name, "fail" if complaints else "pass", "\n".join(complaints))
 
 
-def _new_files(entry, items, kernel):
+def _new_files(entry: Entry, items: Items, kernel: Source) -> list[str]:
     return [items[file].target for file in entry.files
             if items[file].kind == "file"
             and not (kernel.path / items[file].target).exists()]
 
 
-def check_commit(branch, builder, entry):
+def check_commit(branch: Branch, builder: Builder,
+                 entry: Entry) -> tuple[list[Case], bool]:
     """The cases of one commit; UserError when it does not even apply."""
     name = f"{branch.series.name} {entry.name}"
     items = branch.items
@@ -232,7 +239,7 @@ def check_commit(branch, builder, entry):
     return cases, True
 
 
-def check_series(branch, builder):
+def check_series(branch: Branch, builder: Builder) -> list[Case]:
     """The cases of one series, commit by commit, then its mails."""
     series = branch.series
     branch.grow()
@@ -256,14 +263,14 @@ def check_series(branch, builder):
     return cases + check_mails(branch)
 
 
-def check_mails(branch):
+def check_mails(branch: Branch) -> list[Case]:
     """The cases of b4 on a finished branch."""
     name = branch.series.name
     out = host.OUT / "series" / name
     with host.step(f"{name}: mails in {host.short(out)}"):
         mails = Mails(branch, out)
         cases = []
-        for title, what in (("b4 prep", lambda: mails.prepare() or []),
+        for title, what in (("b4 prep", mails.prepare),
                             ("b4 prep --check", mails.check)):
             try:
                 cases.append(_case(f"{name}: {title}", what()))
@@ -278,14 +285,14 @@ def check_mails(branch):
     return cases
 
 
-def _note_addressee(branch):
+def _note_addressee(branch: Branch) -> None:
     host.say(f"    branch b4/{branch.series.name} in {branch.path}")
     if branch.who[1] == NOBODY:
         host.say("    git has no user.name and user.email: set them before "
                  "you send this")
 
 
-def main(args):
+def main(args: list[str]) -> list[Case]:
     """Lay every series as a git branch, check it and write its mails."""
     host.need(*PACKAGES)
     everything = read()

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +43,13 @@ class Source:
     origin: str             # 'debian' or 'kdir'
 
     @property
-    def name(self):
+    def name(self) -> str:
         """How we speak of it."""
         where = {"debian": f"Debian's {PACKAGE}", "kdir": str(self.path)}
         return f"Linux {self.version} ({where[self.origin]})"
 
 
-def version_of(path):
+def version_of(path: Path | str) -> str:
     """The kernel version a source tree's Makefile states."""
     try:
         with open(Path(path) / "Makefile", encoding="utf-8") as file:
@@ -56,7 +57,7 @@ def version_of(path):
     except OSError:
         raise UserError(f"{path} is not a kernel source tree: no Makefile could "
                         "be read there") from None
-    parts = dict(re.findall(
+    parts: dict[str, str] = dict(re.findall(
         r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", head,
         re.MULTILINE))
     if "VERSION" not in parts or not (Path(path) / "Kconfig").exists():
@@ -67,7 +68,7 @@ def version_of(path):
 
 
 @functools.cache
-def kernel():
+def kernel() -> Source:
     """The kernel to work on, fetched first if need be."""
     named = os.environ.get("KDIR")
     found = _kdir(Path(named).expanduser()) if named else _debian()
@@ -80,7 +81,7 @@ def kernel():
 
 # -- KDIR --------------------------------------------------------------------
 
-def _kdir(path):
+def _kdir(path: Path) -> Source:
     if not path.is_dir():
         raise UserError(f"KDIR={path} is not a folder")
     path = path.resolve()
@@ -94,7 +95,7 @@ def _kdir(path):
                   "kdir")
 
 
-def git(path, *args):
+def git(path: Path, *args: str) -> str | None:
     """What git says of a tree that may belong to another user, or None."""
     try:
         done = subprocess.run(
@@ -108,36 +109,36 @@ def git(path, *args):
 
 # -- Debian ------------------------------------------------------------------
 
-def _order(version):
+def _order(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def _cached():
+def _cached() -> Path | None:
     """The newest source tree that was unpacked whole."""
     trees = [path.parent for path in (host.WORK / "src").glob(
         f"{SERIES}*/.overlay-whole")]
     return max(trees, key=lambda path: _order(path.name), default=None)
 
 
-def fetched():
+def fetched() -> bool:
     """Whether the kernel's source is here, so that nothing is fetched."""
     return bool(os.environ.get("KDIR")) or _cached() is not None
 
 
-def _debian():
+def _debian() -> Source:
     tree = _cached()
     if tree is None:
         tree = _unpack(fetch_package(PACKAGE, SUITE))
     return Source(tree, version_of(tree), False, None, "debian")
 
 
-def forget(tree):
+def forget(tree: Path | str) -> None:
     """Drop a cached tree that was found changed; the next use unpacks it."""
     (Path(tree) / ".overlay-whole").unlink(missing_ok=True)
     kernel.cache_clear()
 
 
-def _unpack(package):
+def _unpack(package: Path) -> Path:
     """Unpack the package's source; the folder gets its name when whole."""
     host.need(*PACKAGES)
     host.need_space(host.WORK, 8, "a kernel's source and one build")
@@ -157,18 +158,18 @@ def _unpack(package):
     return tree
 
 
-def _digest(path):
+def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _whole(package):
+def _whole(package: Path) -> bool:
     """Whether a cached package still is what apt checked."""
     noted = package.with_suffix(".sha256")
     return noted.is_file() and noted.read_text("ascii") == _digest(package)
 
 
-def fetch_package(name, suite):
+def fetch_package(name: str, suite: str) -> Path:
     """A Debian package from another suite, checked by apt, kept."""
     kept = host.WORK / "deb"
     for package in sorted(kept.glob(f"{name}_*.deb"), reverse=True):
@@ -186,14 +187,14 @@ def fetch_package(name, suite):
     return final
 
 
-def debian_source(name, suites=("forky", "sid")):
+def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
     """An unpacked Debian source package from the first suite that has it."""
     kept = host.WORK / "tools" / f"{name}-source"
     whole = kept / ".overlay-whole"
     if whole.exists():
         return kept
     host.need(*SOURCES)
-    error = None
+    error = UserError(f"no suite has the source of {name}")
     for suite in suites:
         try:
             root = private_apt(suite, source=True)
@@ -210,7 +211,7 @@ def debian_source(name, suites=("forky", "sid")):
     raise error
 
 
-def _log():
+def _log() -> str:
     return host.short(host.OUT / "engine.log")
 
 
@@ -218,7 +219,7 @@ def _log():
 KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
 
 
-def _kept_options():
+def _kept_options() -> str:
     """The part of the machine's apt configuration that ours shares."""
     output = host.output(["apt-config", "dump"]) or ""
     return "".join(f"{line}\n" for line in output.splitlines()
@@ -231,7 +232,7 @@ class PrivateApt:
     The machine's stay, and its hooks, which are about the machine, do not run.
     """
 
-    def __init__(self, path, sources):
+    def __init__(self, path: Path, sources: str) -> None:
         self.path = path
         host.remove(path)
         for part in ("lists/partial", "cache/archives/partial", "down", "none"):
@@ -248,31 +249,31 @@ class PrivateApt:
             "Dir::Etc::Preferences=-", "Dir::Etc::PreferencesParts=-",
         ]
 
-    def get(self, *args, what):
+    def get(self, *args: str, what: str) -> host.Done:
         """Run this apt-get, in its own download folder."""
         options = [part for option in self.options for part in ("-o", option)]
         return host.run(["apt-get", "-q", *options, *args],
                         cwd=self.path / "down", what=what,
                         env={"APT_CONFIG": str(self.path / "apt.conf")})
 
-    def _only(self, pattern):
+    def _only(self, pattern: str) -> Path:
         found = list((self.path / "down").glob(pattern))
         if len(found) != 1:
             raise UserError(f"apt fetched no {pattern}; see {_log()}")
         return found[0]
 
-    def download(self, name):
+    def download(self, name: str) -> Path:
         """Fetch one package; apt checks it against the signed index."""
         self.get("download", name, what=f"fetching {name}")
         return self._only(f"{name}_*.deb")
 
-    def download_source(self, name):
+    def download_source(self, name: str) -> Path:
         """Fetch and unpack one source package, checked the same way."""
         self.get("source", name, what=f"fetching the source of {name}")
         return self._only(f"{name}-*/")
 
 
-def _mirrors():
+def _mirrors() -> list[str]:
     """The Debian mirrors in apt's own configuration, best first."""
     uris = host.output(["apt-get", "update", "--print-uris",
                         "-o", f"Dir::State::lists={host.WORK}/apt-none"])
@@ -285,7 +286,7 @@ def _mirrors():
     return list(dict.fromkeys(bases))
 
 
-def private_apt(suite, source=False):
+def private_apt(suite: str, source: bool = False) -> PrivateApt:
     """A private apt that knows `suite`, from the first mirror that has it."""
     host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
@@ -305,7 +306,7 @@ def private_apt(suite, source=False):
                     f"or see {_log()}")
 
 
-def _update(root):
+def _update(root: PrivateApt) -> bool:
     """Whether the lists could be fetched and their signature holds."""
     try:
         done = root.get("update", "--error-on=any", what="apt-get update")

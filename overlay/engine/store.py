@@ -13,8 +13,10 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine import host, ktap
 from engine.ktap import Case
@@ -29,8 +31,8 @@ class Kept:
     """A result that was kept: when it came, its cases, what else was noted."""
 
     when: str
-    cases: tuple
-    more: object = None
+    cases: tuple[Case, ...]
+    more: Any = None
 
 
 # What docs.py keeps beside its pages: what Sphinx said of them, and of upstream's.
@@ -40,20 +42,20 @@ DOCS = ("docs.output", "docs.base")
 _taken = [0]
 
 
-def folder():
+def folder() -> Path:
     """Where they are: in the work folder, shared by all clones of a user."""
     return host.WORK / "kept"
 
 
 # -- what went in ------------------------------------------------------------
 
-def digest(what):
+def digest(what: object) -> str:
     """A digest of numbers, texts, lists and dictionaries of them."""
     text = json.dumps(what, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_file(path):
+def of_file(path: Path | str) -> str | None:
     """A digest of a file's content, or None if it is not there."""
     try:
         stat = Path(path).stat()
@@ -63,12 +65,13 @@ def of_file(path):
 
 
 @functools.cache
-def _of_file(path, *_):
+def _of_file(path: str, *_: object) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def of_files(paths, top=None):
+def of_files(paths: Iterable[Path | str],
+             top: Path | None = None) -> dict[str, str | None]:
     """Digests of several files, by their names below a folder."""
     return {str(path if top is None else Path(path).relative_to(top)):
             of_file(path) for path in sorted(paths)}
@@ -76,11 +79,11 @@ def of_files(paths, top=None):
 
 # -- keeping and taking ------------------------------------------------------
 
-def _path(kind, key):
+def _path(kind: str, key: str) -> Path:
     return folder() / kind / f"{key}.json"
 
 
-def take(kind, key):
+def take(kind: str, key: str | None) -> Kept | None:
     """What was kept of this kind under this key, or None."""
     if key is None:
         return None
@@ -98,7 +101,8 @@ def take(kind, key):
     return kept
 
 
-def keep(kind, key, cases, more=None, when=None):
+def keep(kind: str, key: str | None, cases: Iterable[Case], more: object = None,
+         when: str | None = None) -> bool:
     """Keep a result that has no failure; whether it was kept."""
     if key is None or any(case.status == ktap.FAIL for case in cases):
         return False
@@ -109,18 +113,18 @@ def keep(kind, key, cases, more=None, when=None):
     return True
 
 
-def now():
+def now() -> str:
     """The time as it is said with a result that is taken from here."""
     return time.strftime("%Y-%m-%d %H:%M")
 
 
-def _age(path):
+def _age(path: Path) -> float:
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0
 
 
-def _prune(kind):
+def _prune(kind: str) -> None:
     paths = list((folder() / kind).glob("*.json"))
     if len(paths) <= LIMIT:
         return
@@ -128,25 +132,25 @@ def _prune(kind):
         path.unlink(missing_ok=True)
 
 
-def mark(cases, when):
+def mark(cases: Iterable[Case], when: str) -> list[Case]:
     """The cases, each with the remark that it was not run now."""
     return [Case(case.name, case.status, "\n".join(
         [*case.detail.splitlines(), f"taken from the store: it ran at {when}"]))
         for case in cases]
 
 
-def count():
+def count() -> int:
     """How many cases were taken from here since the last call."""
     number, _taken[0] = _taken[0], 0
     return number
 
 
-def counted(number):
+def counted(number: int) -> None:
     """Count cases that were taken and are not kept as such."""
     _taken[0] += number
 
 
-def forget():
+def forget() -> None:
     """Drop all that is kept."""
     host.remove(folder())
     for top in (host.WORK, *host.WORK.glob("kdir/*")):
@@ -154,7 +158,7 @@ def forget():
             host.remove(top / "build" / note)
 
 
-def forget_if_asked():
+def forget_if_asked() -> None:
     """`CLEAN=1 make check` runs everything again."""
     if os.environ.get("CLEAN"):
         host.say("    CLEAN: results that were kept are forgotten")

@@ -14,6 +14,7 @@ import io
 import re
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -39,19 +40,19 @@ HASH = re.compile(r"(?<!\S)#(?!!)")
 
 # -- what is prose ----------------------------------------------------------
 
-def of_c(text):
+def of_c(text: str) -> str:
     """The comments of C."""
     return "\n".join(match["comment"] for match in C.finditer(text)
                      if match["comment"])
 
 
-def of_piece_of_c(text):
+def of_piece_of_c(text: str) -> str:
     """The comments of C that may begin or end elsewhere."""
     code = C.sub(lambda found: " " if found["comment"] else found[0], text)
     return "\n".join([of_c(text), *INSIDE.findall(code)])
 
 
-def of_python(text):
+def of_python(text: str) -> str:
     """The comments and docstrings of Python."""
     found = [token.string for token in
              tokenize.generate_tokens(io.StringIO(text).readline)
@@ -62,12 +63,12 @@ def of_python(text):
     return "\n".join(found)
 
 
-def of_hash(text):
+def of_hash(text: str) -> str:
     """The comments of shell scripts, makefiles and the like."""
     return "\n".join(_after_hash(line) for line in text.splitlines())
 
 
-def _after_hash(line):
+def _after_hash(line: str) -> str:
     for match in HASH.finditer(line):
         if not any(line[:match.start()].count(mark) % 2 for mark in "\"'"):
             return line[match.end():]
@@ -81,18 +82,18 @@ MAKE = ("Makefile", "Kbuild", "config")
 ABI = PurePosixPath("Documentation/ABI")
 
 
-def of_message(text):
+def of_message(text: str) -> str:
     """The message of a commit or of a series, without the list of files."""
     return text.partition("\nFiles:\n")[0]
 
 
-def of_kconfig(text):
+def of_kconfig(text: str) -> str:
     """The help texts and prompts of Kconfig."""
     return "\n".join(line for line in text.splitlines()
                      if not re.match(r"\s*(?:config|depends|default)\b", line))
 
 
-def of_patch(name, text):
+def of_patch(name: str, text: str) -> tuple[str | None, str]:
     """The kind and the prose of what a patch adds to the file it names."""
     path = PurePosixPath(name).with_suffix("")
     target = path.with_suffix("") if path.with_suffix("").suffix else path
@@ -107,7 +108,7 @@ def of_patch(name, text):
     return prose(str(target), text)
 
 
-def prose(name, text):
+def prose(name: str, text: str) -> tuple[str | None, str]:
     """The kind of a file's prose, and its prose; (None, "") if it has none."""
     path = PurePosixPath(name)
     if path.suffix == ".patch":
@@ -134,9 +135,9 @@ class Measure:
 
     words: int = 0
     pronouns: int = 0
-    where: Counter = field(default_factory=Counter)
+    where: Counter[str] = field(default_factory=Counter)
 
-    def add(self, name, text):
+    def add(self, name: str, text: str) -> None:
         """Count the prose of one file."""
         text = QUOTED.sub(" ", text)
         found = len(PRONOUN.findall(text))
@@ -146,16 +147,16 @@ class Measure:
             self.where[name] += found
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Pronouns in 1000 words."""
         return 1000 * self.pronouns / self.words if self.words else 0.0
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (f"{self.rate:.2f} in 1000 words "
                 f"({self.pronouns} in {self.words})")
 
 
-def measure(texts):
+def measure(texts: Iterable[tuple[str, str]]) -> dict[str, Measure]:
     """The measure of each kind, of pairs of a file's name and text."""
     found = {kind: Measure() for kind in KINDS}
     for name, text in texts:
@@ -165,7 +166,7 @@ def measure(texts):
     return found
 
 
-def complaints(found):
+def complaints(found: Measure) -> list[str]:
     """What is wrong with a measure: nothing, or the figure and the worst files."""
     if found.rate <= LIMIT:
         return []

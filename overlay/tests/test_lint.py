@@ -258,6 +258,17 @@ class Together(unittest.TestCase):
         with self.assertRaisesRegex(UserError, "x failed: bad option"):
             self.cases("usage\nbad option\n", 2)
 
+    def test_types_are_asked_of_the_engine_and_not_of_its_tests(self):
+        name = "overlay/engine/lint.py"
+        job = mock.Mock(files=[name, "overlay/tests/test_lint.py", "fs/a.c"])
+        job.run.return_value = SimpleNamespace(
+            stdout=f"{name}:3: error: Function is missing a type annotation\n",
+            returncode=1)
+        with mock.patch.object(host, "pytool", Path):
+            case, = lint.mypy(job)
+        self.assertEqual((case.name, case.status), (f"mypy: {name}", "fail"))
+        self.assertEqual(job.run.call_args.args[0][-1], host.ROOT / name)
+
 
 class Files(unittest.TestCase):
 
