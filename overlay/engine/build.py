@@ -131,20 +131,22 @@ def make(mode: str, *args: str, what: str, log: Path | None = None,
 class Progress:
     """Counts what make says it compiled, of about as much as last time."""
 
-    def __init__(self, note: Path, usual: int) -> None:
-        self.note = note
+    def __init__(self, note: Path, usual: int, first: bool) -> None:
+        """`first`: everything is compiled, so that its end can be told."""
+        self.note, self.first = note, first
         self.count = 0
         try:
             self.usual = int(note.read_text(encoding="ascii"))
         except (OSError, ValueError):
             self.usual = usual
 
-    def line(self, line: str) -> str | None:
+    def line(self, line: str) -> str | tuple[str, float] | None:
         """Count a line; returns what to show."""
         if not COMPILED.match(line):
             return None
         self.count += 1
-        return f"{self.count} of at most about {self.usual} steps of make"
+        text = f"{self.count} of at most about {self.usual} steps of make"
+        return (text, min(0.99, self.count / self.usual)) if self.first else text
 
     def save(self) -> None:
         """Remember a full build's count."""
@@ -249,7 +251,8 @@ def build(mode: str) -> Path:
     log = host.OUT / "build" / f"{mode}.log"
     host.remove(log)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
-        progress = Progress(path / "overlay.steps", KERNELS[mode].steps)
+        progress = Progress(path / "overlay.steps", KERNELS[mode].steps,
+                            not (path / "vmlinux").exists())
         make(mode, "bzImage", "modules", log=log, progress=progress.line,
              what=f"building the {mode} kernel")
         progress.save()

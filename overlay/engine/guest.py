@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -164,10 +164,10 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
             "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
 
 
-def _progress(count: Callable[[str], str | None],
-              watch: Callable[[str], None] | None) -> Callable[[str], str | None]:
+def _progress(count: host.Shows,
+              watch: Callable[[str], None] | None) -> host.Shows:
     """What takes each line of a guest, and shows how it goes on."""
-    def line(text: str) -> str | None:
+    def line(text: str) -> str | tuple[str, float] | None:
         if watch:
             watch(text)
         return count(text)
@@ -175,14 +175,15 @@ def _progress(count: Callable[[str], str | None],
 
 
 def boot(mode: str, script: Path | str, *, name: str, out: Path,
-         machine: Machine = USUAL, folder: Path | None = None, programs: int = 0,
+         machine: Machine = USUAL, folder: Path | None = None,
+         programs: Mapping[str, float] | None = None,
          watch: Callable[[str], None] | None = None) -> Boot:
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
     and everything, the kernel's messages with it, to OUT/NAME.boot.log.
-    PROGRAMS is how many results of its own the script is going to have, if
-    that is known; `watch` is called with each line.
+    `programs` are those that the script runs, if that is known, and the seconds
+    that they may take; `watch` is called with each line.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")

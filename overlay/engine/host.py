@@ -29,8 +29,9 @@ from typing import IO, Any, TypeVar, cast
 from engine import limits, packages
 
 Result = TypeVar("Result")
-# What takes each line of a program, and says what to show.
-Shows = Callable[[str], str | None]
+# What takes each line of a program, and says what to show, perhaps with the
+# part of the program's work that is done.
+Shows = Callable[[str], str | tuple[str, float] | None]
 
 
 class UserError(Exception):
@@ -83,7 +84,13 @@ def say(text: str) -> None:
 
 
 class Status:
-    """A line rewritten in place; without a terminal, one now and then."""
+    """A line rewritten in place; without a terminal, one now and then.
+
+    rich is no replacement: the engine starts with Python's standard library
+    alone, on a machine on which it is yet to install anything; and where there
+    is no terminal rich prints nothing until the end. kunit.py and b4 show no
+    progress.
+    """
 
     EVERY = 30
     shown = ""
@@ -123,10 +130,14 @@ class Status:
 class Beat:
     """Says how a program goes on even while it says nothing itself."""
 
+    # From which part of its work on a program's end is estimated.
+    EARLY = 0.02
+
     def __init__(self, progress: Shows | None,
                  what: str) -> None:
         self.progress, self.text = progress, what
         self.start = time.monotonic()
+        self.done, self.end = 0.0, 0.0
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -145,15 +156,23 @@ class Beat:
             self._show()
 
     def _show(self) -> None:
-        took = elapsed(time.monotonic() - self.start)
-        Status.show(f"{self.text}, {took}")
+        now = time.monotonic()
+        text = f"{self.text}, {elapsed(now - self.start)}"
+        if self.done:
+            text += f", {self.done:.0%}"
+        if self.end > now:
+            text += f", about {elapsed(self.end - now)} left"
+        Status.show(text)
 
     def line(self, line: str) -> bool:
         """Take a line of the program's; is there something new to show?"""
         shown = self.progress(line) if self.progress else None
         if not shown:
             return False
-        self.text = shown
+        self.text, done = shown if isinstance(shown, tuple) else (shown, 0.0)
+        if done > self.EARLY:
+            self.done = done
+            self.end = self.start + (time.monotonic() - self.start) / done
         self._show()
         return True
 

@@ -298,7 +298,7 @@ def _boot(share: Share, out: Path) -> list[Case]:
     keys, watch = reuse.keys(share), reuse.Watch()
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
                      machine=machine, folder=build.folder(share.mode),
-                     programs=len(share.tests), watch=watch.line)
+                     programs=reuse.seconds(share), watch=watch.line)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []

@@ -7,7 +7,7 @@ hides all become failing cases.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -200,11 +200,16 @@ def _settle(level: Level, top: bool) -> list[Case]:
 class Progress:
     """Counts results as they come, to show how a run goes on."""
 
-    def __init__(self, name: str, programs: int = 0) -> None:
-        self.name, self.programs = name, programs
-        self.ended = self.results = self.failed = 0
+    PROGRAM = re.compile(r"(?:not )?ok \d+ selftests: (\S+): (\S+)")
 
-    def __call__(self, line: str) -> str | None:
+    def __init__(self, name: str,
+                 programs: Mapping[str, float] | None = None) -> None:
+        """`programs`: those that are to come, and the seconds they may take."""
+        self.name, self.programs = name, programs or {}
+        self.ended = self.results = self.failed = 0
+        self.seconds = 0.0
+
+    def __call__(self, line: str) -> str | tuple[str, float] | None:
         """Take a line of output; what to show, when it has a result."""
         text = STAMP.sub("", line.rstrip())
         match = re.match(r"(?:# | )*(not )?ok \d+\b", text)
@@ -213,10 +218,13 @@ class Progress:
         self.results += 1
         self.failed += match.group(1) is not None
         self.ended += not text.startswith(("#", " "))
-        of = f"{self.ended} of {self.programs} programs, " \
-            if self.programs else ""
-        return (f"{self.name}: {of}{self.results} results, "
-                f"{self.failed} failed")
+        counts = f"{self.results} results, {self.failed} failed"
+        if not self.programs:
+            return f"{self.name}: {counts}"
+        if program := self.PROGRAM.match(text):
+            self.seconds += self.programs.get(":".join(program.groups()), 0)
+        return (f"{self.name}: {self.ended} of {len(self.programs)} programs, "
+                f"{counts}", self.seconds / sum(self.programs.values()))
 
 
 def parse(text: str) -> list[Case]:

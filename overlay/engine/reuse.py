@@ -453,12 +453,20 @@ class Gate:
             self.turn.notify_all()
 
 
+def seconds(share: "Share") -> dict[str, float]:
+    """The tests of a share, and the seconds that each is thought to take."""
+    took = durations().get(share.mode, {})
+    usual = sum(took.values()) / len(took) if took \
+        else UNKNOWN
+    return {test: took.get(test, usual) for test in share.tests}
+
+
 def expected(share: "Share") -> float:
     """Seconds that a share is thought to take; a guest's start is one test."""
     took = durations().get(share.mode, {})
     usual = sum(took.values()) / len(took) if took \
         else UNKNOWN
-    return usual + sum(took.get(test, usual) for test in share.tests)
+    return usual + sum(seconds(share).values())
 
 
 def deal(mode: str, tests: Sequence[str], hands: int) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import cli, host, kernels, ktap, limits, packages, ready
+from engine import build, cli, host, kernels, ktap, limits, packages, ready
 from engine.host import UserError
 
 
@@ -156,10 +156,36 @@ class Beats(Folder):
 
     def test_counts(self):
         output = self.shown("printf '# ok 1 a\\nx\\n# not ok 2 b\\nok 1 c\\n'",
-                            ktap.Progress("lean-1", 3))
+                            ktap.Progress("lean-1", dict.fromkeys("abc", 1)))
         for wanted in ("lean-1: 0 of 3 programs, 1 results, 0 failed, 0 s",
                        "lean-1: 1 of 3 programs, 3 results, 1 failed, 0 s"):
             self.assertIn(wanted, output)
+
+    def test_percent_and_time_left(self):
+        progress = ktap.Progress("lean-1", {"uq:uq_a": 30, "uq:uq_b": 10})
+        with mock.patch.object(host.time, "monotonic", return_value=100.0) as now, \
+                mock.patch.object(host.Status, "show") as show:
+            beat = host.Beat(progress, "it")
+            now.return_value = 160.0
+            beat.line("# ok 1 a\n")
+            beat.line("ok 1 selftests: uq: uq_a\n")
+            now.return_value = 170.0
+            beat._show()
+            now.return_value = 200.0
+            beat._show()
+        self.assertEqual([call.args[0].partition("failed, ")[2]
+                          for call in show.call_args_list],
+                         ["1 min 00 s", "1 min 00 s, 75%, about 20 s left",
+                          "1 min 10 s, 75%, about 10 s left",
+                          "1 min 40 s, 75%"])
+
+    def test_only_a_first_build_has_an_end(self):
+        for first, wanted in ((True, 0.25), (False, None)):
+            progress = build.Progress(self.top / "note", 4, first)
+            shown = progress.line("  CC      fs/dax.o\n")
+            self.assertEqual(shown[1] if first else None, wanted)
+            self.assertIn("1 of at most about 4 steps of make",
+                          shown[0] if first else shown)
 
     def test_counts_of_kunit(self):
         progress, output = ktap.Progress("um"), ""
