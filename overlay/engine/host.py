@@ -493,10 +493,10 @@ def _failure(what: str, done: Done, log: Path) -> UserError:
                      f"see {short(log)}")
 
 
-def output(cmd: Sequence[object], **kwargs: Any) -> str | None:
+def output(cmd: Sequence[object], cwd: Path | None = None) -> str | None:
     """The output of a small program, or None if it fails or is missing."""
     try:
-        done = run(cmd, check=False, **kwargs)
+        done = run(cmd, check=False, cwd=cwd)
     except UserError:
         return None
     return None if done.returncode else done.stdout

@@ -8,18 +8,7 @@ to be watched for an hour.
 import shutil
 from collections.abc import Sequence
 
-from engine import (
-    build,
-    docs,
-    guest,
-    host,
-    kselftest,
-    kunit,
-    limits,
-    lint,
-    series,
-    source,
-)
+from engine import build, docs, guest, host, kunit, limits, lint, series, share, source
 from engine.bench import measure
 
 # What one guest and a few compilers take; with twice that, two guests run.
@@ -31,7 +20,7 @@ NEEDS = {
     "selftest": (),
     "lint": (build, lint),
     "kunit": (build, kunit),
-    "kselftest": (build, guest, kselftest),
+    "kselftest": (build, guest, share),
     "docs": (build, docs),
     "series": (build, series),
 }

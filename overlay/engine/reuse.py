@@ -25,15 +25,12 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine import build, guest, host, ktap, lay, limits, packages, source, store
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
-
-if TYPE_CHECKING:
-    from engine.kselftest import Share
+from engine.share import Share
 
 # Where a guest looks for programs (guest/run.sh).
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -41,7 +38,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # stands nowhere is as much of an input as one that is there.
 PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
 # What the result of each test is judged by, and booted by.
-CODE = ("guest.py", "disks.py", "kselftest.py", "ktap.py")
+CODE = ("guest.py", "disks.py", "kselftest.py", "share.py", "ktap.py")
 SETTINGS = ("/etc/mke2fs.conf",)
 # What a kernel is known by; packages: (version, what it needs, always there);
 # and seconds by kernel and test.
@@ -204,7 +201,7 @@ def without_nvme(mode: str) -> str | None:
             if not item.target.startswith((*NO_KERNEL, NVME)))})
 
 
-def _kernel_of(share: "Share") -> Kernel | None:
+def _kernel_of(share: Share) -> Kernel | None:
     """What of its kernel a share's results hang on; None if it is not there."""
     image = kernel(share.mode)
     if None in image.values():
@@ -286,7 +283,7 @@ def files(into: Path, test: str) -> dict[str, str | None]:
     return store.of_files(found | runner, into)
 
 
-def key(share: "Share", test: str) -> str | None:
+def key(share: Share, test: str) -> str | None:
     """What a test's result in a guest is kept under; None if it is not."""
     # Other kernels are for looking again, and for longer.
     settings = KERNELS[share.mode]
@@ -307,7 +304,7 @@ def key(share: "Share", test: str) -> str | None:
     })
 
 
-def _of_test(cases: list[Case], share: "Share", test: str) -> list[Case]:
+def _of_test(cases: list[Case], share: Share, test: str) -> list[Case]:
     """A guest's cases that belong to one test."""
     if share.restart:
         return list(cases)
@@ -318,7 +315,7 @@ def _of_test(cases: list[Case], share: "Share", test: str) -> list[Case]:
 
 # -- taking and keeping ------------------------------------------------------
 
-def sift(todo: list["Share"]) -> tuple[list["Share"], list[Case]]:
+def sift(todo: list[Share]) -> tuple[list[Share], list[Case]]:
     """The shares with what must run, and the cases that are kept."""
     left: list[Share] = []
     cases: list[Case] = []
@@ -340,7 +337,7 @@ def sift(todo: list["Share"]) -> tuple[list["Share"], list[Case]]:
     return left, cases
 
 
-def keep(share: "Share", keys: dict[str, str | None],
+def keep(share: Share, keys: dict[str, str | None],
          cases: list[Case]) -> None:
     """Keep what a guest's tests said, if all in it went well."""
     of = {test: _of_test(cases, share, test) for test in share.tests}
@@ -352,7 +349,7 @@ def keep(share: "Share", keys: dict[str, str | None],
         store.keep("kselftest", keys[test], some, when=when)
 
 
-def keys(share: "Share") -> dict[str, str | None]:
+def keys(share: Share) -> dict[str, str | None]:
     """The keys of a share's tests, taken before its guest boots."""
     return {test: key(share, test) for test in share.tests}
 
@@ -395,7 +392,7 @@ class Watch:
             if test in self.start:
                 self.took[test] = time.monotonic() - self.start.pop(test)
 
-    def save(self, share: "Share") -> None:
+    def save(self, share: Share) -> None:
         """Note it for the next run, which deals out by it."""
         if not self.took or share.scale != 1:
             return
@@ -453,7 +450,7 @@ class Gate:
             self.turn.notify_all()
 
 
-def seconds(share: "Share") -> dict[str, float]:
+def seconds(share: Share) -> dict[str, float]:
     """The tests of a share, and the seconds that each is thought to take."""
     took = durations().get(share.mode, {})
     usual = sum(took.values()) / len(took) if took \
@@ -461,7 +458,7 @@ def seconds(share: "Share") -> dict[str, float]:
     return {test: took.get(test, usual) for test in share.tests}
 
 
-def expected(share: "Share") -> float:
+def expected(share: Share) -> float:
     """Seconds that a share is thought to take; a guest's start is one test."""
     took = durations().get(share.mode, {})
     usual = sum(took.values()) / len(took) if took \

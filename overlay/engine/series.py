@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from engine import host, kselftest, lay, objects, reuse, source, store
+from engine import host, lay, objects, reuse, share, source, store
 from engine.branch import NOBODY, Branch, check_patch
 from engine.entries import COVER, Entry, check_message, complaints, read
 from engine.host import UserError
@@ -119,7 +119,7 @@ class Builder:
                       if not item.target.startswith(apart)]
         wanted = goals(targets, [item.target for item in everything])
         key = objects.key(read_by(wanted, everything), targets,
-                          reuse.versions(kselftest.PACKAGES))
+                          reuse.versions(share.PACKAGES))
         kept = store.take("commit", key)
         self.when = kept.when if kept else None
         if not kept:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What one guest has to do with kselftests, and what it is given for that."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import guest
+from engine.kernels import HARDWARE, KERNELS
+
+PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
+            "xfsprogs", "rsync", "linux-libc-dev", "coreutils", "fio",
+            "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
+# What tests that leave it to chance what they do may be told in order to see a
+# failure again.
+PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one guest has to do."""
+
+    mode: str
+    name: str
+    into: Path
+    tests: tuple[str, ...]
+    scale: int = 1
+    append: tuple[str, ...] = ()
+    restart: bool = False
+    kind: str = ""
+    nvme: bool = True
+
+    def left_out(self) -> dict[str, str]:
+        """What the kernel's own runner is told to leave out of tests.
+
+        The same for all shares of a kind, so that results can be kept.
+        """
+        options = dict(KERNELS[self.mode].left_out)
+        if self.kind:
+            options.update(HARDWARE[self.kind].left_out)
+        return {"KSELFTEST_" + re.sub(r"[^A-Z0-9_]", "_", test.partition(":")[2]
+                                      .upper()) + "_ARGS": args
+                for test, args in options.items() if args}
+
+    def variables(self) -> dict[str, str | int]:
+        """What the tests find in their environment."""
+        kernel = KERNELS[self.mode]
+        found: dict[str, str | int] = {"DAX_TEST_SCALE": self.scale,
+                                       "UQ_TEST_SCALE": self.scale}
+        if self.scale > 1:
+            found.update(kernel.soak_variables)
+        else:
+            found.update(kernel.variables)
+            found.update(self.left_out())
+        return found | {name: os.environ[name] for name in PASSED_ON
+                        if os.environ.get(name)}
+
+    def hardware(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What its guest has: parameters of its kernel, options of QEMU."""
+        kernel = KERNELS[self.mode]
+        return (*guest.PMEM, *kernel.append, *self.append), kernel.qemu
+
+    def packages(self) -> tuple[str, ...]:
+        """The packages that its tests call."""
+        return PACKAGES
