@@ -6,6 +6,7 @@ others run all the same, so that one total tells the whole.
 """
 
 import importlib
+import json
 import time
 from collections.abc import Iterator, Sequence
 
@@ -48,14 +49,22 @@ def _ready(names: Sequence[str]) -> list[Case]:
 
 
 def table(name: str, seconds: float, cases: list[Case],
-          parts: list[tuple[str, float]]) -> Iterator[str]:
+          parts: list[host.Took]) -> Iterator[str]:
     """Lines of the table that ends a run: a step, and what took long in it."""
     kept = store.count()
     taken = f", {kept} of them taken from the store" if kept else ""
     yield f"{name:10} {host.elapsed(seconds):>12}   {ktap.total(cases)}{taken}"
-    for what, took in parts:
-        if took >= LONG:
-            yield f"  {host.elapsed(took):>20}   {what}"
+    for part in parts:
+        if part.seconds >= LONG:
+            yield f"  {host.elapsed(part.seconds):>20}   {part.what}"
+
+
+def spans(name: str, parts: list[host.Took],
+          began: float) -> Iterator[dict[str, str | float]]:
+    """What took how long in a step, by its seconds since the run began."""
+    for part in parts:
+        yield {"step": name, "what": part.what, "seconds": part.seconds,
+               "begin": part.end - part.seconds - began}
 
 
 def main(args: list[str]) -> list[Case]:
@@ -64,8 +73,10 @@ def main(args: list[str]) -> list[Case]:
         if name not in STEPS:
             raise UserError(f"check has no step {name}: {', '.join(STEPS)}")
     out = host.fresh("check")
+    began = time.monotonic()
     everything = _ready(args or STEPS)
     lines: list[str] = []
+    times: list[dict[str, str | float]] = []
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()
@@ -74,10 +85,13 @@ def main(args: list[str]) -> list[Case]:
         cli.finish(name, cases)
         took = time.monotonic() - start
         lines += table(name, took, cases, host.TIMES)
+        times += spans(name, host.TIMES, began)
         host.say(f"    {ktap.total(cases)} in {host.elapsed(took)}")
         everything += [Case(f"{name}: {case.name}", case.status, case.detail)
                        for case in cases]
     ktap.junit(out / "junit.xml", "check", everything)
     host.write(out / "summary.txt", "\n".join(lines) + "\n")
+    host.write(out / "times.json", json.dumps(times, indent=1) + "\n")
+    everything += one("report")
     host.say("\n".join(["=== summary", *lines]))
     return everything

@@ -29,6 +29,8 @@ COMMANDS = {
     "docs": ("docs", "build our documentation pages with Sphinx"),
     "bench": ("bench.command", "count instructions per operation"),
     "series": ("series", "make the patch series and their mails"),
+    "report": ("report", "a page of results, times and figures, of what the "
+               "last runs left"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
     "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
               "what was fetched)"),

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TypeVar, cast
@@ -197,13 +198,23 @@ def step(title: str) -> Iterator[None]:
     say(f"    done  {elapsed(time.monotonic() - start)}")
 
 
-# What took how long, in the order in which it ended: (what, seconds).
-TIMES: list[tuple[str, float]] = []
+@dataclass(frozen=True)
+class Took:
+    """Something that took long: its end by the monotonic clock, and seconds."""
+
+    what: str
+    seconds: float
+    end: float
+
+
+# What took how long, in the order in which it ended.
+TIMES: list[Took] = []
 
 
 def took(what: str, seconds: float) -> None:
-    """Note how long something took, for the table that ends `make check`."""
-    TIMES.append((re.sub(r" \([^()]*\)$", "", what), seconds))
+    """Note how long something took that ends now, for `make check`."""
+    TIMES.append(Took(re.sub(r" \([^()]*\)$", "", what), seconds,
+                      time.monotonic()))
 
 
 def short(path: Path | str) -> str:
@@ -654,7 +665,8 @@ def pytool(name: str) -> Path:
 
 def _make_venv(venv: Path) -> None:
     need("python3-venv")
-    with step("installing Python tools (virtme-ng, b4, ruff, mypy, gcovr)"):
+    with step("installing Python tools (virtme-ng, b4, ruff, mypy, gcovr, "
+              "matplotlib)"):
         remove(venv)
         run([sys.executable, "-m", "venv", venv], what="making the venv")
         run([venv / "bin" / "pip", "install", "--quiet", "--no-input",

@@ -739,12 +739,22 @@ class Checkpatch(Kept):
                 store.take("checkpatch", "good")), [])
 
 
+class Tools(unittest.TestCase):
+
+    def test_of_pythons_tools_only_virtme_ng_counts(self):
+        pins = "b4==1\nvirtme-ng==2\n"
+        self.assertEqual(reuse._tools(pins), reuse._tools(f"{pins}x==3\n"))
+        self.assertNotEqual(reuse._tools(pins),
+                            reuse._tools(pins.replace("2", "3")))
+
+
 class Table(Kept):
 
     def test_steps_and_what_took_long_in_them(self):
         store.counted(2)
         self.assertEqual(list(check.table("kselftest", 75.0, [PASSED] * 3, [
-            ("guest lean-1", 61.0), ("short", 1.0)])), [
+            host.Took("guest lean-1", 61.0, 70.0),
+            host.Took("short", 1.0, 71.0)])), [
             "kselftest    1 min 15 s   3 passed, 0 failed, 2 of them taken "
             "from the store", "            1 min 01 s   guest lean-1"])
 
@@ -752,8 +762,13 @@ class Table(Kept):
         host.TIMES.clear()
         with host.step("laying the tree (out/log)"):
             pass
-        self.assertEqual([what for what, _ in host.TIMES],
+        self.assertEqual([part.what for part in host.TIMES],
                          ["laying the tree"])
+
+    def test_when_it_began(self):
+        self.assertEqual(list(check.spans("lint", [
+            host.Took("sparse", 10.0, 112.0)], 100.0)), [
+            {"step": "lint", "what": "sparse", "seconds": 10.0, "begin": 2.0}])
 
 
 if __name__ == "__main__":

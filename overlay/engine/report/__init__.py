@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make report`: a page of results, times and figures, out/report/index.html.
+
+collect.py reads what the last runs left in out/, without running anything;
+plots.py draws, page.py writes the page. These two need Python tools of
+overlay/requirements.txt, and run in the venv that has them.
+"""
+
+from engine import check, host
+from engine.ktap import PASS, Case
+
+
+def main(args: list[str]) -> list[Case]:
+    """Write the page from what the last runs left in out/."""
+    python = host.pytool("python")
+    with host.step("the report (out/report/index.html)"):
+        host.remove(host.OUT / "report")
+        host.run([python, "-m", "engine.report.page", host.OUT, *check.STEPS],
+                 env={"PYTHONPATH": str(host.ROOT / "overlay"),
+                      "PYTHONDONTWRITEBYTECODE": "1"},
+                 what="drawing the report")
+    return [Case("out/report/index.html", PASS)]

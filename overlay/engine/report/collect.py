@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the last runs left in out/: results, times, figures and profiles."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+# A result of bench.json.
+Row = dict[str, Any]
+# Cases whose names begin like this are of one kernel and one program.
+KSELFTEST = re.compile(r"([^:]+): ([\w/]+): (\w+(?:\.sh)?)(?:: (.*))?$")
+KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
+STORED = "taken from the store"
+# A parameter that mostly is what another one is: a plot over the one lets it.
+FOLLOWS = {"batch": "depth"}
+
+
+@dataclass
+class Program:
+    """The cases of one program, or of one checker, on one kernel."""
+
+    step: str
+    kernel: str
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    stored: int = 0
+    # Names of cases that did not pass, and what was said of them.
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    skips: list[tuple[str, str]] = field(default_factory=list)
+
+    def cases(self) -> int:
+        """How many there were."""
+        return self.passed + self.failed + self.skipped
+
+    def verdict(self) -> str:
+        """In a word, for readers without colour."""
+        if self.failed:
+            return "FAILED"
+        return "passed" if self.passed else "skipped"
+
+
+@dataclass(frozen=True)
+class Span:
+    """What took how long: seconds since the run began."""
+
+    step: str
+    what: str
+    begin: float
+    seconds: float
+
+    def guest(self) -> str:
+        """The guest's name, if it was one."""
+        return self.what.removeprefix("guest ") \
+            if self.what.startswith("guest ") else ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One plot: instructions of an operation over one parameter."""
+
+    bench: str
+    over: str
+    # The parameters that all of its points share.
+    rest: dict[str, Any]
+    # Points by variant.
+    lines: dict[str, list[tuple[float, float]]]
+
+    def title(self) -> str:
+        """What it shows, in the words of bench.json."""
+        rest = ", ".join(f"{name} {value}" for name, value in self.rest.items())
+        return f"{self.bench} by {self.over}" + (f" ({rest})" if rest else "")
+
+
+# -- results -----------------------------------------------------------------
+
+def _place(step: str, name: str) -> tuple[str, str, str]:
+    """The kernel, the program and the rest of a case's name."""
+    if step == "kselftest" and (match := KSELFTEST.match(name)):
+        return match[1], f"{match[2]}: {match[3]}", match[4] or ""
+    if step == "kunit" and (match := KUNIT.match(name)):
+        return match[1], match[2], match[3] or ""
+    first, _, rest = name.partition(": ")
+    return "", first if rest else step, rest or name
+
+
+def _note(program: Program, case: ElementTree.Element, name: str) -> None:
+    failure, skipped = case.find("failure"), case.find("skipped")
+    if failure is not None:
+        program.failed += 1
+        program.failures.append((name, failure.text or ""))
+    elif skipped is not None:
+        program.skipped += 1
+        program.skips.append((name, skipped.get("message") or ""))
+    else:
+        program.passed += 1
+    output = case.findtext("system-out") or ""
+    program.stored += STORED in output
+
+
+def results(out: Path, steps: Iterable[str]) -> list[Program]:
+    """All programs of these steps, in the order in which they ran."""
+    found: dict[tuple[str, str, str], Program] = {}
+    for step in steps:
+        path = out / step / "junit.xml"
+        if not path.exists():
+            continue
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            kernel, name, rest = _place(step, case.get("name") or "")
+            program = found.setdefault((step, kernel, name),
+                                       Program(step, kernel, name))
+            _note(program, case, rest)
+    return list(found.values())
+
+
+def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
+    """The logs of each step, as paths in out/."""
+    return {step: sorted(str(path.relative_to(out)) for path
+                         in (out / step).glob("*.log"))
+            for step in steps if (out / step).is_dir()}
+
+
+# -- times -------------------------------------------------------------------
+
+def spans(out: Path) -> list[Span]:
+    """What took long in the last `make check`, by its beginning."""
+    path = out / "check" / "times.json"
+    if not path.exists():
+        return []
+    found = [Span(**one) for one in json.loads(path.read_text("utf-8"))]
+    return sorted(found, key=lambda span: span.begin)
+
+
+# -- figures -----------------------------------------------------------------
+
+def rows(out: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What `make bench` wrote last: what it measured on, and the results."""
+    path = out / "bench.json"
+    if not path.exists():
+        return {}, []
+    data = json.loads(path.read_text("utf-8"))
+    return data, data.pop("results")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _curves(bench: str, found: list[Row], over: str) -> Iterator[Curve]:
+    """The plots of a bench over one parameter."""
+    groups: dict[str, list[Row]] = {}
+    for row in found:
+        rest = {name: value for name, value in row["params"].items()
+                if name != over}
+        if rest.get(FOLLOWS.get(over, "")) == row["params"][over]:
+            rest[FOLLOWS[over]] = f"as {over}"
+        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(row)
+    for shared, group in groups.items():
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for row in group:
+            lines.setdefault(row["variant"], []).append(
+                (row["params"][over], row["insn_per_op"]))
+        lines = {name: sorted(points) for name, points in lines.items()
+                 if len({at for at, _ in points}) > 1}
+        if lines:
+            yield Curve(bench, over, json.loads(shared), lines)
+
+
+def curves(found: list[Row]) -> list[Curve]:
+    """For each parameter of each bench the plot that has the most points.
+
+    A bench has many parameters: what is shown is one of them, with the others
+    as in the cells in which it was measured most.
+    """
+    chosen = []
+    for bench in dict.fromkeys(row["bench"] for row in found):
+        mine = [row for row in found if row["bench"] == bench]
+        names = dict.fromkeys(
+            name for row in mine for name, value in row["params"].items()
+            if _number(value))
+        for over in names:
+            having = [row for row in mine if _number(row["params"].get(over))]
+            best = max(_curves(bench, having, over), default=None,
+                       key=lambda curve: sum(map(len, curve.lines.values())))
+            if best:
+                chosen.append(best)
+    return chosen
+
+
+# -- profiles ----------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Profile:
+    """Instructions of an operation by function, of variants beside each other."""
+
+    name: str
+    title: str
+    beside: dict[str, dict[str, float]]
+
+
+def profile(name: str, text: str) -> Profile | None:
+    """A profile as `make bench` writes them, None if it is of one variant."""
+    lines = text.splitlines()
+    title = lines[0].removeprefix("# ") if lines else ""
+    table = [line.split() for line in lines if line and line[0] != "#"]
+    if len(table) < 2 or table[0][-1:] != ["function"]:
+        return None
+    names = table[0][:-1]
+    beside: dict[str, dict[str, float]] = {name: {} for name in names}
+    for words in table[1:]:
+        function = " ".join(words[len(names):])
+        for variant, word in zip(names, words, strict=False):
+            if word != "-" and function != "all":
+                beside[variant][function] = float(word)
+    return Profile(name, title, beside)
+
+
+def profiles(out: Path) -> list[Profile]:
+    """All profiles of the last `make bench` that compare variants."""
+    found = (profile(path.stem, path.read_text("utf-8"))
+             for path in sorted((out / "bench").glob("profile-*.txt")))
+    return [one for one in found if one]

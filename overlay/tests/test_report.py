@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the page of results shows is what the runs left."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+from engine import host, ktap
+from engine.ktap import FAIL, PASS, SKIP, Case
+from engine.report import collect
+from engine.report.collect import Curve, Program
+
+
+def row(variant, insn, **params):
+    return {"bench": "nvme", "variant": variant, "params": params,
+            "insn_per_op": insn, "runs": 3, "spread_pct": 0.0}
+
+
+class Left(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = Path(folder.name)
+
+    def results(self, step, *cases):
+        ktap.junit(self.out / step / "junit.xml", step, list(cases))
+        return collect.results(self.out, [step, "nothing"])
+
+
+class Results(Left):
+
+    def test_by_kernel_and_program(self):
+        self.assertEqual(self.results(
+            "kselftest",
+            Case("lean: uq: uq_io: uq.irq.x", PASS),
+            Case("debug: uq: uq_io: uq.irq.x", FAIL, "Expected 0 == 1"),
+            Case("debug: uq: uq_io: uq.poll.y", SKIP, "no device"),
+            Case("lean, pci=nomsi: filesystems/dax: read_dm.sh: a: b", PASS),
+            Case("lean-1: the guest ran to its end", PASS)), [
+            Program("kselftest", "lean", "uq: uq_io", passed=1),
+            Program("kselftest", "debug", "uq: uq_io", failed=1, skipped=1,
+                    failures=[("uq.irq.x", "Expected 0 == 1")],
+                    skips=[("uq.poll.y", "no device")]),
+            Program("kselftest", "lean, pci=nomsi",
+                    "filesystems/dax: read_dm.sh", passed=1),
+            Program("kselftest", "", "lean-1", passed=1)])
+
+    def test_suites_and_checkers(self):
+        self.assertEqual(self.results("kunit", Case("um: suite: a", PASS)),
+                         [Program("kunit", "um", "suite", passed=1)])
+        self.assertEqual(self.results("lint", Case("ruff: a.py", PASS),
+                                      Case("mypy", PASS)),
+                         [Program("lint", "", "ruff", passed=1),
+                          Program("lint", "", "lint", passed=1)])
+
+    def test_what_was_kept_is_told_apart(self):
+        found, = self.results("docs", *[
+            Case(f"page: {name}", PASS, detail) for name, detail in
+            (("a", f"{collect.STORED}: it ran at 12:00"), ("b", ""))])
+        self.assertEqual((found.passed, found.stored), (2, 1))
+
+    def test_a_failure_is_one_without_colour(self):
+        found, = self.results("docs", Case("page: a", FAIL), Case("page: b", PASS))
+        self.assertEqual(found.verdict(), "FAILED")
+
+    def test_logs(self):
+        host.write(self.out / "kunit" / "um.log", "")
+        self.assertEqual(collect.logs(self.out, ["kunit", "lint"]),
+                         {"kunit": ["kunit/um.log"]})
+
+    def test_times(self):
+        self.assertEqual(collect.spans(self.out), [])
+        host.write(self.out / "check" / "times.json", json.dumps([
+            {"step": "s", "what": what, "begin": begin, "seconds": 1.0}
+            for what, begin in (("b", 2.0), ("guest lean-1", 1.0))]))
+        self.assertEqual([(span.what, span.guest()) for span in
+                          collect.spans(self.out)],
+                         [("guest lean-1", "lean-1"), ("b", "")])
+
+
+class Figures(Left):
+
+    def test_over_each_parameter(self):
+        rows = [row("uq", 9, batch=8, depth=8, bs=512),
+                row("uq", 8, batch=1, depth=1, bs=512),
+                row("uq", 7, batch=1, depth=1, bs=4096),
+                row("block", 5, batch=1, depth=1, bs=512)]
+        self.assertEqual(collect.curves(rows), [
+            Curve("nvme", "batch", {"bs": 512, "depth": "as batch"},
+                  {"uq": [(1, 8), (8, 9)]}),
+            Curve("nvme", "bs", {"batch": 1, "depth": 1},
+                  {"uq": [(512, 8), (4096, 7)]})])
+
+    def test_truth_is_no_number(self):
+        self.assertEqual(collect.curves([row("uq", 1, fixed=True),
+                                         row("uq", 2, fixed=False)]), [])
+
+    def test_what_make_bench_wrote(self):
+        self.assertEqual(collect.rows(self.out), ({}, []))
+        host.write(self.out / "bench.json",
+                   json.dumps({"kernel": "7.3", "results": [row("uq", 1)]}))
+        self.assertEqual(collect.rows(self.out),
+                         ({"kernel": "7.3"}, [row("uq", 1)]))
+
+    def test_profiles_of_variants_beside_each_other(self):
+        host.write(self.out / "bench" / "profile-8.txt",
+                   "# Reads\n# by function\n#\n  generic  read   function\n"
+                   "  30  -   dax_iomap_rw\n  10  12   [user space]\n"
+                   "  40  12   all\n")
+        host.write(self.out / "bench" / "profile-8-read.txt",
+                   "# Reads\n  100.00%  12  [.] x\n")
+        found, = collect.profiles(self.out)
+        self.assertEqual((found.name, found.title), ("profile-8", "Reads"))
+        self.assertEqual(found.beside, {
+            "generic": {"dax_iomap_rw": 30, "[user space]": 10},
+            "read": {"[user space]": 12}})
+
+
+if __name__ == "__main__":
+    unittest.main()
