@@ -375,9 +375,9 @@ static void add_seg(struct xfer *x, u64 addr, u32 len)
 /* What the device moves: neighbours make one piece. */
 static void emit(struct xfer *x, u64 addr, u32 len)
 {
-	struct nvme_uq_seg *last = &x->out[x->nout - 1];
+	struct nvme_uq_seg *last = x->nout ? &x->out[x->nout - 1] : NULL;
 
-	if (x->nout && last->addr + last->len == addr) {
+	if (last && last->addr + last->len == addr) {
 		last->len += len;
 		return;
 	}

@@ -21,6 +21,7 @@
 struct rig {
 	struct nvme_uq		uq;
 	struct nvme_ctrl	ctrl;
+	struct nvme_uq_ctrl	uqc;
 	struct nvme_uq_file	file;
 	struct nvme_uq_iod	iod[RING];
 	struct nvme_completion	cqes[RING];
@@ -43,6 +44,8 @@ static struct rig *new_rig(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, rig);
 	uq = &rig->uq;
 	uq->ctrl = &rig->ctrl;
+	/* one without faults: NVME_UQ_FAULT asks on every completion */
+	rig->ctrl.uq = &rig->uqc;
 	uq->iod = rig->iod;
 	uq->cqes = rig->cqes;
 	uq->cq_next = rig->cqes;
