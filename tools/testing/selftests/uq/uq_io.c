@@ -750,7 +750,7 @@ static void expect_ends(struct __test_metadata *_metadata,
 	unsigned int i, k;
 	pid_t pid[4];
 
-	for (i = 0; i < 20 * uq_scale(); i++) {
+	for (i = 0; i < 6 * uq_scale(); i++) {
 		for (k = 0; k < 4; k++) {
 			pid[k] = leave(self, flags, k % 2);
 			ASSERT_LT(0, pid[k]);
