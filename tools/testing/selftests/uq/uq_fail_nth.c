@@ -4,19 +4,18 @@
  * once, at each point where it can, and nothing is lost for it: the answer is
  * success or an errno that is documented, and the queue goes on to work.
  *
- * /proc/thread-self/fail-nth makes the n'th such point fail in this task. What
- * runs in a worker of the kernel, resets and scans, is made to fail by the
- * same file of the workers. There, only what the user queues' own functions ask
- * for fails: most points of a probe are not the driver's, and some of those warn
- * or worse. Needs CONFIG_FAILSLAB and CONFIG_FAIL_PAGE_ALLOC, and for the latter
- * CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. Best with panic_on_warn.
- *
- * Environment, beside that of uq_random.h:
- *   UQ_TEST_FAIL_ANYWHERE	let probe, reset and scan fail at other points, too
+ * /proc/thread-self/fail-nth makes the n'th such point fail in this task: the first
+ * of all points and some of the others, by chance, and each of those that the user
+ * queues' own functions ask for. What runs in a worker of the kernel, resets and
+ * scans, cannot be told apart by its task. There, failslab and fail_page_alloc fail
+ * what a function asks for, or what it calls, in whatever task, one allocation
+ * after the other, from the last to the first. Allocations of others are not
+ * touched: most of a probe are not the driver's, and some of those warn or worse.
+ * Each sweep is to reach something, and to make something fail. Needs what the file
+ * config says of faults. Best with panic_on_warn.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
-#include <dirent.h>
 #include <limits.h>
 #include <linux/nvme_uq.h>
 
@@ -26,7 +25,8 @@
 
 #define DEBUG	"/sys/kernel/debug"
 #define AREA	1048576
-/* Not every point is tried, but at random each of at most so many. */
+/* After the first points not every one is tried, but one of at most STEP. */
+#define FIRST	8
 #define STEP	6
 /* More points than anything has. */
 #define LIMIT	20000
@@ -77,74 +77,130 @@ static void restore_knobs(void)
 			uq_write_line(knobs[i].path, old[i]);
 }
 
-/* -- the functions that are ours */
+/* -- functions, by name */
 
-/* The code of user queues in one of the modules, or in one part of vmlinux. */
 struct range {
 	unsigned long long start, end;
-	unsigned int functions;
 };
 
+struct symbol {
+	unsigned long long at;
+	char *name;		/* NULL for those that have no part in this */
+};
+
+#define OURS_BEGIN	"nvme_uq_"
 /* Between two functions of ours there may be others of ours, with other names. */
 #define NEAR	0x4000
-/* One or two of our name are elsewhere, among the driver's own. */
-#define FEW	8
+/*
+ * An interrupt without files in /proc, as they could not be made, warns when it
+ * is freed. That is not ours to fail.
+ */
+#define IRQ_FILES	"register_irq_proc"
+/* What kmemleak, if there is one, asks for at each allocation, and can do without. */
+#define LEAK_RECORDS	"__alloc_object"
 
-/* The @n'th of them, in which the driver has many functions. */
-static bool find_range(struct range *r, unsigned int n)
+/* All functions, by address, and what comes after the last one; read once. */
+static struct symbol *symbols;
+static size_t nr_symbols;
+
+static int by_address(const void *a, const void *b)
+{
+	const struct symbol *x = a, *y = b;
+
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static bool add_symbol(unsigned long long at, const char *name)
+{
+	struct symbol *more;
+
+	if (!(nr_symbols & (nr_symbols + 1))) {
+		more = realloc(symbols, 2 * (nr_symbols + 1) * sizeof(*more));
+		if (!more)
+			return false;
+		symbols = more;
+	}
+	symbols[nr_symbols++] = (struct symbol){
+		at, name ? strdup(name) : NULL
+	};
+	return true;
+}
+
+static void read_symbols(void)
 {
 	FILE *f = fopen("/proc/kallsyms", "r");
-	unsigned long long at, last = 0;
-	bool ours = false, found = false;
 	char line[512], name[256], type;
+	unsigned long long at;
+	bool wanted;
 
-	while (f && !found && fgets(line, sizeof(line), f)) {
+	while (f && fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "%llx %c %255s", &at, &type, name) != 3 ||
 		    (type != 't' && type != 'T'))
 			continue;
-		/* where a function begins, the one before it has ended */
-		if (ours)
-			r->end = at;
-		ours = !strncmp(name, "nvme_uq_", 8);
-		if (at - last > NEAR || at < last) {
-			found = r->functions >= FEW && !n--;
-			if (found)
-				break;
-			memset(r, 0, sizeof(*r));
-		}
-		if (!ours)
-			continue;
-		if (!r->functions++)
-			r->start = at;
-		last = at;
+		wanted = !strncmp(name, OURS_BEGIN, strlen(OURS_BEGIN)) ||
+			!strcmp(name, IRQ_FILES) || !strcmp(name, LEAK_RECORDS);
+		if (!add_symbol(at, wanted ? name : NULL))
+			break;
 	}
 	if (f)
 		fclose(f);
-	return found;
+	add_symbol(~0ull, NULL);
+	qsort(symbols, nr_symbols, sizeof(*symbols), by_address);
+}
+
+static bool is_ours(size_t i)
+{
+	return symbols[i].name && !strncmp(symbols[i].name, OURS_BEGIN,
+					   strlen(OURS_BEGIN));
+}
+
+static bool find_symbol(const char *wanted, size_t *i)
+{
+	for (*i = 0; *i < nr_symbols; ++*i)
+		if (symbols[*i].name && !strcmp(symbols[*i].name, wanted))
+			return true;
+	return false;
 }
 
 /* One function. */
 static bool find_function(struct range *r, const char *wanted)
 {
-	FILE *f = fopen("/proc/kallsyms", "r");
-	char line[512], name[256], type;
-	unsigned long long at;
+	size_t i;
 
-	memset(r, 0, sizeof(*r));
-	while (f && !r->end && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%llx %c %255s", &at, &type, name) != 3)
-			continue;
-		if (r->start && at > r->start)
-			r->end = at;
-		else if (!strcmp(name, wanted))
-			r->start = at;
-	}
-	if (f)
-		fclose(f);
-	return r->end;
+	if (!find_symbol(wanted, &i))
+		return false;
+	r->start = symbols[i].at;
+	while (symbols[i].at == r->start)
+		i++;
+	r->end = symbols[i].at;
+	return true;
 }
 
-static const char * const filtered[] = { "failslab", "fail_page_alloc" };
+/* Those of user queues that are around one of them. */
+static bool find_range(struct range *r, const char *wanted)
+{
+	size_t first, last, i;
+
+	if (!find_symbol(wanted, &i))
+		return false;
+	for (first = last = i;
+	     i && symbols[first].at - symbols[i - 1].at <= NEAR; i--)
+		if (is_ours(i - 1))
+			first = i - 1;
+	for (i = last + 1; symbols[i].at - symbols[last].at <= NEAR; i++)
+		if (is_ours(i))
+			last = i;
+	r->start = symbols[first].at;
+	r->end = symbols[last + 1].at;
+	return true;
+}
+
+/* What fails allocations, and what fails copies. */
+static const char * const filtered[] = {
+	"failslab", "fail_page_alloc", "fail_usercopy"
+};
+
+#define NR_ALLOC	2
 
 static bool set_filters(const char *what, unsigned long long val)
 {
@@ -160,21 +216,79 @@ static bool set_filters(const char *what, unsigned long long val)
 	return true;
 }
 
-/*
- * An interrupt without files in /proc, as they could not be made, warns when it
- * is freed. That is not ours to fail.
- */
-static bool set_filter(unsigned long long start, unsigned long long end)
+/* Only below functions of @require, and not below those of @reject. */
+static bool set_filter(const struct range *require,
+		       const struct range *reject)
 {
-	struct range irq = { };
-
-	if (start && !find_function(&irq, "register_irq_proc"))
-		return false;
 	return set_filters("stacktrace-depth", 32) &&
-		set_filters("reject-start", irq.start) &&
-		set_filters("reject-end", irq.end) &&
-		set_filters("require-start", start) &&
-		set_filters("require-end", end);
+		set_filters("reject-start", reject->start) &&
+		set_filters("reject-end", reject->end) &&
+		set_filters("require-start", require->start) &&
+		set_filters("require-end", require->end);
+}
+
+static bool filter_nothing(void)
+{
+	const struct range all = { 0, ~0ull }, none = { };
+
+	return set_filter(&all, &none);
+}
+
+/* All but what kmemleak asks for. */
+static bool filter_leaks(void)
+{
+	struct range all = { 0, ~0ull }, leak = { };
+
+	find_function(&leak, LEAK_RECORDS);
+	return set_filter(&all, &leak);
+}
+
+/* What @function asks for, and what it calls, but for @not if there is such. */
+static bool filter_function(const char *function, const char *not)
+{
+	struct range r, n = { };
+
+	find_function(&n, not);
+	return find_function(&r, function) && set_filter(&r, &n);
+}
+
+/* Of the driver's two halves, which may be one after the other, everything. */
+static bool filter_ours(void)
+{
+	struct range core, pci, both, leak = { };
+
+	if (!find_range(&core, "nvme_uq_update_nodes") ||
+	    !find_range(&pci, "nvme_uq_create"))
+		return false;
+	find_function(&leak, LEAK_RECORDS);
+	both.start = core.start < pci.start ? core.start : pci.start;
+	both.end = core.end > pci.end ? core.end : pci.end;
+	return set_filter(&both, &leak);
+}
+
+/* What the kernel lacks, as it stands in the file config; NULL if nothing. */
+static const char *lacks(void)
+{
+	static const char * const needs[][2] = {
+		{ "failslab", "CONFIG_FAILSLAB" },
+		{ "fail_page_alloc", "CONFIG_FAIL_PAGE_ALLOC" },
+		{ "fail_usercopy", "CONFIG_FAULT_INJECTION_USERCOPY" },
+		{ "failslab/require-start",
+		  "CONFIG_FAULT_INJECTION_STACKTRACE_FILTER" },
+	};
+	char path[64];
+	unsigned int i;
+
+	if (access("/proc/thread-self/fail-nth", F_OK))
+		return "CONFIG_FAULT_INJECTION";
+	if (access(DEBUG, F_OK))
+		return "CONFIG_FAULT_INJECTION_DEBUG_FS, and debugfs mounted";
+	for (i = 0; i < ARRAY_SIZE(needs); i++) {
+		snprintf(path, sizeof(path), DEBUG "/%s", needs[i][0]);
+		if (access(path, F_OK))
+			return needs[i][1];
+	}
+	return NULL;
 }
 
 /* -- the n'th point */
@@ -200,6 +314,58 @@ static bool end_nth(int fd)
 	return reached;
 }
 
+/* -- one allocation after the other, in whatever task */
+
+static bool set_attr(const char *attr, const char *name, int val)
+{
+	char path[64], line[16];
+
+	snprintf(path, sizeof(path), DEBUG "/%s/%s", attr, name);
+	snprintf(line, sizeof(line), "%d", val);
+	return !uq_write_line(path, line);
+}
+
+static int get_attr(const char *attr, const char *name)
+{
+	char path[64], line[16];
+
+	snprintf(path, sizeof(path), DEBUG "/%s/%s", attr, name);
+	return uq_read_line(path, line, sizeof(line)) ? -1 : atoi(line);
+}
+
+/*
+ * The first allocation fails that there are not more than @space bytes left for,
+ * @times in all, or -1 for all after it.
+ */
+static bool arm(const char *attr, int space, int times)
+{
+	return set_attr(attr, "times", 0) && set_attr(attr, "interval", 1) &&
+		set_attr(attr, "space", space) &&
+		set_attr(attr, "probability", 100) &&
+		set_attr(attr, "times", times);
+}
+
+/* Did one fail? @space: what is left of it, less what was left for the others. */
+static bool disarm(const char *attr, int *space)
+{
+	bool failed = get_attr(attr, "times") == 0;
+
+	set_attr(attr, "times", 0);
+	set_attr(attr, "probability", 0);
+	*space -= get_attr(attr, "space");
+	set_attr(attr, "space", 0);
+	return failed;
+}
+
+static void disarm_all(void)
+{
+	int space = 0;
+	unsigned int i;
+
+	for (i = 0; i < NR_ALLOC; i++)
+		disarm(filtered[i], &space);
+}
+
 FIXTURE(nth)
 {
 	struct uq_node node;
@@ -212,6 +378,7 @@ FIXTURE(nth)
 	unsigned char *buf;
 	struct uq_peace peace;
 	bool has_ring, has_buffers;
+	bool no_sgl;
 	unsigned int step;
 	struct uq_rng rng;
 };
@@ -233,18 +400,24 @@ UQ_LEAVE_OUT("nth.*_no_sgl.open_and_close", "not about data");
 UQ_LEAVE_OUT("nth.*_no_sgl.ring_teardown", "not about data");
 UQ_LEAVE_OUT("nth.*_no_sgl.claim_map_and_limit", "not about data");
 UQ_LEAVE_OUT("nth.*_no_sgl.parameters_and_attributes", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.reset", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.scan", "not about data");
 UQ_LEAVE_OUT("nth.*_no_sgl.probe", "not about data");
-UQ_LEAVE_OUT("nth.*_no_sgl.reset_and_scan", "not about data");
+UQ_LEAVE_OUT("nth.*_no_sgl.first_lists", "lists of PRPs are from the same pool");
+UQ_LEAVE_OUT("nth.poll.reset", "once is enough");
+UQ_LEAVE_OUT("nth.poll.scan", "once is enough");
 UQ_LEAVE_OUT("nth.poll.probe", "once is enough");
-UQ_LEAVE_OUT("nth.poll.reset_and_scan", "once is enough");
+UQ_LEAVE_OUT("nth.poll.first_lists", "the controller has one pool");
 
 FIXTURE_SETUP(nth)
 {
 	struct uq_ns ns;
 
+	if (lacks())
+		SKIP(return, "not all can fail (%s)", lacks());
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR);
-	if (self->nth < 0 || !set_knobs())
-		SKIP(return, "nothing can fail (CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC)");
+	ASSERT_LE(0, self->nth);
+	ASSERT_TRUE(set_knobs());
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
 	if (variant->no_sgl && uq_fault_no_sgl(&ns, true))
 		SKIP(return, UQ_NO_FAULTS);
@@ -263,6 +436,7 @@ FIXTURE_SETUP(nth)
 	memset(self->buf, 1, AREA);
 	self->fd = -1;
 	self->file = -1;
+	self->no_sgl = variant->no_sgl;
 	uq_rng_init(&self->rng, uq_seed(), 0);
 	self->step = uq_scale() > 1 ? 1 : STEP;
 }
@@ -270,10 +444,16 @@ FIXTURE_SETUP(nth)
 FIXTURE_TEARDOWN(nth)
 {
 	set_nth(self->nth, 0);
+	disarm_all();
 	restore_knobs();
-	set_filter(0, ~0ull);
-	if (variant->no_sgl && self->node.name[0])
+	filter_nothing();
+	if (self->depth[0])
+		uq_param_set("io_queue_depth", self->depth);
+	/* the queues of other programs have SGLs again */
+	if (variant->no_sgl && self->node.name[0]) {
 		EXPECT_EQ(0, uq_fault_clear(self->node.ns.ctrl));
+		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	}
 	if (!self->buf)
 		return;
 	munmap(self->buf, AREA);
@@ -330,6 +510,20 @@ static int works(const struct uq_node *node, void *buf)
 	return ret;
 }
 
+/* What has to be of what is swept over, at the least once. */
+#define REACHED	1	/* a point of whatever code, with whatever answer */
+#define SOME	2	/* one of the first points: an answer of failure */
+#define OURS	4	/* a point of user queues' own: such an answer, too */
+
+/* What came of the points of a sweep. */
+struct tally {
+	const char *whose;
+	unsigned int points, failed, first, missed;
+};
+
+#define NO_POINT	"%s, %s: no point was reached"
+#define NO_FAILURE	"%s, %s: nothing failed"
+
 /*
  * Do something again and again: one of its first points fails, then a later one,
  * and so on, until there is none that was not reached. @before and @after are
@@ -340,6 +534,7 @@ struct sweep {
 	int (*before)(FIXTURE_DATA(nth) *self);
 	int (*op)(FIXTURE_DATA(nth) *self);
 	void (*after)(FIXTURE_DATA(nth) *self);
+	unsigned int fails;
 };
 
 static bool is_ok(int ret)
@@ -355,20 +550,22 @@ static bool is_ok(int ret)
 	return false;
 }
 
-/* How far it is to the next point that is tried. */
-static unsigned int skip(FIXTURE_DATA(nth) *self)
+/* @step: how many points are passed over at the most, and one */
+static unsigned int next_point(FIXTURE_DATA(nth) *self, unsigned int n,
+			       unsigned int step)
 {
-	return 1 + uq_below(&self->rng, self->step);
+	return n + 1 + (n < FIRST ? 0 : uq_below(&self->rng, step));
 }
 
-static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(nth) *self,
-		  const struct sweep *s)
+static void sweep_points(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(nth) *self, const struct sweep *s,
+			 unsigned int step, struct tally *t)
 {
-	unsigned int n, failed = 0, fine = 0;
 	bool reached = true;
+	unsigned int n;
 	int ret;
 
-	for (n = skip(self); reached; n += skip(self)) {
+	for (n = 1; reached; n = next_point(self, n, step)) {
 		ASSERT_GT(LIMIT, n);
 		if (s->before)
 			ASSERT_EQ(0, s->before(self)) TH_LOG("%s", s->name);
@@ -379,15 +576,43 @@ static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(nth) *self,
 					       ret);
 		if (!reached)
 			EXPECT_EQ(0, ret) TH_LOG("%s", s->name);
-		failed += ret != 0;
-		fine += !ret;
+		t->points += reached;
+		t->failed += ret != 0;
+		if (ret && !t->first)
+			t->first = n;
 		if (s->after)
 			s->after(self);
 		ASSERT_EQ(0, works(&self->node, self->buf))
 			TH_LOG("%s, point %u", s->name, n);
 	}
-	TH_LOG("%s: %u points at most, %u answers of failure, %u of success",
-	       s->name, n - 1, failed, fine);
+	TH_LOG("%s, %s: %u points, %u answers of failure, the first of them at point %u",
+	       s->name, t->whose, t->points, t->failed, t->first);
+}
+
+static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(nth) *self,
+		  const struct sweep *s)
+{
+	struct tally all = { .whose = "all points" };
+	struct tally ours = { .whose = "user queues' own" };
+
+	ASSERT_TRUE(filter_leaks());
+	sweep_points(_metadata, self, s, self->step, &all);
+	if (s->fails & REACHED)
+		EXPECT_LT(0, all.points) TH_LOG(NO_POINT, s->name, all.whose);
+	if (s->fails & SOME) {
+		EXPECT_LT(0, all.first) TH_LOG(NO_FAILURE, s->name, all.whose);
+		EXPECT_GE(FIRST, all.first)
+			TH_LOG("%s: failed by chance only", s->name);
+	}
+
+	ASSERT_TRUE(filter_ours());
+	sweep_points(_metadata, self, s, 1, &ours);
+	ASSERT_TRUE(filter_nothing());
+	if (s->fails & OURS) {
+		EXPECT_LT(0, ours.points) TH_LOG(NO_POINT, s->name, ours.whose);
+		EXPECT_LT(0, ours.failed)
+			TH_LOG(NO_FAILURE, s->name, ours.whose);
+	}
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 	EXPECT_EQ(uq_attr(self->node.name, "submitted"),
 		  uq_attr(self->node.name, "completed"));
@@ -424,8 +649,10 @@ static int op_close(FIXTURE_DATA(nth) *self)
 
 TEST_F(nth, open_and_close)
 {
-	const struct sweep open_it = { "open", NULL, op_open, close_file };
-	const struct sweep close_it = { "close", before_close, op_close, NULL };
+	const struct sweep open_it = { "open", NULL, op_open, close_file,
+					REACHED | SOME | OURS };
+	const struct sweep close_it = { "close", before_close, op_close, NULL,
+					 0 };
 
 	sweep(_metadata, self, &open_it);
 	sweep(_metadata, self, &close_it);
@@ -563,19 +790,34 @@ static int op_async(FIXTURE_DATA(nth) *self)
 	return run_failing(self, 1);
 }
 
+/*
+ * The first command of a ring cannot do without memory for its copy, whatever its
+ * data. User queues ask for a list where its pieces are several. For one page they
+ * ask for nothing: if an IOMMU does, a worker submits the command again.
+ */
 TEST_F(nth, first_command)
 {
 	const struct sweep kinds[] = {
-		{ "a page", before_cmd, op_plain, after_cmd },
-		{ "several pieces", before_cmd, op_pieces, after_cmd },
-		{ "the most pieces", before_cmd, op_most_pieces, after_cmd },
-		{ "a registered page", before_cmd, op_fixed, after_cmd },
-		{ "registered pieces", before_cmd, op_fixed_pieces, after_cmd },
-		{ "a vector", before_cmd, op_vec, after_cmd },
-		{ "a registered vector", before_cmd, op_fixed_vec, after_cmd },
-		{ "a write", before_cmd, op_write, after_cmd },
-		{ "a batch", before_cmd, op_batch, after_cmd },
-		{ "by a worker", before_cmd, op_async, after_cmd },
+		{ "a page", before_cmd, op_plain, after_cmd,
+		  REACHED | SOME },
+		{ "several pieces", before_cmd, op_pieces, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "the most pieces", before_cmd, op_most_pieces, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "a registered page", before_cmd, op_fixed, after_cmd,
+		  REACHED | SOME },
+		{ "registered pieces", before_cmd, op_fixed_pieces, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "a vector", before_cmd, op_vec, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "a registered vector", before_cmd, op_fixed_vec, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "a write", before_cmd, op_write, after_cmd,
+		  REACHED | SOME | OURS },
+		{ "a batch", before_cmd, op_batch, after_cmd,
+		  REACHED | SOME },
+		{ "by a worker", before_cmd, op_async, after_cmd,
+		  REACHED | SOME },
 	};
 	unsigned int i;
 
@@ -609,18 +851,47 @@ static int op_fixed_meta(FIXTURE_DATA(nth) *self)
 }
 
 /* Reads of another node are no use here: blocks have metadata there. */
+static void sweep_meta(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(nth) *self, const struct sweep *s,
+		       unsigned int step, struct tally *t)
+{
+	bool reached = true;
+	unsigned int n;
+	int ret;
+
+	for (n = 1; reached; n = next_point(self, n, step)) {
+		ASSERT_EQ(0, s->before(self));
+		set_nth(self->nth, n);
+		ret = s->op(self);
+		reached = end_nth(self->nth);
+		EXPECT_TRUE(is_ok(ret) || (self->no_sgl && ret > 0))
+			TH_LOG("%s, point %u: %d", s->name, n, ret);
+		s->after(self);
+		t->points += reached;
+		t->failed += ret < 0;
+		if (ret < 0 && !t->first)
+			t->first = n;
+	}
+	TH_LOG("%s, %s: %u points, %u answers of failure, the first of them at point %u",
+	       s->name, t->whose, t->points, t->failed, t->first);
+	EXPECT_LT(0, t->points) TH_LOG(NO_POINT, s->name, t->whose);
+	EXPECT_LT(0, t->failed) TH_LOG(NO_FAILURE, s->name, t->whose);
+	/* and once more, with nothing that fails */
+	ASSERT_EQ(0, s->before(self));
+	EXPECT_EQ(0, s->op(self));
+	s->after(self);
+}
+
 TEST_F(nth, metadata)
 {
 	const struct sweep meta[] = {
-		{ "metadata", before_cmd, op_meta, after_cmd },
+		{ "metadata", before_cmd, op_meta, after_cmd, 0 },
 		{ "metadata of a registered page", before_cmd, op_fixed_meta,
-		  after_cmd },
+		  after_cmd, 0 },
 	};
 	struct uq_node other, first = self->node;
 	struct uq_ns ns;
-	unsigned int i, n;
-	bool reached;
-	int ret;
+	unsigned int i;
 
 	if (!uq_ns_find(&ns, uq_separate_metadata))
 		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
@@ -629,22 +900,14 @@ TEST_F(nth, metadata)
 	ASSERT_TRUE(uq_node_nth(&other, &ns, variant->poll, 0));
 	self->node = other;
 	for (i = 0; i < ARRAY_SIZE(meta); i++) {
-		reached = true;
-		for (n = skip(self); reached; n += skip(self)) {
-			ASSERT_EQ(0, meta[i].before(self));
-			set_nth(self->nth, n);
-			ret = meta[i].op(self);
-			reached = end_nth(self->nth);
-			EXPECT_TRUE(is_ok(ret) || (variant->no_sgl && ret > 0))
-				TH_LOG("%s, point %u: %d", meta[i].name, n,
-				       ret);
-			meta[i].after(self);
-		}
-		TH_LOG("%s: %u points", meta[i].name, n - 1);
-		/* and once more, with nothing that fails */
-		ASSERT_EQ(0, meta[i].before(self));
-		EXPECT_EQ(0, meta[i].op(self));
-		meta[i].after(self);
+		struct tally all = { .whose = "all points" };
+		struct tally ours = { .whose = "user queues' own" };
+
+		ASSERT_TRUE(filter_leaks());
+		sweep_meta(_metadata, self, &meta[i], self->step, &all);
+		ASSERT_TRUE(filter_ours());
+		sweep_meta(_metadata, self, &meta[i], 1, &ours);
+		ASSERT_TRUE(filter_nothing());
 	}
 	EXPECT_TRUE(uq_wait_idle(other.name));
 	EXPECT_EQ(uq_attr(other.name, "submitted"),
@@ -673,7 +936,7 @@ static int op_teardown(FIXTURE_DATA(nth) *self)
 TEST_F(nth, ring_teardown)
 {
 	const struct sweep teardown = {
-		"teardown", before_teardown, op_teardown, NULL
+		"teardown", before_teardown, op_teardown, NULL, REACHED
 	};
 
 	sweep(_metadata, self, &teardown);
@@ -757,10 +1020,13 @@ static void after_limit_attrs(FIXTURE_DATA(nth) *self)
 TEST_F(nth, claim_map_and_limit)
 {
 	const struct sweep kinds[] = {
-		{ "claim", op_open, op_claim, close_file },
-		{ "mapping", before_map, op_map, close_file },
-		{ "limits", op_open, op_limits, after_limits },
-		{ "limits in sysfs", NULL, op_limit_attrs, after_limit_attrs },
+		{ "claim", op_open, op_claim, close_file,
+		  REACHED | SOME | OURS },
+		{ "mapping", before_map, op_map, close_file, REACHED | SOME },
+		{ "limits", op_open, op_limits, after_limits,
+		  REACHED | SOME | OURS },
+		{ "limits in sysfs", NULL, op_limit_attrs, after_limit_attrs,
+		  REACHED | SOME },
 	};
 	unsigned int i, step = self->step;
 
@@ -820,9 +1086,9 @@ static int op_attrs(FIXTURE_DATA(nth) *self)
 TEST_F(nth, parameters_and_attributes)
 {
 	const struct sweep kinds[] = {
-		{ "parameter", NULL, op_param, NULL },
-		{ "depth", NULL, op_depth, NULL },
-		{ "attributes", NULL, op_attrs, NULL },
+		{ "parameter", NULL, op_param, NULL, REACHED | SOME },
+		{ "depth", NULL, op_depth, NULL, REACHED | SOME },
+		{ "attributes", NULL, op_attrs, NULL, REACHED | SOME },
 	};
 	unsigned int i;
 
@@ -834,29 +1100,6 @@ TEST_F(nth, parameters_and_attributes)
 }
 
 /* -- what the driver does to a device */
-
-/*
- * A point takes seconds, and a probe has thousands, so some of them are taken, at
- * random. UQ_TEST_SCALE makes it many more.
- */
-#define TRIES	3
-
-/* The points that are tried, of so many. */
-struct picked {
-	unsigned int points, tries, n;
-};
-
-static bool pick(FIXTURE_DATA(nth) *self, struct picked *p)
-{
-	unsigned int most = TRIES * uq_scale() * uq_scale();
-
-	if (p->tries == (p->points < most ? p->points : most))
-		return false;
-	p->tries++;
-	p->n = p->points <= most ? p->tries :
-		1 + uq_below(&self->rng, p->points);
-	return true;
-}
 
 static int unbind_device(FIXTURE_DATA(nth) *self)
 {
@@ -872,210 +1115,115 @@ static int bind_device(FIXTURE_DATA(nth) *self)
 	return uq_write_line("/sys/bus/pci/drivers/nvme/bind", self->pci);
 }
 
-/* Whatever failed, after a probe without faults all is there again. */
-static void expect_whole(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(nth) *self, const char *what,
-			 unsigned int n)
-{
-	unsigned int irq = 0, poll = 0, i;
-	struct uq_node node;
-	struct uq_ns ns = self->node.ns;
+/*
+ * What is done to a device while an allocation of a function fails, or of what it
+ * calls, but for @not. @before is spared: it prepares what @op makes, unless the
+ * last @op @retries that because it failed. Without faults there are so many nodes
+ * after it.
+ */
+struct work {
+	const char *name, *function, *not;
+	int (*before)(FIXTURE_DATA(nth) *self);
+	int (*op)(FIXTURE_DATA(nth) *self);
+	unsigned int irq, poll;
+	bool retries;
+	unsigned int fails;
+};
 
-	ns.ctrl = uq_ctrl_of_pci(self->pci);
-	if (ns.ctrl < 0 || uq_reset(ns.ctrl)) {
-		EXPECT_EQ(0, unbind_device(self));
-		ASSERT_EQ(0, bind_device(self)) TH_LOG("%s, point %u", what, n);
-	}
-	for (i = 0; irq != 2 || poll != 2; i++) {
-		ASSERT_GT(600000, i) TH_LOG("%s, point %u: %u/%u queues", what,
-					    n, irq, poll);
-		uq_count_of_pci(self->pci, &irq, &poll);
-		usleep(1000);
-	}
+#define SLAB		1	/* failslab */
+#define PAGES		2	/* fail_page_alloc */
+#define UNFELT		4	/* @op does without */
+#define ONLY_FIRST	8	/* the first allocation alone: the others are elsewhere */
+
+static bool worse_off(FIXTURE_DATA(nth) *self, const struct work *w)
+{
+	unsigned int irq, poll;
+
+	uq_count_of_pci(self->pci, &irq, &poll);
+	return irq != w->irq || poll != w->poll;
+}
+
+/* Once nothing fails, the next @op makes all nodes, and they work. */
+static void expect_whole(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(nth) *self, const struct work *w)
+{
+	struct uq_node node;
+	unsigned int i;
+
+	if (w->before && !w->retries)
+		ASSERT_EQ(0, w->before(self)) TH_LOG("%s", w->name);
+	ASSERT_EQ(0, w->op(self)) TH_LOG("%s", w->name);
+	ASSERT_FALSE(worse_off(self, w)) TH_LOG("%s: nodes are missing",
+						w->name);
 	for (i = 0; uq_node_of_pci(&node, self->pci, i); i++) {
 		node.nsid = self->node.nsid;
 		ASSERT_EQ(0, works(&node, self->buf))
-			TH_LOG("%s, point %u: %s", what, n, node.name);
-		if (node.poll == self->node.poll) {
-			node.ns = self->node.ns;
-			node.ns.ctrl = uq_ctrl_of_pci(self->pci);
-			self->node = node;
-		}
+			TH_LOG("%s: %s", w->name, node.name);
 	}
 }
-
-/* Which code fails: that of user queues in nvme-core, or in nvme. */
-static bool choose(unsigned int part, const char **name)
-{
-	static const char * const names[] = { "the front half", "the back half" };
-	struct range r = { };
-	const char *s = getenv("UQ_TEST_FAIL_ANYWHERE");
-
-	*name = names[part];
-	if (s && *s) {
-		*name = "anything";
-		return set_filter(0, ~0ull) && !part;
-	}
-	return find_range(&r, part) && set_filter(r.start, r.end);
-}
-
-#define CANNOT_CHOOSE \
-	"all would fail (CONFIG_FAULT_INJECTION_STACKTRACE_FILTER)"
-
-/* How many points are left of those that were set? */
-static unsigned int points_left(int fd)
-{
-	char val[16] = "";
-
-	return pread(fd, val, sizeof(val) - 1, 0) > 0 ? atoi(val) : LIMIT;
-}
-
-/* How many does a probe have in the task that asks for it? */
-static unsigned int probe_points(struct __test_metadata *_metadata,
-				 FIXTURE_DATA(nth) *self)
-{
-	unsigned int left;
-
-	EXPECT_EQ(0, unbind_device(self));
-	set_nth(self->nth, LIMIT);
-	EXPECT_EQ(0, bind_device(self));
-	left = points_left(self->nth);
-	set_nth(self->nth, 0);
-	expect_whole(_metadata, self, "probe", 0);
-	return LIMIT - left;
-}
-
-static void sweep_probe(struct __test_metadata *_metadata,
-			FIXTURE_DATA(nth) *self, const char *part)
-{
-	struct picked p = { .points = probe_points(_metadata, self) };
-	unsigned int failed = 0, reached = 0;
-	int ret;
-
-	while (pick(self, &p)) {
-		EXPECT_EQ(0, unbind_device(self));
-		set_nth(self->nth, p.n);
-		ret = bind_device(self);
-		reached += end_nth(self->nth);
-		failed += ret != 0;
-		expect_whole(_metadata, self, "probe", p.n);
-	}
-	TH_LOG("probe, %s: %u points, %u of them tried, %u reached, %u failed",
-	       part, p.points, p.tries, reached, failed);
-}
-
-/* A probe in which something fails ends, with an errno or not, and the next works. */
-TEST_F_TIMEOUT(nth, probe, 3 * 3600)
-{
-	const char *part;
-	unsigned int i;
-
-	if (!choose(0, &part))
-		SKIP(return, CANNOT_CHOOSE);
-	for (i = 0; i < 2 && choose(i, &part); i++)
-		sweep_probe(_metadata, self, part);
-}
-
-/* -- what runs in a worker */
 
 /*
- * Those of all queues that are bound to no processor, as there is no telling
- * which of them will run the reset and the scan after it.
+ * The first time there is space for all, which says how much they take: just not
+ * enough for the last one, the next time. What was left then is what those before
+ * it take, and so on.
  */
-static void each_worker(void (*fn)(int fd, unsigned int *arg),
-			unsigned int *arg)
+static void fail_each(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(nth) *self, const struct work *w,
+		      const char *attr, struct tally *t)
 {
-	struct dirent *e;
-	DIR *d = opendir("/proc");
+	bool first = w->fails & ONLY_FIRST && uq_scale() == 1;
+	int space = first ? 0 : INT_MAX, ret;
+	bool failed, worse = false;
 
-	while (d && (e = readdir(d))) {
-		char path[64], comm[32];
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/%.20s/comm", e->d_name);
-		if (uq_read_line(path, comm, sizeof(comm)) ||
-		    strncmp(comm, "kworker/u", 9))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%.20s/fail-nth", e->d_name);
-		fd = open(path, O_RDWR);
-		if (fd < 0)
-			continue;
-		fn(fd, arg);
-		close(fd);
-	}
-	if (d)
-		closedir(d);
+	do {
+		if (w->before && !(w->retries && worse))
+			ASSERT_EQ(0, w->before(self)) TH_LOG("%s", w->name);
+		ASSERT_TRUE(arm(attr, space, 1));
+		ret = w->op(self);
+		failed = disarm(attr, &space);
+		worse = ret || worse_off(self, w);
+		t->points += failed;
+		t->failed += failed && worse;
+		t->missed += !failed;
+		if (!failed)
+			EXPECT_FALSE(worse) TH_LOG("%s, nothing failed: %d",
+						   w->name, ret);
+		ASSERT_GT(LIMIT, t->points);
+	} while (space);
 }
 
-static void set_worker(int fd, unsigned int *n)
-{
-	set_nth(fd, *n);
-}
-
-static void end_worker(int fd, unsigned int *reached)
-{
-	*reached += end_nth(fd);
-}
-
-static void count_worker(int fd, unsigned int *points)
-{
-	unsigned int left = points_left(fd);
-
-	if (left && LIMIT - left > *points)
-		*points = LIMIT - left;
-	set_nth(fd, 0);
-}
-
-struct work {
-	const char *name;
-	int (*before)(FIXTURE_DATA(nth) *self);
-	int (*op)(FIXTURE_DATA(nth) *self);
-};
-
-/* How many has the worker that has the most of them? */
-static unsigned int worker_points(struct __test_metadata *_metadata,
-				  FIXTURE_DATA(nth) *self, const struct work *w)
-{
-	unsigned int points = 0, limit = LIMIT;
-
-	if (w->before)
-		EXPECT_EQ(0, w->before(self));
-	each_worker(set_worker, &limit);
-	EXPECT_EQ(0, w->op(self));
-	each_worker(count_worker, &points);
-	expect_whole(_metadata, self, w->name, 0);
-	return points;
-}
-
+/* Of each kind that is to fail, what was reached and what failed. */
 static void sweep_work(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(nth) *self, const struct work *w,
-		       const char *part)
+		       FIXTURE_DATA(nth) *self, const struct work *w)
 {
-	struct picked p = { .points = worker_points(_metadata, self, w) };
-	unsigned int failed = 0, reached = 0;
+	unsigned int i;
 
-	while (pick(self, &p)) {
-		if (w->before)
-			EXPECT_EQ(0, w->before(self));
-		each_worker(set_worker, &p.n);
-		failed += w->op(self) != 0;
-		each_worker(end_worker, &reached);
-		expect_whole(_metadata, self, w->name, p.n);
+	ASSERT_TRUE(filter_function(w->function, w->not))
+		TH_LOG("the kernel has no function %s", w->function);
+	for (i = 0; i < NR_ALLOC; i++) {
+		struct tally t = { .whose = filtered[i] };
+
+		if (!(w->fails & 1 << i))
+			continue;
+		fail_each(_metadata, self, w, filtered[i], &t);
+		TH_LOG("%s, %s of %s: %u points, %u failures, %u times nothing failed",
+		       w->name, t.whose, w->function, t.points, t.failed,
+		       t.missed);
+		EXPECT_LT(0, t.points) TH_LOG(NO_POINT, w->name, t.whose);
+		if (!(w->fails & UNFELT))
+			EXPECT_LT(0, t.failed)
+				TH_LOG(NO_FAILURE, w->name, t.whose);
 	}
-	TH_LOG("%s, %s: %u points, %u of them tried, %u reached, %u failed",
-	       w->name, part, p.points, p.tries, reached, failed);
-}
-
-static int op_reset(FIXTURE_DATA(nth) *self)
-{
-	return uq_reset(uq_ctrl_of_pci(self->pci));
+	expect_whole(_metadata, self, w);
+	ASSERT_TRUE(filter_nothing());
 }
 
 /*
  * Nodes are made and taken away by a scan. A command that may have changed
- * namespaces waits for it, whatever comes of the command: this one is refused.
+ * namespaces makes one and waits for it, whatever comes of the command: this one is
+ * refused.
  */
-static int settle(FIXTURE_DATA(nth) *self)
+static int scan(FIXTURE_DATA(nth) *self)
 {
 	struct uq_ns ns = self->node.ns;
 
@@ -1083,63 +1231,212 @@ static int settle(FIXTURE_DATA(nth) *self)
 	return uq_attach(&ns, true) < 0;
 }
 
-static int before_anew(FIXTURE_DATA(nth) *self)
+static int bring_up(FIXTURE_DATA(nth) *self, unsigned int irq,
+		    unsigned int poll)
 {
 	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
 
-	return uq_bring_up(&ns, 0, 0) ?: settle(self);
+	return uq_bring_up(&ns, irq, poll) ?: scan(self);
 }
 
-static int op_anew(FIXTURE_DATA(nth) *self)
-{
-	struct uq_ns ns = { .ctrl = uq_ctrl_of_pci(self->pci) };
+/* Each allocation is there with few tags, too. */
+#define FEW_TAGS	"16"
+#define OTHER_TAGS	"24"
 
-	return uq_bring_up(&ns, 2, 2) ?: settle(self);
+static int set_depth(const char *depth)
+{
+	return uq_param_set("io_queue_depth", depth);
 }
 
 /* Queues of another size have to get other memory. */
-static int before_depth(FIXTURE_DATA(nth) *self)
+static int before_memory(FIXTURE_DATA(nth) *self)
 {
-	return uq_param_set("io_queue_depth", "64") ?: op_reset(self);
+	return set_depth(OTHER_TAGS) ?: bring_up(self, 0, 1) ?:
+		set_depth(FEW_TAGS);
 }
 
-static int op_new_depth(FIXTURE_DATA(nth) *self)
+static int op_poll_queue(FIXTURE_DATA(nth) *self)
 {
-	return uq_param_set("io_queue_depth", self->depth) ?: op_reset(self);
+	return bring_up(self, 0, 1);
+}
+
+static int op_irq_queue(FIXTURE_DATA(nth) *self)
+{
+	return bring_up(self, 1, 0);
+}
+
+static void begin_works(struct __test_metadata *_metadata,
+			FIXTURE_DATA(nth) *self)
+{
+	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
+				  self->depth, sizeof(self->depth)));
+	ASSERT_EQ(0, set_depth(FEW_TAGS));
+}
+
+static void end_works(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(nth) *self)
+{
+	struct uq_ns ns = self->node.ns;
+
+	EXPECT_EQ(0, set_depth(self->depth));
+	EXPECT_EQ(0, bring_up(self, 2, 2));
+	ns.ctrl = uq_ctrl_of_pci(self->pci);
+	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
+}
+
+/* None of it is the end of the controller, and the next reset brings all back. */
+TEST_F_TIMEOUT(nth, reset, 3600)
+{
+	const struct work works[] = {
+		{ "memory of a queue", "nvme_uq_create", LEAK_RECORDS,
+		  before_memory, op_poll_queue, 0, 1, true, SLAB | PAGES },
+		{ "interrupt of a queue", "nvme_uq_create", IRQ_FILES,
+		  NULL, op_irq_queue, 1, 0, false, SLAB },
+		/* most are for vectors that are not of user queues */
+		{ "interrupt vectors", "nvme_uq_alloc_irqs", IRQ_FILES,
+		  NULL, op_irq_queue, 1, 0, false, SLAB | ONLY_FIRST },
+	};
+	unsigned int i;
+
+	begin_works(_metadata, self);
+	ASSERT_EQ(0, bring_up(self, 1, 0));
+	for (i = 0; i < ARRAY_SIZE(works); i++)
+		sweep_work(_metadata, self, &works[i]);
+	end_works(_metadata, self);
+}
+
+/* A queue that is live and has no node, as each scan failed to make it. */
+static int before_node(FIXTURE_DATA(nth) *self)
+{
+	unsigned int irq, poll;
+	int ret = bring_up(self, 0, 0);
+
+	if (ret)
+		return ret;
+	if (!arm("failslab", 0, -1))
+		return -ENOENT;
+	ret = bring_up(self, 1, 0);
+	disarm_all();
+	uq_count_of_pci(self->pci, &irq, &poll);
+	return ret ?: irq ? -EEXIST : 0;
+}
+
+/* The next scan makes the node. */
+TEST_F_TIMEOUT(nth, scan, 3600)
+{
+	const struct work node = {
+		"a node", "nvme_uq_update_nodes", LEAK_RECORDS,
+		before_node, scan, 1, 0, true, SLAB
+	};
+
+	begin_works(_metadata, self);
+	sweep_work(_metadata, self, &node);
+	end_works(_metadata, self);
+}
+
+static int bind_again(FIXTURE_DATA(nth) *self, const char *irq,
+		      const char *poll)
+{
+	return uq_param_set("user_irq_queues", irq) ?:
+		uq_param_set("user_poll_queues", poll) ?: bind_device(self) ?:
+		scan(self);
 }
 
 static int op_probe(FIXTURE_DATA(nth) *self)
 {
-	int ret = bind_device(self);
-
-	return ret ?: settle(self);
+	return bind_again(self, "1", "0");
 }
 
-/* No task ends by it, and the next reset brings all back. */
-TEST_F_TIMEOUT(nth, reset_and_scan, 6 * 3600)
+static int before_first_poll(FIXTURE_DATA(nth) *self)
 {
-	const struct work kinds[] = {
-		{ "reset", NULL, op_reset },
-		{ "queues and nodes", before_anew, op_anew },
-		{ "another depth", before_depth, op_new_depth },
-		{ "nodes of a probe", unbind_device, op_probe },
-	};
-	const char *part;
-	unsigned int i, k;
+	return unbind_device(self) ?: op_probe(self);
+}
 
-	if (!choose(0, &part))
-		SKIP(return, CANNOT_CHOOSE);
-	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
-				  self->depth, sizeof(self->depth)));
-	for (i = 0; i < 2 && choose(i, &part); i++)
-		for (k = 0; k < ARRAY_SIZE(kinds); k++)
-			sweep_work(_metadata, self, &kinds[k], part);
-	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
-	EXPECT_EQ(0, uq_param_set("user_irq_queues", "2"));
-	EXPECT_EQ(0, uq_param_set("user_poll_queues", "2"));
+/* A probe in which something fails ends, and the next has all queues. */
+TEST_F_TIMEOUT(nth, probe, 3 * 3600)
+{
+	const struct work works[] = {
+		{ "faults of a controller", "nvme_uq_fault_init", LEAK_RECORDS,
+		  unbind_device, op_probe, 1, 0, false,
+		  SLAB | UNFELT | ONLY_FIRST },
+		{ "queues of a controller", "nvme_uq_set_queue_count",
+		  "nvme_uq_fault_init", unbind_device, op_probe, 1, 0, false,
+		  SLAB },
+		/*
+		 * What comes after it is as in a reset, and so are pages: the
+		 * first of these may be for a slab, which can do with fewer.
+		 */
+		{ "pools", "nvme_uq_create", IRQ_FILES,
+		  unbind_device, op_probe, 1, 0, false, SLAB | ONLY_FIRST },
+		{ "the first polled queue", "nvme_uq_create", LEAK_RECORDS,
+		  before_first_poll, op_poll_queue, 0, 1, false,
+		  SLAB | ONLY_FIRST },
+	};
+	unsigned int i;
+
+	begin_works(_metadata, self);
+	/* without CONFIG_NVME_UQ_FAULT the first of these is not there */
+	i = uq_can_fault(self->node.ns.ctrl) ? 0 : 1;
+	for (; i < ARRAY_SIZE(works); i++)
+		sweep_work(_metadata, self, &works[i]);
+	end_works(_metadata, self);
+}
+
+/* Long lists come from a pool that has no memory before the first of them. */
+static int before_lists(FIXTURE_DATA(nth) *self)
+{
+	struct uq_ns ns = self->node.ns;
+	int ret = unbind_device(self) ?: bind_again(self, "1", "1");
+
+	if (ret)
+		return ret;
+	ns.ctrl = uq_ctrl_of_pci(self->pci);
+	return uq_wait_nodes(&ns, 1, 1) &&
+		uq_node_nth(&self->node, &ns, self->node.poll, 0) ? 0 : -ENODEV;
+}
+
+/*
+ * Halves of pages, more than fit into a tag's list wherever the pages lie, and
+ * less than the largest transfer of a guest. By a worker, as that does not have
+ * another one try again.
+ */
+static int op_lists(FIXTURE_DATA(nth) *self)
+{
+	int ret = before_cmd(self);
+	struct nvme_uring_cmd *c;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(vec); i++)
+		vec[i].iov_len = 2048;
+	if (!ret) {
+		c = prep(self, 0, ARRAY_SIZE(vec) * 2048);
+		c->addr = (uintptr_t)vec;
+		c->data_len = ARRAY_SIZE(vec);
+		uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+		uq_sqe(c)->flags |= IOSQE_ASYNC;
+		ret = run_failing(self, 1);
+	}
+	after_cmd(self);
+	return ret;
+}
+
+TEST_F_TIMEOUT(nth, first_lists, 3600)
+{
+	const struct work lists = {
+		"first lists", "nvme_uq_uring_cmd", LEAK_RECORDS,
+		before_lists, op_lists, 1, 1, true, SLAB | PAGES
+	};
+
+	begin_works(_metadata, self);
+	ASSERT_EQ(0, before_lists(self));
+	if (op_lists(self) == -EINVAL)
+		SKIP(return, "the controller has no SGLs");
+	sweep_work(_metadata, self, &lists);
+	end_works(_metadata, self);
 }
 
 int main(int argc, char **argv)
 {
+	read_symbols();
 	return uq_main(argc, argv);
 }
