@@ -750,6 +750,52 @@ static void drt_test_recall_busy(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
 }
 
+/* No inode is larger for it: the map lies where others have their writeback. */
+static void drt_test_map_room(struct kunit *test)
+{
+	size_t room = offsetof(struct ext4_inode_info, i_rsv_conversion_list);
+	size_t end = offsetofend(struct ext4_inode_info, i_rsv_conversion_work);
+
+	KUNIT_EXPECT_EQ(test, room, offsetof(struct ext4_inode_info, i_dax_map));
+	KUNIT_EXPECT_LE(test, offsetofend(struct ext4_inode_info, i_dax_map),
+			end);
+	/* What is in front and behind lies as close as without the map. */
+	KUNIT_EXPECT_EQ(test, room,
+			ALIGN(offsetofend(struct ext4_inode_info,
+					  i_completed_io_lock),
+			      __alignof__(struct list_head)));
+	KUNIT_EXPECT_EQ(test, end, offsetof(struct ext4_inode_info, i_sync_tid));
+}
+
+/* An inode that becomes DAX remembers nothing, whatever was in its memory. */
+static void drt_test_map_set_up(struct kunit *test)
+{
+	static const struct ext4_dax_map empty;
+	struct drt_fs *fs = test->priv;
+	struct inode *inode = &fs->ei.vfs_inode;
+	struct ext4_dax_map *map = &fs->ei.i_dax_map;
+
+	/* As ext4_alloc_inode() leaves it. */
+	INIT_LIST_HEAD(&fs->ei.i_rsv_conversion_list);
+	memset(&fs->ei.i_rsv_conversion_work, 0x5a,
+	       sizeof(fs->ei.i_rsv_conversion_work));
+	ext4_set_inode_flags(inode, true);
+	KUNIT_EXPECT_FALSE(test, IS_DAX(inode));
+	KUNIT_EXPECT_TRUE(test, list_empty(&fs->ei.i_rsv_conversion_list));
+
+	set_bit(EXT4_FLAGS_BDEV_IS_DAX, &fs->sbi.s_ext4_flags);
+	set_opt(&fs->sb, DAX_ALWAYS);
+	ext4_set_inode_flags(inode, true);
+	KUNIT_ASSERT_TRUE(test, IS_DAX(inode));
+	KUNIT_EXPECT_MEMEQ(test, map, &empty, sizeof(empty));
+
+	/* Other flags change later, and what is remembered stays. */
+	map->len = 1;
+	ext4_set_inode_flags(inode, false);
+	KUNIT_EXPECT_TRUE(test, IS_DAX(inode));
+	KUNIT_EXPECT_EQ(test, map->len, 1);
+}
+
 #endif /* CONFIG_FS_DAX */
 
 /* ---- unwritten blocks that become zeroed written ones ---- */
@@ -1200,6 +1246,8 @@ static struct kunit_case drt_lookup_cases[] = {
 	KUNIT_CASE_PARAM(drt_test_recall_after, drt_event_gen_params),
 	KUNIT_CASE(drt_test_recall_new_zone),
 	KUNIT_CASE(drt_test_recall_busy),
+	KUNIT_CASE(drt_test_map_room),
+	KUNIT_CASE(drt_test_map_set_up),
 #endif
 	KUNIT_CASE_PARAM(drt_test_zeroed, drt_zeroing_gen_params),
 	KUNIT_CASE(drt_test_lookup_random),
