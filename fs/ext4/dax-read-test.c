@@ -26,8 +26,9 @@
  *
  * 6. ext4_dax_read_user() fills user memory. Each row reads a file with blocks
  *    on a DAX device of our own, which can answer one page at a time, have
- *    bad pages, or be dead. dax_iomap_rw() then reads the same: count, errno
- *    and bytes must agree. Random reads of random files follow.
+ *    bad pages, or be dead. dax_iomap_rw() then reads the same, and so does
+ *    dax_read_simple() with ext4_iomap_begin(), as other file systems use it:
+ *    count, errno and bytes must agree. Random reads of random files follow.
  *
  * The super block, the inode and the device are fakes; the code that reads
  * them, and the extent status tree, is ext4's. 3 and 6 need FS_DAX, which UML
@@ -36,6 +37,7 @@
 
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <linux/dax-read.h>
 #include <linux/dax.h>
 #include <linux/mman.h>
 #include <linux/moduleparam.h>
@@ -1290,7 +1292,7 @@ struct drt_read {
 	u8 *mem;			/* of the device */
 	char __user *ubuf;		/* DRT_BUF_SIZE, then an unmapped page */
 	u8 *got;			/* what was read, and ... */
-	u8 *generic;			/* ... what dax_iomap_rw() reads */
+	u8 *other;			/* ... what another reader reads */
 };
 
 static long drt_direct_access(struct dax_device *dax, pgoff_t pgoff,
@@ -1362,8 +1364,8 @@ static int drt_init_buffers(struct kunit *test, struct drt_read *rd)
 	unsigned long addr;
 
 	rd->got = kunit_kmalloc(test, DRT_BUF_SIZE, GFP_KERNEL);
-	rd->generic = kunit_kmalloc(test, DRT_BUF_SIZE, GFP_KERNEL);
-	if (!rd->got || !rd->generic)
+	rd->other = kunit_kmalloc(test, DRT_BUF_SIZE, GFP_KERNEL);
+	if (!rd->got || !rd->other)
 		return -ENOMEM;
 
 	addr = kunit_vm_mmap(test, NULL, 0, DRT_BUF_SIZE + PAGE_SIZE,
@@ -1422,6 +1424,34 @@ static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
 	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
 	return dax_iomap_rw(&kiocb, &iter, &ext4_iomap_ops);
 }
+
+static ssize_t drt_simple(struct drt_read *rd, loff_t pos, char __user *buf,
+			  size_t count, int ki_flags, iomap_iter_begin_fn begin)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct iov_iter iter;
+	struct kiocb kiocb;
+	ssize_t ret;
+
+	init_sync_kiocb(&kiocb, &rd->file);
+	kiocb.ki_pos = pos;
+	kiocb.ki_flags |= ki_flags;
+	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
+	ret = dax_read_simple(&kiocb, &iter, begin);
+	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, pos + max(ret, 0));
+	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), count - max(ret, 0));
+	return ret;
+}
+
+/* As a file system does that has an ->iomap_begin and nothing quicker. */
+static ssize_t drt_read_simple(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_simple(rd, pos, buf, count, 0, ext4_iomap_begin);
+}
+
+/* What is compared with drt_read_fast(). */
+static const drt_reader drt_others[] = { drt_read_generic, drt_read_simple };
 
 /*
  * Read @count bytes at @pos into user memory of which @room bytes are there,
@@ -1607,10 +1637,12 @@ static void drt_check_row(struct kunit *test, const struct drt_row *p)
 	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got + ret, DRT_UNTOUCHED,
 					   DRT_BUF_SIZE - ret));
 
-	ret = drt_read(test, drt_read_generic, p->pos, p->count, room,
-		       rd->generic);
-	KUNIT_EXPECT_EQ(test, ret, p->ret);
-	drt_expect_same_bytes(test, rd->got, rd->generic, DRT_BUF_SIZE);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		ret = drt_read(test, drt_others[i], p->pos, p->count, room,
+			       rd->other);
+		KUNIT_EXPECT_EQ(test, ret, p->ret);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
 }
 
 static void drt_test_read(struct kunit *test)
@@ -1627,7 +1659,7 @@ static void drt_test_read(struct kunit *test)
 	drt_check_row(test, p);
 }
 
-/* Both readers return @ret. */
+/* All readers return @ret. */
 static void drt_expect_read(struct kunit *test, const struct drt_layout *lay,
 			    loff_t pos, size_t count, ssize_t ret)
 {
@@ -1636,9 +1668,11 @@ static void drt_expect_read(struct kunit *test, const struct drt_layout *lay,
 	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, pos, count,
 				       DRT_BUF_SIZE, rd->got), ret);
 	drt_expect_bytes(test, lay, pos, rd->got, ret);
-	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_generic, pos, count,
-				       DRT_BUF_SIZE, rd->generic), ret);
-	drt_expect_same_bytes(test, rd->got, rd->generic, DRT_BUF_SIZE);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_others[i], pos, count,
+					       DRT_BUF_SIZE, rd->other), ret);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
 }
 
 /* DAX does not delay allocation; should an entry say so, that is an error. */
@@ -1658,7 +1692,7 @@ static void drt_test_read_delayed(struct kunit *test)
 	kunit_warning_suppress(test) {
 		drt_expect_read(test, &lay, DRT_B, 1, -EIO);
 		drt_expect_read(test, &lay, 0, 2 * DRT_B, DRT_B);
-		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 4);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 6);
 	}
 }
 
@@ -1719,9 +1753,101 @@ static void drt_test_read_killed(struct kunit *test)
 	send_sig(SIGKILL, current, 1);
 	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, 0, DRT_B,
 				       DRT_BUF_SIZE, rd->got), -EINTR);
-	send_sig(SIGKILL, current, 1);
-	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_generic, 0, DRT_B,
-				       DRT_BUF_SIZE, rd->generic), -EINTR);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		send_sig(SIGKILL, current, 1);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_others[i], 0, DRT_B,
+					       DRT_BUF_SIZE, rd->other),
+				-EINTR);
+	}
+}
+
+/* What is not one piece of user memory is left to dax_iomap_rw(), whole. */
+static void drt_test_read_refused(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+	struct kvec kvec = { rd->got, DRT_B };
+	struct iov_iter iter;
+	struct kiocb kiocb;
+
+	drt_plant_file(inode);
+	memset(rd->got, DRT_UNTOUCHED, DRT_B);
+	init_sync_kiocb(&kiocb, &rd->file);
+	iov_iter_kvec(&iter, ITER_DEST, &kvec, 1, DRT_B);
+	inode_lock_shared(inode);
+	KUNIT_EXPECT_EQ(test, -ENOTBLK,
+			dax_read_simple(&kiocb, &iter, ext4_iomap_begin));
+	inode_unlock_shared(inode);
+	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, 0);
+	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), DRT_B);
+	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got, DRT_UNTOUCHED, DRT_B));
+}
+
+/* Maps block by block, and the second one not without waiting. */
+static int drt_begin_waits(struct inode *inode, loff_t pos, loff_t length,
+			   unsigned int flags, struct iomap *iomap,
+			   struct iomap *srcmap)
+{
+	if ((flags & IOMAP_NOWAIT) && pos >= DRT_B)
+		return -EAGAIN;
+	length = min_t(u64, length, DRT_B - offset_in_page(pos));
+	return ext4_iomap_begin(inode, pos, length, flags, iomap, srcmap);
+}
+
+static ssize_t drt_read_waits(struct drt_read *rd, loff_t pos,
+			      char __user *buf, size_t count)
+{
+	return drt_simple(rd, pos, buf, count, 0, drt_begin_waits);
+}
+
+static ssize_t drt_read_nowait(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_simple(rd, pos, buf, count, IOCB_NOWAIT, drt_begin_waits);
+}
+
+/* IOCB_NOWAIT gives what can be had at once, and -EAGAIN if that is nothing. */
+static void drt_test_read_nowait(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_waits, 10, 2 * DRT_B,
+				       DRT_BUF_SIZE, rd->got), 2 * DRT_B);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_nowait, 10, 2 * DRT_B,
+				       DRT_BUF_SIZE, rd->got), DRT_B - 10);
+	drt_expect_bytes(test, &drt_file, 10, rd->got, DRT_B - 10);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_nowait, DRT_B, 1,
+				       DRT_BUF_SIZE, rd->got), -EAGAIN);
+}
+
+/* Maps the block behind the one that is asked for. */
+static int drt_begin_elsewhere(struct inode *inode, loff_t pos, loff_t length,
+			       unsigned int flags, struct iomap *iomap,
+			       struct iomap *srcmap)
+{
+	return ext4_iomap_begin(inode, pos + DRT_B, 1, flags, iomap, srcmap);
+}
+
+static ssize_t drt_read_elsewhere(struct drt_read *rd, loff_t pos,
+				  char __user *buf, size_t count)
+{
+	return drt_simple(rd, pos, buf, count, 0, drt_begin_elsewhere);
+}
+
+/* A mapping of another place is not read: it may be of another file. */
+static void drt_test_read_elsewhere(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	kunit_warning_suppress(test) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, 0, 1,
+					       DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, DRT_B,
+					       1, DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 2);
+	}
 }
 
 /* An inode with a size past what its blocks can hold. */
@@ -1778,17 +1904,19 @@ static void drt_check_read(struct kunit *test, const struct drt_layout *lay,
 	size_t count = 1 + drt_below(rnd, drt_below(rnd, 2) ? 16 : DRT_BUF_SIZE);
 	size_t room = drt_below(rnd, 4) ? DRT_BUF_SIZE : drt_below(rnd, count);
 	size_t most = pos < size ? min_t(u64, count, size - pos) : 0;
-	ssize_t ret, generic;
+	ssize_t ret;
 
 	drt_random_media(rnd, &rd->media);
 	ret = drt_read(test, drt_read_fast, pos, count, room, rd->got);
 	KUNIT_EXPECT_LE(test, ret, (ssize_t)most);
 	drt_expect_bytes(test, lay, pos, rd->got, ret);
 
-	generic = drt_read(test, drt_read_generic, pos, count, room,
-			   rd->generic);
-	KUNIT_EXPECT_EQ(test, ret, generic);
-	drt_expect_same_bytes(test, rd->got, rd->generic, DRT_BUF_SIZE);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		KUNIT_EXPECT_EQ(test, ret,
+				drt_read(test, drt_others[i], pos, count, room,
+					 rd->other));
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
 
 	if (ret < 0)
 		tally->failed++;
@@ -1845,6 +1973,9 @@ static struct kunit_case drt_read_cases[] = {
 	KUNIT_CASE(drt_test_read_replay),
 	KUNIT_CASE(drt_test_read_dead),
 	KUNIT_CASE(drt_test_read_killed),
+	KUNIT_CASE(drt_test_read_refused),
+	KUNIT_CASE(drt_test_read_nowait),
+	KUNIT_CASE(drt_test_read_elsewhere),
 	KUNIT_CASE(drt_test_read_max_offset),
 	KUNIT_CASE(drt_test_read_random),
 	{}

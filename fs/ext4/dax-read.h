@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading ext4 DAX files without iov_iter and iomap.
+ * Which blocks a read of an ext4 DAX file copies. The copy is fs/dax-read.c's.
  *
  * The block arithmetic and the extent status lookup live here, inline: they
  * are the hot path, they need no DAX, and the KUnit suite (dax-read-test.c)

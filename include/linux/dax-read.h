@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reading DAX files into one piece of user memory. How it works, and in which
+ * order locks are taken, is said in fs/dax-read.c.
+ *
+ * What runs for each read is inline, so that ->iomap_begin is called directly,
+ * and a quick lookup that is inline too leaves nothing of struct iomap.
+ */
+#ifndef _LINUX_DAX_READ_H
+#define _LINUX_DAX_READ_H
+
+#include <linux/dax.h>
+#include <linux/fs.h>
+#include <linux/iomap.h>
+#include <linux/jump_label.h>
+#include <linux/lockdep.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/pfn.h>
+#include <linux/sched/signal.h>
+#include <linux/uio.h>
+
+#ifdef CONFIG_FS_DAX
+DECLARE_STATIC_KEY_TRUE(dax_read_simple_key);
+extern const struct kernel_param_ops dax_read_param_ops;
+
+ssize_t dax_read_unwritten(u16 type, char __user *buf, size_t len);
+ssize_t dax_read_copy_rest(struct dax_device *dax_dev, u64 addr,
+			   char __user *buf, size_t len, size_t done);
+ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
+			   size_t count, unsigned int flags,
+			   iomap_iter_begin_fn begin, size_t done);
+
+/*
+ * Copy what the device maps in one piece of the @len bytes at its byte @addr.
+ *
+ * Returns the bytes copied, or when there are none: -EIO for a bad block,
+ * -EFAULT, -EINTR for a fatal signal, or dax_direct_access()'s errno.
+ */
+static __always_inline ssize_t dax_read_copy_piece(struct dax_device *dax_dev,
+						   u64 addr, char __user *buf,
+						   size_t len)
+{
+	unsigned int offset = offset_in_page(addr);
+	size_t copied;
+	void *kaddr;
+	long nr;
+
+	if (fatal_signal_pending(current))
+		return -EINTR;
+
+	nr = dax_direct_access(dax_dev, PHYS_PFN(addr), PFN_UP(offset + len),
+			       DAX_ACCESS, &kaddr, NULL);
+	if (unlikely(nr < 0))
+		return dax_mem2blk_err(nr);
+
+	copied = dax_copy_to_user(dax_dev, buf, kaddr + offset,
+				  min(len, (size_t)PFN_PHYS(nr) - offset));
+	return likely(copied) ? copied : -EFAULT;
+}
+
+static __always_inline ssize_t dax_read_copy(struct dax_device *dax_dev,
+					     u64 addr, char __user *buf,
+					     size_t len)
+{
+	ssize_t ret;
+	int id;
+
+	id = dax_read_lock();
+	ret = dax_read_copy_piece(dax_dev, addr, buf, len);
+	if (unlikely((size_t)ret < len)) /* never 0, and an errno is large */
+		ret = dax_read_copy_rest(dax_dev, addr, buf, len, ret);
+	dax_read_unlock(id);
+
+	return ret;
+}
+
+/* How much of the @count bytes at @pos is in @iomap: 0 if that is not of @pos. */
+static __always_inline size_t dax_read_length(const struct iomap *iomap,
+					      loff_t pos, size_t count)
+{
+	u64 skip = pos - iomap->offset;
+
+	if (WARN_ON_ONCE(skip >= iomap->length))
+		return 0;
+	return min_t(u64, count, iomap->length - skip);
+}
+
+/* Map @pos and read what the mapping holds of the @count bytes there. */
+static __always_inline ssize_t
+dax_read_mapping(struct inode *inode, loff_t pos, char __user *buf,
+		 size_t count, unsigned int flags, iomap_iter_begin_fn begin)
+{
+	/* Some ->iomap_begin look for the iterator around the iomap. */
+	struct iomap_iter iter = {
+		.inode	= inode,
+		.pos	= pos,
+		.len	= count,
+		.flags	= flags,
+	};
+	const struct iomap *iomap = &iter.iomap;
+	int ret;
+
+	ret = begin(inode, pos, count, flags, &iter.iomap, &iter.srcmap);
+	if (unlikely(ret < 0))
+		return ret;
+
+	/* First of all: a lookup that finds written blocks only is done here. */
+	if (unlikely(iomap->type != IOMAP_MAPPED))
+		return dax_read_unwritten(iomap->type, buf,
+					  dax_read_length(iomap, pos, count));
+
+	count = dax_read_length(iomap, pos, count);
+	if (unlikely(!count))
+		return -EIO;
+	return dax_read_copy(iomap->dax_dev,
+			     iomap->addr + (pos - iomap->offset), buf, count);
+}
+
+/**
+ * dax_read_user - read a DAX file into user memory
+ * @inode: the file, IS_DAX()
+ * @pos: first byte to read, not negative
+ * @buf: user memory, inside the address space as access_ok() has it
+ * @count: bytes, from 1 to MAX_RW_COUNT
+ * @flags: for @begin: IOMAP_DAX, and IOMAP_NOWAIT where it must not wait
+ * @begin: maps a range of the file, as ->iomap_begin does for dax_iomap_rw(). A
+ *	constant, so that it is called directly or is inline. What it takes it
+ *	gives back: there is no ->iomap_end.
+ *
+ * What lies past i_size is not read. A hole and an unwritten extent read as
+ * zeroes.
+ *
+ * Context: process context, i_rwsem held shared (or exclusively), unless the
+ * file system is read-only. May sleep, may fault in user memory.
+ * Return: bytes read, fewer than @count at the end of the file, before an
+ * error or on a fatal signal; 0 at or past the end. When nothing was read:
+ * -EFAULT for a bad buffer, -EIO for a bad block, -EINTR, or an errno of @begin
+ * or of dax_direct_access().
+ */
+static __always_inline ssize_t
+dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
+	      unsigned int flags, iomap_iter_begin_fn begin)
+{
+	loff_t size = i_size_read(inode);
+	ssize_t ret;
+
+	lockdep_assert(sb_rdonly(inode->i_sb) ||
+		       lockdep_is_held(&inode->i_rwsem));
+
+	if (unlikely(pos >= size))
+		return 0;
+	count = min_t(u64, count, size - pos);
+
+	/* Most reads lie in one mapping: keep what they run free of loops. */
+	ret = dax_read_mapping(inode, pos, buf, count, flags, begin);
+	if (unlikely((size_t)ret < count))
+		ret = dax_read_user_rest(inode, pos, buf, count, flags, begin,
+					 ret);
+	return ret;
+}
+
+/**
+ * dax_read_simple - the short way for a read into one piece of user memory
+ * @iocb: the read; ki_pos is advanced by what was read
+ * @to: where to, not empty; advanced by what was read
+ * @begin: as for dax_read_user()
+ *
+ * To be asked before dax_iomap_rw(), with the ->iomap_begin of its iomap_ops
+ * if these have no ->iomap_end to match it.
+ *
+ * Context: as for dax_read_user(). IS_DAX() is checked by the caller, under
+ * i_rwsem unless S_DAX lasts as long as the inode does.
+ * Return: as dax_read_user(), or -ENOTBLK with nothing done when dax_iomap_rw()
+ * is to do it.
+ */
+static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
+					       struct iov_iter *to,
+					       iomap_iter_begin_fn begin)
+{
+	unsigned int flags = IOMAP_DAX;
+	ssize_t ret;
+
+	if (!static_branch_likely(&dax_read_simple_key) || !iter_is_ubuf(to))
+		return -ENOTBLK;
+	if (iocb->ki_flags & IOCB_NOWAIT)
+		flags |= IOMAP_NOWAIT;
+
+	ret = dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
+			    to->ubuf + to->iov_offset, iov_iter_count(to),
+			    flags, begin);
+	if (ret > 0) {
+		iocb->ki_pos += ret;
+		iov_iter_advance(to, ret);
+	}
+	return ret;
+}
+#else
+static inline ssize_t dax_read_simple(struct kiocb *iocb, struct iov_iter *to,
+				      iomap_iter_begin_fn begin)
+{
+	return -ENOTBLK;
+}
+#endif /* CONFIG_FS_DAX */
+
+#endif /* _LINUX_DAX_READ_H */
