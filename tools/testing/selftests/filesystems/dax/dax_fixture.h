@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The start and end of every test: ext4 on a DAX device, in a mount namespace
- * of its own, and ext4.dax_fast_read as the variant wants it.
+ * The start and end of every test: ext4 or XFS on a DAX device, in a mount
+ * namespace of its own, and ext4.dax_fast_read and dax_read.simple as the variant
+ * wants them.
  */
 #ifndef _DAX_FIXTURE_H
 #define _DAX_FIXTURE_H
@@ -33,6 +34,7 @@ struct dax_setup {
 	const char *mkfs;
 	const char *mount;
 	unsigned long blocks;
+	const char *xfs;	/* mkfs.xfs -m: XFS, which takes the whole device */
 };
 
 /* An empty journal of usual size would be most of what a small test writes. */
@@ -65,8 +67,12 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 	dax_use_path(_metadata, test, kind);
 	if (_metadata->exit_code)
 		return;
-	ASSERT_EQ(0, dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS,
-			      setup->blocks));
+	test->fs.type = setup->xfs ? "xfs" : "ext4";
+	if (setup->xfs && !dax_has_xfs())
+		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
+	ASSERT_EQ(0, setup->xfs ? dax_mkfs_xfs(test->fs.dev, setup->xfs) :
+		  dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS,
+			   setup->blocks));
 	ASSERT_EQ(0, dax_mount(&test->fs, setup->mount));
 
 	/* A test of the page cache would pass and prove nothing. */

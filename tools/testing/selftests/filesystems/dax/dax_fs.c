@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device that may be overwritten, and ext4 on it.
+ * A device that may be overwritten, and ext4 or XFS on it.
  *
  * "make kselftest" is run on real machines, so the question whether a device
  * may be overwritten is answered with no unless there is proof of the
@@ -206,6 +206,24 @@ int dax_mkfs(const char *dev, const char *opts, unsigned long size)
 	return dax_run(argv);
 }
 
+int dax_mkfs_xfs(const char *dev, const char *meta)
+{
+	char bs[32];
+	const char *const argv[] = {
+		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m", meta,
+		"-b", bs, "-d", "agcount=2", "-l", "size=64m", dev, NULL
+	};
+
+	snprintf(bs, sizeof(bs), "size=%zu", dax_bs());
+	return dax_run(argv);
+}
+
+bool dax_has_xfs(void)
+{
+	return !system("command -v mkfs.xfs >/dev/null") &&
+		!system("grep -qw xfs /proc/filesystems || modprobe -q xfs");
+}
+
 int dax_mount(struct dax_fs *fs, const char *opts)
 {
 	const char *tmp = getenv("TMPDIR") ?: "/tmp";
@@ -218,7 +236,8 @@ int dax_mount(struct dax_fs *fs, const char *opts)
 		return -ENAMETOOLONG;
 	if (!mkdtemp(fs->dir))
 		return -errno;
-	if (mount(fs->dev, fs->dir, "ext4", 0, opts ?: "dax=always")) {
+	if (mount(fs->dev, fs->dir, fs->type ?: "ext4", 0,
+		  opts ?: "dax=always")) {
 		int err = -errno;
 
 		rmdir(fs->dir);

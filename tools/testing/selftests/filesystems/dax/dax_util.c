@@ -15,6 +15,7 @@
 #include "dax_util.h"
 
 #define FAST_PARAM "/sys/module/ext4/parameters/dax_fast_read"
+#define SIMPLE_PARAM "/sys/module/dax_read/parameters/simple"
 
 size_t dax_bs(void)
 {
@@ -116,7 +117,7 @@ int dax_run(const char *const argv[])
 
 bool dax_fast_exists(void)
 {
-	return !access(FAST_PARAM, F_OK);
+	return !access(FAST_PARAM, F_OK) && !access(SIMPLE_PARAM, F_OK);
 }
 
 int dax_fast_get(void)
@@ -132,17 +133,22 @@ int dax_fast_get(void)
 	return ret;
 }
 
-int dax_fast_set(bool on)
+static int set_param(const char *path, bool on)
 {
 	int fd, ret = 0;
 
-	fd = open(FAST_PARAM, O_WRONLY | O_CLOEXEC);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	if (write(fd, on ? "Y" : "N", 1) != 1)
 		ret = -errno;
 	close(fd);
 	return ret;
+}
+
+int dax_fast_set(bool on)
+{
+	return set_param(FAST_PARAM, on) ?: set_param(SIMPLE_PARAM, on);
 }
 
 __s64 dax_physical(int fd, loff_t pos)

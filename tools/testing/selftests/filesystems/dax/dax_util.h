@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the DAX tests share: a device that may be overwritten, ext4 on it, the
- * ways in which a file can be read, and random numbers that can be repeated.
+ * What the DAX tests share: a device that may be overwritten, ext4 or XFS on it,
+ * the ways in which a file can be read, and random numbers that can be repeated.
  *
  * Nothing here knows the test harness. Functions return 0 or a count on
  * success and a negative errno on failure, unless they say otherwise.
@@ -63,6 +63,7 @@ void dax_rnd_fill(struct dax_rnd *rnd, void *buf, size_t len);
 struct dax_fs {
 	char dev[128];
 	char dir[64];
+	const char *type;	/* NULL: ext4 */
 };
 
 /* Runs a program, shows what it prints only when it fails. */
@@ -78,6 +79,9 @@ int dax_claim_dev(const char *dev, char *why);
 
 /* @opts: words for mkfs.ext4, or NULL. @size: blocks, or 0 for all. */
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
+/* @meta: what follows -m. */
+int dax_mkfs_xfs(const char *dev, const char *meta);
+bool dax_has_xfs(void);
 /* Mounts in a mount namespace of the caller's own. @opts: or NULL. */
 int dax_mount(struct dax_fs *fs, const char *opts);
 int dax_umount(struct dax_fs *fs);
@@ -90,7 +94,7 @@ int dax_is_dax(int fd);
 /* Forgets cached inodes, extents and clean pages. */
 int dax_drop_caches(void);
 
-/* -- ext4.dax_fast_read */
+/* -- ext4.dax_fast_read, and dax_read.simple for other file systems: as one */
 
 bool dax_fast_exists(void);
 int dax_fast_get(void);

@@ -10,6 +10,8 @@
  */
 
 #include <linux/falloc.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "dax_fixture.h"
@@ -47,6 +49,7 @@ FIXTURE_VARIANT(read_diff)
 {
 	enum dax_path_kind kind;
 	struct dax_setup setup;
+	bool clones;	/* files can share extents */
 };
 
 #define INDIRECT DAX_MKFS " -O ^extents,^64bit"
@@ -102,6 +105,26 @@ FIXTURE_VARIANT_ADD(read_diff, generic_fast_commit)
 FIXTURE_VARIANT_ADD(read_diff, fast_fast_commit)
 {
 	DAX_FAST, { .mkfs = FAST_COMMIT },
+};
+
+FIXTURE_VARIANT_ADD(read_diff, generic_xfs)
+{
+	DAX_GENERIC, { .xfs = "reflink=0" },
+};
+
+FIXTURE_VARIANT_ADD(read_diff, fast_xfs)
+{
+	DAX_FAST, { .xfs = "reflink=0" },
+};
+
+FIXTURE_VARIANT_ADD(read_diff, generic_xfs_reflink)
+{
+	DAX_GENERIC, { .xfs = "reflink=1" }, .clones = true,
+};
+
+FIXTURE_VARIANT_ADD(read_diff, fast_xfs_reflink)
+{
+	DAX_FAST, { .xfs = "reflink=1" }, .clones = true,
 };
 
 FIXTURE_SETUP(read_diff)
@@ -481,6 +504,47 @@ TEST_F(read_diff, one_after_another)
 				   2 * bs);
 		dax_reader_close(&t->rd);
 	}
+}
+
+/* Extents that two files share, while one is changed; both are read. */
+TEST_F(read_diff, clone)
+{
+	struct diff *t = &self->t;
+	struct dax_reader rd;
+	char *data, path[256];
+	struct model model;
+	unsigned int i;
+	int fd;
+
+	random_layout(_metadata, t, LAYOUT_OPS);
+	fd = dax_open(&t->test.fs, "clone", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	if (!variant->clones) {
+		ASSERT_EQ(-1, ioctl(fd, FICLONE, t->fd));
+		return;
+	}
+	ASSERT_EQ(0, ioctl(fd, FICLONE, t->fd));
+	ASSERT_EQ(1, dax_is_dax(fd));
+	data = dax_alloc(_metadata, t->model.cap);
+	memcpy(data, t->model.data, t->model.cap);
+	model = t->model;
+	model.data = data;
+
+	open_reader(_metadata, t);
+	for (i = 0; i < 30 * dax_scale(); i++) {
+		ASSERT_EQ(0, random_op(t));
+		check_random(_metadata, t, 1);
+	}
+	rd = t->rd;
+
+	/* The other one is as it was. */
+	dax_path(&t->test.fs, "clone", path, sizeof(path));
+	ASSERT_EQ(0, dax_reader_open(&t->rd, path, t->fixed, t->max));
+	t->model = model;
+	check_random(_metadata, t, 25);
+	dax_reader_close(&t->rd);
+	dax_reader_close(&rd);
+	close(fd);
 }
 
 TEST_F(read_diff, empty_file)

@@ -47,6 +47,18 @@ FIXTURE_VARIANT_ADD(read_errors, fast)
 	.kind = DAX_FAST,
 };
 
+FIXTURE_VARIANT_ADD(read_errors, generic_xfs)
+{
+	.kind = DAX_GENERIC,
+	.setup.xfs = "reflink=0",
+};
+
+FIXTURE_VARIANT_ADD(read_errors, fast_xfs)
+{
+	.kind = DAX_FAST,
+	.setup.xfs = "reflink=0",
+};
+
 #define FILE_BLOCKS 16
 
 FIXTURE_SETUP(read_errors)
