@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "dax_fixture.h"
@@ -343,6 +344,21 @@ static inline int write_file(struct race *t, int fd, __u32 file,
 	return ret == (ssize_t)len ? 0 : -ENOSPC;
 }
 
+/* XFS cannot be as small as FS_BLOCKS: a file takes what is too much. */
+static inline void fill_up(struct __test_metadata *_metadata, struct race *t)
+{
+	struct statvfs st;
+	int fd;
+
+	ASSERT_EQ(0, statvfs(t->test.fs.dir, &st));
+	if (st.f_bavail <= FS_BLOCKS)
+		return;
+	fd = dax_open(&t->test.fs, "filler", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, fallocate(fd, 0, 0, (st.f_bavail - FS_BLOCKS) * t->bs));
+	close(fd);
+}
+
 /* Leaves all free blocks with tags that no reader may ever see again. */
 static inline void poison_free_blocks(struct __test_metadata *_metadata,
 				      struct race *t)
@@ -410,6 +426,8 @@ static inline void race_begin(struct __test_metadata *_metadata,
 	dax_seed(&t->rnd, _metadata->name);
 	t->bs = dax_bs();
 	t->block = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
+	if (setup->xfs)
+		fill_up(_metadata, t);
 	poison_free_blocks(_metadata, t);
 	if (setup->mount)
 		ASSERT_EQ(0, race_flag_dir(t, true));

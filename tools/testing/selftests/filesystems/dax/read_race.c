@@ -33,6 +33,21 @@ FIXTURE_VARIANT_ADD(read_race, fast_nojournal)
 	DAX_FAST, { .mkfs = "-O ^has_journal", .blocks = FS_BLOCKS },
 };
 
+FIXTURE_VARIANT_ADD(read_race, generic_xfs)
+{
+	DAX_GENERIC, { .xfs = "reflink=0" },
+};
+
+FIXTURE_VARIANT_ADD(read_race, fast_xfs)
+{
+	DAX_FAST, { .xfs = "reflink=0" },
+};
+
+FIXTURE_VARIANT_ADD(read_race, fast_xfs_reflink)
+{
+	DAX_FAST, { .xfs = "reflink=1" },
+};
+
 FIXTURE_SETUP(read_race)
 {
 	race_begin(_metadata, &self->t, variant->kind, &variant->setup);
