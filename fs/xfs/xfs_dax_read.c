@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Short reads of DAX files: a lookup for fs/dax-read.c that is quicker than
+ * xfs_read_iomap_begin() where a read lies in written blocks.
+ */
+#include "xfs_platform.h"
+#include "xfs_shared.h"
+#include "xfs_format.h"
+#include "xfs_log_format.h"
+#include "xfs_trans_resv.h"
+#include "xfs_mount.h"
+#include "xfs_bit.h"
+#include "xfs_inode.h"
+#include "xfs_bmap.h"
+#include "xfs_bmap_util.h"
+#include "xfs_iomap.h"
+#include "xfs_file.h"
+#include "xfs_trace.h"
+
+#include <linux/dax-read.h>
+
+/*
+ * With an iomap of its own, so that the caller's needs no memory, and is not
+ * cleared, for a read that does not come here.
+ */
+static __always_inline int
+xfs_dax_read_begin_other(
+	struct inode		*inode,
+	loff_t			pos,
+	loff_t			length,
+	unsigned int		flags,
+	struct iomap		*iomap)
+{
+	struct iomap		other = { };
+	struct iomap		srcmap = { };
+	int			error;
+
+	error = xfs_read_iomap_begin(inode, pos, length, flags, &other, &srcmap);
+	iomap->type = other.type;
+	iomap->offset = other.offset;
+	iomap->length = other.length;
+	iomap->addr = other.addr;
+	iomap->dax_dev = other.dax_dev;
+	return error;
+}
+
+/* Find the extent of a byte, with the ILOCK held; is it written blocks? */
+static __always_inline bool
+xfs_dax_read_extent(
+	struct xfs_inode	*ip,
+	xfs_fileoff_t		offset_fsb,
+	struct xfs_bmbt_irec	*got)
+{
+	struct xfs_iext_cursor	icur;
+
+	return xfs_ifork_has_extents(&ip->i_df) &&
+	       xfs_iext_lookup_extent(ip, &ip->i_df, offset_fsb, &icur, got) &&
+	       got->br_startoff <= offset_fsb &&
+	       got->br_state == XFS_EXT_NORM &&
+	       !isnullstartblock(got->br_startblock) && got->br_startblock;
+}
+
+/*
+ * Whatever is not in written blocks of the data device, and what looks corrupt,
+ * is left to xfs_read_iomap_begin().  What that does beside this is not for a copy
+ * to user memory under the IOLOCK: a sequence by which writeback sees whether its
+ * mapping is still good, and the search for shared blocks, which faults must know.
+ */
+static __always_inline int
+xfs_dax_read_begin(
+	struct inode		*inode,
+	loff_t			pos,
+	loff_t			length,
+	unsigned int		flags,
+	struct iomap		*iomap,
+	struct iomap		*srcmap)
+{
+	struct xfs_inode	*ip = XFS_I(inode);
+	struct xfs_mount	*mp = ip->i_mount;
+	struct xfs_buftarg	*target = mp->m_ddev_targp;
+	struct xfs_bmbt_irec	got;
+	bool			found;
+
+	if (xfs_is_shutdown(mp))
+		return -EIO;
+
+	/* Once read, the extents stay as long as the inode does. */
+	if (unlikely(xfs_need_iread_extents(&ip->i_df)) ||
+	    XFS_IS_REALTIME_INODE(ip))
+		goto other;
+
+	if (!(flags & IOMAP_NOWAIT))
+		xfs_ilock(ip, XFS_ILOCK_SHARED);
+	else if (!xfs_ilock_nowait(ip, XFS_ILOCK_SHARED))
+		return -EAGAIN;
+	found = xfs_dax_read_extent(ip, XFS_B_TO_FSBT(mp, pos), &got);
+	xfs_iunlock(ip, XFS_ILOCK_SHARED);
+	if (unlikely(!found))
+		goto other;
+
+	trace_xfs_iomap_found(ip, pos, length, XFS_DATA_FORK, &got);
+	iomap->type = IOMAP_MAPPED;
+	iomap->offset = XFS_FSB_TO_B(mp, got.br_startoff);
+	iomap->length = XFS_FSB_TO_B(mp, got.br_blockcount);
+	iomap->addr = BBTOB(XFS_FSB_TO_DADDR(mp, got.br_startblock)) +
+		      target->bt_dax_part_off;
+	iomap->dax_dev = target->bt_daxdev;
+	return 0;
+
+other:
+	return xfs_dax_read_begin_other(inode, pos, length, flags, iomap);
+}
+
+/**
+ * xfs_dax_read_simple - read a DAX file into one piece of user memory
+ * @iocb: the read
+ * @to: where to, not empty
+ *
+ * Context: process context, IOLOCK held shared.
+ * Return: as dax_read_simple(): -ENOTBLK with nothing done if dax_iomap_rw() is
+ * to do it.
+ */
+ssize_t
+xfs_dax_read_simple(
+	struct kiocb		*iocb,
+	struct iov_iter		*to)
+{
+	return dax_read_simple(iocb, to, xfs_dax_read_begin);
+}
