@@ -27,6 +27,7 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -35,6 +36,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -52,7 +54,8 @@
 #define WALL_ROUNDS	40
 #define MAX_READERS	2
 
-#define PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
+#define EXT4_PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
+#define XFS_PARAMETER	"/sys/module/dax_read/parameters/simple"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
 enum call { GETPPID, PREAD, PREADV };
@@ -94,6 +97,8 @@ struct cell {
 
 static struct cell cells[512];
 static int nr_cells;
+/* The file system, and what switches its short way of reading on and off. */
+static const char *fs = "ext4", *parameter = EXT4_PARAMETER;
 static bool has_parameter, has_read;
 static char *buf;
 
@@ -128,8 +133,8 @@ static bool write_text(const char *path, const char *text)
 
 static void set_fast(bool fast)
 {
-	if (has_parameter && !write_text(PARAMETER, fast ? "1" : "0"))
-		die("%s", PARAMETER);
+	if (has_parameter && !write_text(parameter, fast ? "1" : "0"))
+		die("%s", parameter);
 }
 
 /* -- files ---------------------------------------------------------------- */
@@ -402,8 +407,8 @@ static void measure(const struct cell *c, int run)
 {
 	double value = c->threads > 1 ? many_readers(c) : one_reader(c);
 
-	printf("cell %s %s syscall=%s size=%zu extents=%d hole=%s threads=%d run=%d insn=%.2f\n",
-	       c->bench, c->variant->name, calls[c->call], c->size,
+	printf("cell %s %s fs=%s syscall=%s size=%zu extents=%d hole=%s threads=%d run=%d insn=%.2f\n",
+	       c->bench, c->variant->name, fs, calls[c->call], c->size,
 	       c->layout->extents, c->layout->hole ? "true" : "false",
 	       c->threads, run, value);
 	fflush(stdout);
@@ -454,7 +459,8 @@ static void add_few(void)
 {
 	add_floor();
 	add_read(&layouts[0], 8, 1);
-	add_off(&layouts[0], 8);
+	if (has_read)
+		add_off(&layouts[0], 8);
 	add_read(&layouts[0], 4096, 1);
 	add_read(&layouts[3], 4096, 1);
 }
@@ -628,14 +634,19 @@ static void wall(void)
 static void prepare(const char *dir, size_t nr_layouts)
 {
 	struct layout *l = layouts;
+	struct statfs st;
 
-	if (chdir(dir))
+	if (chdir(dir) || statfs(".", &st))
 		die("%s", dir);
+	if (st.f_type == XFS_SUPER_MAGIC) {
+		fs = "xfs";
+		parameter = XFS_PARAMETER;
+	}
 	buf = mmap(NULL, MAX_SIZE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (buf == MAP_FAILED || mlockall(MCL_CURRENT))
 		die("locking memory");
-	has_parameter = !access(PARAMETER, W_OK);
+	has_parameter = !access(parameter, W_OK);
 	for (size_t i = 0; i < nr_layouts; i++) {
 		make_layout(l + i);
 		if (has_parameter)

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# In a guest: measure reads of a fresh ext4 DAX file system.
+# In a guest: measure reads of a fresh DAX file system.
 #
-#	dax-read.sh FOLDER-OF-THE-PROGRAMS COMMAND...
+#	dax-read.sh FOLDER-OF-THE-PROGRAMS ext4|xfs COMMAND...
 programs=$1
-shift
+fs=$2
+shift 2
 
 fail()
 {
@@ -13,9 +14,13 @@ fail()
 }
 
 [ -b /dev/pmem0 ] || fail "the guest has no /dev/pmem0"
-mkfs.ext4 -q -b 4096 /dev/pmem0 || fail "mkfs.ext4 failed"
+case $fs in
+ext4)	mkfs.ext4 -q -b 4096 /dev/pmem0 || fail "mkfs.ext4 failed" ;;
+xfs)	mkfs.xfs -q -f -K /dev/pmem0 || fail "mkfs.xfs failed" ;;
+*)	fail "the file system $fs is not known" ;;
+esac
 mkdir -p /tmp/dax
-mount -t ext4 -o dax=always /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
+mount -t "$fs" -o dax=always /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
 # Without the parameter there is one way to read only, and nothing to compare.
 if [ -e /sys/module/ext4/parameters/dax_fast_read ]; then
 	insmod "$programs/noread.ko" || fail "loading noread.ko failed"
