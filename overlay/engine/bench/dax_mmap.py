@@ -8,7 +8,7 @@ as in kernels without the series. Everything is measured in one boot.
 from dataclasses import replace
 from pathlib import Path
 
-from engine import host, ktap
+from engine import host
 from engine.bench import figures, measure
 from engine.bench.figures import Params, Row
 from engine.ktap import Case
@@ -78,12 +78,7 @@ def _bar(found: list[Row], access: str, kind: str, most: float,
             "touch": "first", "window": WINDOW, "config": "lean"}
     base = figures.find(found, BENCH, BASE, **cell)
     here = figures.find(found, BENCH, AROUND, **cell)
-    if not base or not here:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
-    if here / base > most:
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    return figures.at_most(name, here, base, most, aim)
 
 
 def judge(found: list[Row]) -> list[Case]:

@@ -17,7 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from engine import ktap
 from engine.host import UserError
+from engine.ktap import Case
 
 # One cell's parameters, and its result in the form of out/bench.json.
 Params = dict[str, Any]
@@ -195,6 +197,27 @@ def table(rows: list[Row], base: str,
 
 def _ratio(figure: float | None, first: float | None) -> str:
     return f"{figure / first:.3f}" if figure and first else "-"
+
+
+# -- judging -----------------------------------------------------------------
+
+def at_most(name: str, here: float | None, base: float | None, most: float,
+            aim: float) -> Case:
+    """Whether a figure is at most such a part of the base's."""
+    if not base or not here:
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
+    if here / base > most:
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
+
+
+def hidden(name: str, found: Iterable[Row], bench: str, most: float) -> Case:
+    """Whether the parts that were counted are the whole, within MOST."""
+    bad = [f"{cell_name(row)}: the whole is {row['whole_to_parts']} of "
+           "its parts" for row in found if row["bench"] == bench
+           and abs(row["whole_to_parts"] - 1) > most]
+    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
 # -- profiles ----------------------------------------------------------------

@@ -242,12 +242,7 @@ def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
     params = _cell(mode, batch, fixed, bs)
     base = figures.find(found, BENCH, BASE, **params)
     here = figures.find(found, BENCH, "uq", **params)
-    if not base or not here:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {aim:.2f}"
-    if here / base > most:
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    return figures.at_most(name, here, base, most, aim)
 
 
 def _deep(found: list[Row], mode: str) -> Case:
@@ -284,11 +279,8 @@ def _many(found: list[Row], mode: str) -> Case:
 
 
 def _hidden(found: list[Row]) -> Case:
-    name = "what is counted is all there is"
-    bad = [f"{figures.cell_name(row)}: the whole is {row['whole_to_parts']} of "
-           "its parts" for row in found if row["bench"] == BENCH
-           and abs(row["whole_to_parts"] - 1) > HIDDEN]
-    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
+    return figures.hidden("what is counted is all there is", found,
+                          BENCH, HIDDEN)
 
 
 def _bells(found: list[Row]) -> Case:
