@@ -24,6 +24,8 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
+# A C file, an object or a module of it that holds KUnit suites.
+SUITE = re.compile(r"/tests/|[-_](k?unit|test)\.\w+$")
 
 
 # -- where -------------------------------------------------------------------
@@ -52,8 +54,7 @@ def own_sources() -> list[str]:
     return sorted(item.target for item in lay.items()
                   if item.kind == "file" and item.target.endswith(".c")
                   and item.target.startswith(KERNEL)
-                  and not re.search(r"/tests/|[-_](k?unit|test)\.c$",
-                                    item.target))
+                  and not SUITE.search(item.target))
 
 
 def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:

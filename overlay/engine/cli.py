@@ -19,7 +19,7 @@ COMMANDS = {
     "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
              "ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
-    "kunit": ("kunit", "KUnit, under UML and in an x86_64 guest"),
+    "kunit": ("kunit", "KUnit, under UML and in the debug kernel"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
     "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
@@ -42,7 +42,7 @@ COMMANDS = {
 ARGUMENTS = (
     ("check", '"lint docs"', "these steps alone"),
     ("lint", "sparse", "one checker"),
-    ("kunit", "um", "one of um and x86"),
+    ("kunit", "um", "one of um and debug"),
     ("kselftest", "uq:uq_reset", "one test, on the lean kernel"),
     ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
      "a test all of that kernel's"),

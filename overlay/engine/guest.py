@@ -101,13 +101,16 @@ class Boot:
     files: dict[str, Path] = field(default_factory=dict)
     left: bool = True
 
-    def cases(self) -> list[Case]:
-        """The two cases that every boot is: it ended, and without a splat."""
+    def cases(self, suites: bool = False) -> list[Case]:
+        """The two cases that every boot is: it ended, and without a splat.
+
+        `suites`: it is a guest that runs KUnit suites.
+        """
         ended = Case(f"{self.name}: the guest ran to its end",
                           ktap.PASS if self.ok else ktap.FAIL, self.why)
         return [ended,
                 *ktap.splat_cases(self.name, self.log, self.files["log"]),
-                *ktap.taint_cases(self.name, self.ktap, self.log)]
+                *ktap.taint_cases(self.name, self.ktap, self.log, suites)]
 
 
 def accelerated() -> bool:

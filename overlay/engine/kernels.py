@@ -180,6 +180,9 @@ KERNELS: dict[str, Kernel] = {
 # The kernel that has all that tests can need: what another lacks of it, only
 # tests need that do not run there.
 HAS_ALL = "debug"
+# The kernel that has all KUnit suites as modules, which a guest of `make kunit`
+# loads and no other guest does.
+SUITES = "debug"
 
 HARDWARE: dict[str, Hardware] = {
     # No message signalled interrupts, so that a user queue has none; and all

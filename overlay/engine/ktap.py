@@ -309,25 +309,34 @@ def _complaints(text: str) -> tuple[list[str], int]:
 # a machine check, a bad page, an oops, a warning, a soft lockup; and for a
 # module that was forced in or out.
 TAINTS = {1: "F", 3: "R", 4: "M", 5: "B", 7: "D", 9: "W", 14: "L"}
+# The bit that says that a KUnit suite ran, which only its own guest may have:
+# what other guests test is a kernel as users have it.
+TESTED = 18
 TAINT = re.compile(r"^# overlay: taint (\d+)$", re.MULTILINE)
 
 
-def taint_cases(name: str, output: str, log: str) -> list[Case]:
+def taint_cases(name: str, output: str, log: str,
+                suites: bool = False) -> list[Case]:
     """A failing case if the kernel is tainted by what its log does not show.
 
     `output` is what the guest's script left; a guest that ended otherwise has
-    said nothing.
+    said nothing. And one if a KUnit suite ran where `suites` is false.
     """
     values = TAINT.findall(output)
     if not values:
         return []
+    taint = int(values[-1])
+    cases = []
+    if taint >> TESTED & 1 and not suites:
+        cases.append(Case(f"{name}: no KUnit suite ran", FAIL,
+                          "the kernel is tainted by one (N)"))
     bits = "".join(letter for bit, letter in TAINTS.items()
-                   if int(values[-1]) >> bit & 1)
+                   if taint >> bit & 1)
     found, announced = _complaints(log)
-    if not bits or found or (bits == "W" and announced):
-        return []
-    return [Case(f"{name}: the kernel is not tainted", FAIL,
-                 f"it is ({bits}), and the boot log has no complaint")]
+    if bits and not found and not (bits == "W" and announced):
+        cases.append(Case(f"{name}: the kernel is not tainted", FAIL,
+                          f"it is ({bits}), and the boot log has no complaint"))
+    return cases
 
 
 def splat_cases(name: str, text: str, log: Path) -> list[Case]:

@@ -1,29 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit by the kernel's own kunit.py: under UML, and in an x86_64 guest.
+"""KUnit: under UML by the kernel's own kunit.py, and in the debug kernel.
 
-UML cannot have DAX (it needs ZONE_DEVICE), so what needs it runs under
-QEMU; what is pure runs in both. The result is judged from the kernel's log,
-not from an exit code, and a suite of ours that no kernel ran is a failure.
+UML cannot have DAX (it needs ZONE_DEVICE), so the debug kernel has all suites
+as modules, and a guest loads them: with KASAN, lockdep and kmemleak, and no
+kernel is built for that alone. What is pure runs in both. Results are judged
+from what the kernel says, not from an exit code, and a suite of ours that no
+kernel ran is a failure.
 """
 
-import functools
-import os
 import re
-import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from engine import build, guest, host, ktap, lay, reuse, store
+from engine import build, guest, host, ktap, lay, limits, reuse, store
+from engine.host import UserError
+from engine.kernels import SUITES
 from engine.ktap import Case
 
-PACKAGES = (*build.PACKAGES, "qemu-system-x86")
-CONFIG = build.CONFIGS / "kunit-x86.config"
-TCG = host.PROGRAMS / "tcg"
-# What judges the results.
-CODE = ("kunit.py", "ktap.py")
+PACKAGES = (*build.PACKAGES, *guest.PACKAGES)
 SUITE = re.compile(
     r"struct kunit_suite \w+ = \{[^}]*?\.name\s*=\s*\"([^\"]+)\"")
+# UML: its name, and what kunit.py boots in its build folder.
+UM = "um"
+IMAGE = "linux"
+# What modules with suites stand on.
+KUNIT = "lib/kunit/kunit.ko"
+SCRIPTS = ("run.sh", "kunit.sh")
+# What judges the results.
+CODE = ("kunit.py", "ktap.py", "guest.py")
 
 
 def our_suites() -> list[str]:
@@ -44,87 +50,136 @@ def uml_configs() -> list[Path]:
                   if (tree / folder / ".kunitconfig").exists())
 
 
-# What kunit.py boots, in its build folder.
-IMAGES = {"um": "linux", "x86_64": "arch/x86/boot/bzImage"}
+def modules() -> list[str]:
+    """The modules that a guest loads, in this order: KUnit, and all suites."""
+    listed = build.folder(SUITES) / "modules.order"
+    found = [PurePosixPath(name) for name in listed.read_text("utf-8").split()
+             if build.SUITE.search(name)]
+    return [KUNIT, *(str(name.with_suffix(".ko")) for name in found)]
 
 
-def _tool(what: str, name: str) -> list[object]:
+# -- UML ---------------------------------------------------------------------
+
+def _folder() -> Path:
+    return build.top() / "build" / UM
+
+
+def _tool(what: str) -> list[object]:
     tool = build.tree() / "tools/testing/kunit/kunit.py"
-    return [sys.executable, tool, what, f"--arch={name}",
-            f"--build_dir={build.top() / 'build' / name}"]
+    return [sys.executable, tool, what, f"--arch={UM}",
+            f"--build_dir={_folder()}"]
 
 
-def _building(name: str, kunitconfigs: Sequence[Path]) -> list[object]:
-    return [*_tool("build", name),
-            *[f"--kunitconfig={path}" for path in kunitconfigs],
+def _building() -> list[object]:
+    return [*_tool("build"),
+            # One kernel for all: most of it would be the same.
+            *[f"--kunitconfig={path}" for path in uml_configs()],
             f"--jobs={host.jobs()}", "--make_options=CC=ccache gcc",
             "--make_options=HOSTCC=ccache gcc"]
 
 
-def _running(name: str) -> list[object]:
-    patient = guest.PATIENT if name == "x86_64" else ()
-    return [*_tool("exec", name), "--timeout=900", "--raw_output=all",
-            *[f"--kernel_args={text}" for text in patient]]
+def _running() -> list[object]:
+    return [*_tool("exec"), "--timeout=900", "--raw_output=all"]
 
 
-def _environment() -> dict[str, str]:
-    """kunit.py starts QEMU itself and would take any /dev/kvm there is."""
-    env = build.environment()
-    if not guest.accelerated():
-        env["PATH"] = f"{TCG}:{os.environ['PATH']}"
-        env["OVERLAY_QEMU"] = shutil.which("qemu-system-x86_64") or ""
-    return env
+def _run(cmd: Sequence[object], out: Path) -> host.Done:
+    return host.run(cmd, log=out / f"{UM}.log", env=build.environment(),
+                    check=False, timeout=3600, progress=ktap.Progress(UM),
+                    what=f"KUnit: {UM}")
 
 
-def _key(name: str, cmd: Sequence[object]) -> str | None:
-    """What a run's result is kept under: its image, and what boots it."""
-    here = Path(__file__).parent
-    image = store.of_file(build.top() / "build" / name / IMAGES[name])
+def build_um(out: Path) -> list[Case]:
+    """Build UML; failing cases if that does not work."""
+    _folder().mkdir(parents=True, exist_ok=True)
+    log = host.short(out / f"{UM}.log")
+    with host.step(f"building KUnit's kernel: {UM} ({log})"):
+        done = _run(_building(), out)
+    return judge(UM, "", done, out) if done.returncode else []
+
+
+def _key_of_um() -> str | None:
+    """What UML's result is kept under: its image, and what boots it."""
+    image = store.of_file(_folder() / IMAGE)
     return image and store.digest({
-        "image": image, "command": [str(part) for part in cmd[2:]],
-        "emulator": reuse.emulator(), "tcg": store.of_files(TCG.iterdir(), TCG),
-        "code": store.of_files((here / name for name in CODE), here),
-        "kunit.py": store.of_files(
+        "image": image, "command": [str(part) for part in _running()[2:]],
+        "code": _code(), "kunit.py": store.of_files(
             (build.tree() / "tools/testing/kunit").rglob("*.py"))})
 
 
-def run(name: str, kunitconfigs: Sequence[Path], out: Path) -> list[Case]:
-    """One kernel's KUnit run; returns its cases and the suites it ran."""
-    folder = build.top() / "build" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    log = out / f"{name}.log"
-    tool = functools.partial(
-        host.run, log=log, env=_environment(), check=False, timeout=3600,
-        progress=ktap.Progress(name), what=f"KUnit: {name}")
-    with host.step(f"building KUnit's kernel: {name} ({host.short(log)})"):
-        done = tool(_building(name, kunitconfigs))
-    if done.returncode:
-        return judge(name, "", done, out)
-    cmd = _running(name)
-    key = _key(name, cmd)
+def run_um(out: Path) -> list[Case]:
+    """UML's run; its cases."""
+    log = _folder() / "test.log"
+
+    def work() -> list[Case]:
+        host.remove(log)
+        done = _run(_running(), out)
+        output = log.read_text("utf-8", "replace") if log.exists() else ""
+        host.write(out / f"{UM}.ktap", output)
+        host.write(out / f"{UM}.boot.log", output)
+        return judge(UM, output, done, out)
+
+    return _once(UM, _key_of_um(), work)
+
+
+# -- the debug kernel --------------------------------------------------------
+
+def _key_of_guest() -> str | None:
+    """What the guest's result is kept under: its kernel, and what boots it."""
+    image = reuse.kernel(SUITES, suites=True)
+    if None in image.values():
+        return None
+    return store.digest({
+        "kernel": image, "emulator": reuse.emulator(), "code": _code(),
+        "modules": modules(), "scripts": store.of_files(
+            (guest.SCRIPTS / name for name in SCRIPTS), guest.SCRIPTS)})
+
+
+def run_guest(out: Path) -> list[Case]:
+    """The run of the guest that loads all suites; its cases."""
+    folder = build.folder(SUITES)
+
+    def work() -> list[Case]:
+        words = " ".join((str(folder), *modules()))
+        ran = guest.boot(SUITES, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
+                         name=SUITES, out=out, folder=folder)
+        return _named(SUITES, ran.ktap) + ran.cases(suites=True)
+
+    return _once(SUITES, _key_of_guest(), work)
+
+
+# -- both --------------------------------------------------------------------
+
+def _code() -> dict[str, str | None]:
+    here = Path(__file__).parent
+    return store.of_files((here / name for name in CODE), here)
+
+
+def _once(name: str, key: str | None,
+          work: Callable[[], list[Case]]) -> list[Case]:
+    """A kernel's cases: those that are kept, or those that it has now."""
     kept = store.take("kunit", key)
     if kept:
         host.say(f"    {name}: same image as at {kept.when}: "
                  f"{ktap.total(kept.cases)}, taken from the store")
         return store.mark(kept.cases, kept.when)
-    with host.step(f"KUnit: {name} ({host.short(log)})"):
-        host.remove(folder / "test.log")
-        done = tool(cmd)
-        output = ""
-        if (folder / "test.log").exists():
-            output = (folder / "test.log").read_text("utf-8", "replace")
-        host.write(out / f"{name}.ktap", output)
-        host.write(out / f"{name}.boot.log", output)
-        cases = judge(name, output, done, out)
-        store.keep("kunit", key, cases)
-        host.say(f"    {ktap.total(cases)}")
+    start = time.monotonic()
+    cases = work()
+    store.keep("kunit", key, cases)
+    took = time.monotonic() - start
+    host.took(f"KUnit: {name}", took)
+    host.say(f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}")
     return cases
+
+
+def _named(name: str, output: str) -> list[Case]:
+    """The cases in a kernel's output, with the kernel's name before them."""
+    return [Case(f"{name}: {case.name}", case.status, case.detail)
+            for case in ktap.parse(output)]
 
 
 def judge(name: str, output: str, done: host.Done, out: Path) -> list[Case]:
     """The cases of a kernel's log; none at all is a failure."""
-    cases = [Case(f"{name}: {case.name}", case.status, case.detail)
-             for case in ktap.parse(output)]
+    cases = _named(name, output)
     failed = any(case.status == ktap.FAIL for case in cases)
     if done.returncode and (not failed or not output):
         complaint = host.complaint(done.stdout)
@@ -140,16 +195,32 @@ def _absent(cases: list[Case]) -> list[Case]:
             for suite in our_suites() if suite not in ran]
 
 
+def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
+             out: Path) -> list[Case]:
+    """Several kernels at a time: each keeps one processor busy."""
+    if not runs:
+        return []
+    with host.step(f"KUnit in {len(runs)} kernels ({host.short(out)}/*.log)"):
+        done = host.at_once(lambda run: run(out), [(run,) for run in runs],
+                            min(len(runs), limits.processors()))
+    return [case for cases in done for case in cases]
+
+
 def main(args: list[str]) -> list[Case]:
-    """`kunit`, or `kunit um` / `kunit x86` for one of the two."""
+    """`kunit`, or `kunit um` / `kunit debug` for one of the two."""
+    for name in args:
+        if name not in (UM, SUITES):
+            raise UserError(f"KUnit does not run in {name}: {UM}, {SUITES}")
     host.need(*PACKAGES)
     out = host.fresh("kunit")
     build.lay_tree()
-    cases = []
-    if "x86" not in args:
-        # One kernel for all: most of it would be the same.
-        cases += run("um", uml_configs(), out)
-    if "um" not in args:
-        cases += run("x86_64", [CONFIG], out)
-        cases += _absent(cases)
-    return cases
+    cases: list[Case] = []
+    runs: list[Callable[[Path], list[Case]]] = []
+    if UM in (args or [UM]):
+        cases += build_um(out)
+        runs += [] if cases else [run_um]
+    if SUITES in (args or [SUITES]):
+        build.build(SUITES)
+        runs.append(run_guest)
+    cases += _at_once(runs, out)
+    return cases + _absent(cases) if SUITES in (args or [SUITES]) else cases

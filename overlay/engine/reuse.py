@@ -175,13 +175,19 @@ def _versions(names: tuple[str, ...], _: object) -> str:
 
 # -- a test ------------------------------------------------------------------
 
-def kernel(mode: str) -> dict[str, str | None]:
-    """Digests of a kernel's image and its modules."""
+def kernel(mode: str, suites: bool = False) -> dict[str, str | None]:
+    """Digests of a kernel's image and its modules.
+
+    Those that hold KUnit suites are among them only if that is asked for: no
+    kselftest loads one.
+    """
     folder = build.folder(mode)
     try:
         listed = (folder / "modules.order").read_text("utf-8").split()
     except OSError:
         listed = []
+    if not suites:
+        listed = [name for name in listed if not build.SUITE.search(name)]
     paths = [folder / "arch/x86/boot/bzImage",
              *(folder / Path(name).with_suffix(".ko") for name in listed)]
     return store.of_files(paths, folder)

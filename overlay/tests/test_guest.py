@@ -181,23 +181,6 @@ class Boot(Folder):
         # QEMU keeps ACPI tables below 2 GB.
         self.assertLess(spans[-1][1], (2 << 30) - (1 << 20))
 
-    def test_qemu_for_kunit_goes_without_kvm(self):
-        done = subprocess.run(
-            [kunit.TCG / "qemu-system-x86_64", "-m", "1024", "-append",
-             "a b  c", "-accel", "kvm", "-accel", "hvf", "-accel", "tcg",
-             "-serial", "stdio"], capture_output=True, text=True, check=True,
-            env={"OVERLAY_QEMU": self.printer(), "PATH": os.environ["PATH"]})
-        self.assertEqual(done.stdout.splitlines(),
-                         ["-m", "1024", "-append", "a b  c", "-accel", "tcg",
-                          "-serial", "stdio"])
-
-    def printer(self):
-        """A program that prints its arguments, one a line."""
-        path = self.top / "bin" / "print"
-        path.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", "ascii")
-        path.chmod(0o755)
-        return str(path)
-
 
 class Configs(Folder):
     """Fragments: an option that Kconfig drops is an error."""

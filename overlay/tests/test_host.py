@@ -384,9 +384,9 @@ class Commands(Folder):
 
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
-        from engine import check, lint
+        from engine import check, kunit, lint
         words = {"check": check.STEPS, "lint": lint.TOOLS,
-                 "kunit": ("um", "x86"),
+                 "kunit": (kunit.UM, kernels.SUITES),
                  "bench": kernels.having("measured"),
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
                  "kselftest": kernels.having("checked"), "coverage": (), "series": [

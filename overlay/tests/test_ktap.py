@@ -248,8 +248,8 @@ class Splats(unittest.TestCase):
                 "g", f"ok 1\n# overlay: taint {value}\n", log)]
         self.assertEqual(len(taint(512)), 1)
         self.assertIn("(DW)", taint(128 + 512)[0])
-        # an out-of-tree module, a test module
-        self.assertEqual(taint(4096 + (1 << 18)), [])
+        # an out-of-tree module
+        self.assertEqual(taint(4096), [])
         self.assertEqual(taint(0), [])
         self.assertEqual(ktap.taint_cases("g", "ok 1\n", ""), [])
         expected = ("[    1.000000] overlay: expect /at fs/\n"
@@ -258,6 +258,20 @@ class Splats(unittest.TestCase):
         self.assertEqual(len(taint(128, expected)), 1)
         # that there is a splat is said already
         self.assertEqual(taint(512, "[    1.000000] WARNING: x\n"), [])
+
+    def test_suites_run_in_their_own_guest_only(self):
+        def taint(value, suites):
+            return [case.name for case in ktap.taint_cases(
+                "g", f"# overlay: taint {value}\n", "", suites)]
+        tested, warned = 1 << 18, 1 << 9
+        self.assertEqual(taint(tested, False), ["g: no KUnit suite ran"])
+        self.assertEqual(taint(tested, True), [])
+        self.assertEqual(taint(0, False), [])
+        self.assertEqual(taint(tested + warned, True),
+                         ["g: the kernel is not tainted"])
+        self.assertEqual(taint(tested + warned, False),
+                         ["g: no KUnit suite ran",
+                          "g: the kernel is not tainted"])
 
     def test_with_the_caller_in_the_stamp(self):
         log = ("[    1.000000][   T12] overlay: expect /at fs/\n"

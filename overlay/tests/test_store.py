@@ -555,13 +555,29 @@ class Kunit(Kept):
         super().setUp()
         self.replace(build, "top", lambda: self.top)
         self.replace(build, "tree", lambda: self.top / "tree")
+        self.replace(build, "lay_tree", mock.Mock())
+        self.replace(build, "build", lambda mode: self.ran.append("make"))
         self.replace(build, "environment", dict)
         self.replace(reuse, "qemu", lambda: "QEMU 7.2")
+        self.replace(lay, "items", list)
+        self.replace(host, "OUT", self.top / "out")
+        self.replace(host, "need", mock.Mock())
         self.image = self.top / "build/um/linux"
         host.write(self.image, "image")
+        self.built = self.top / "build/debug"
+        host.write(self.built / "arch/x86/boot/bzImage", "image")
+        self.suites("fs/ext4/ext4-test")
         self.ran = []
         self.output = "TAP version 13\n1..1\nok 1 a\n"
         self.replace(host, "run", self.tool)
+        self.replace(guest, "boot", self.boot)
+
+    def suites(self, *names):
+        """What a build of the debug kernel left as modules."""
+        host.write(self.built / "modules.order",
+                   "".join(f"{name}.o\n" for name in names))
+        for name in names:
+            host.write(self.built / f"{name}.ko", "module")
 
     def tool(self, cmd, **how):
         self.ran.append(cmd[2])
@@ -569,32 +585,90 @@ class Kunit(Kept):
             host.write(self.image.parent / "test.log", self.output)
         return SimpleNamespace(returncode=0, stdout="")
 
-    def run_once(self):
+    def boot(self, mode, script, **how):
+        self.ran.append(mode)
+        self.assertIn("fs/ext4/ext4-test.ko", script)
+        return guest.Boot(mode, True, "", f"{self.output}# overlay: taint "
+                          f"{1 << ktap.TESTED}\n", files={"log": "log"})
+
+    def once(self, *words):
+        """What `kunit WORDS` ran, and its cases."""
         self.ran.clear()
-        cases = kunit.run("um", [], self.top / "out")
-        return self.ran, [(case.name, case.status) for case in cases]
+        cases = kunit.main(list(words))
+        return list(self.ran), [(case.name, case.status) for case in cases]
 
     def test_the_same_image_boots_once(self):
-        ran, first = self.run_once()
+        ran, first = self.once("um")
         self.assertEqual(ran, ["build", "exec"])
-        ran, second = self.run_once()
+        ran, second = self.once("um")
         self.assertEqual(ran, ["build"])
-        self.assertEqual(second, first[:len(second)])
+        self.assertEqual(second, first)
         host.write(self.image, "edited")
-        self.assertEqual(self.run_once()[0], ["build", "exec"])
+        self.assertEqual(self.once("um")[0], ["build", "exec"])
+
+    def test_the_same_debug_kernel_boots_once(self):
+        ran, cases = self.once("debug")
+        self.assertEqual(ran, ["make", "debug"])
+        self.assertEqual(cases, [
+            ("debug: a", ktap.PASS),
+            ("debug: the guest ran to its end", ktap.PASS),
+            ("debug: no splat in the boot log", ktap.PASS)])
+        self.assertEqual(self.once("debug")[0], ["make"])
+        for name in ("arch/x86/boot/bzImage", "fs/ext4/ext4-test.ko"):
+            host.write(self.built / name, "edited")
+            self.assertEqual(self.once("debug")[0], ["make", "debug"])
+
+    def test_without_words_both_kernels_run(self):
+        ran, cases = self.once()
+        self.assertEqual(sorted(ran), ["build", "debug", "exec", "make"])
+        for name in ("um: a", "debug: a"):
+            self.assertIn((name, ktap.PASS), cases)
+
+    def test_a_kernel_without_suites_is_not_known(self):
+        with self.assertRaisesRegex(host.UserError, "lean: um, debug"):
+            kunit.main(["lean"])
 
     def test_what_only_kselftests_use_boots_no_kunit(self):
-        self.run_once()
+        self.once()
         self.replace(reuse, "LOADED", {"disks.py": "edited"})
         self.replace(reuse, "_program", lambda name, libraries: "newer")
-        self.assertEqual(self.run_once()[0], ["build"])
+        self.assertEqual(self.once()[0], ["build", "make"])
         self.replace(reuse, "qemu", lambda: "QEMU 10.0")
-        self.assertEqual(self.run_once()[0], ["build", "exec"])
+        self.assertEqual(self.once()[0], ["build", "make", "debug"])
+
+    def test_a_suite_boots_no_kselftest(self):
+        before = reuse.kernel("debug")
+        host.write(self.built / "fs/ext4/ext4-test.ko", "edited")
+        self.assertEqual(reuse.kernel("debug"), before)
+        self.suites("fs/ext4/ext4-test", "drivers/block/brd")
+        self.assertNotEqual(reuse.kernel("debug"), before)
 
     def test_a_failed_suite_runs_again(self):
         self.output = "TAP version 13\n1..1\nnot ok 1 a\n"
-        self.run_once()
-        self.assertEqual(self.run_once()[0], ["build", "exec"])
+        self.once()
+        self.assertEqual(sorted(self.once()[0]),
+                         ["build", "debug", "exec", "make"])
+
+    def test_a_module_that_cannot_be_loaded_is_red(self):
+        self.output = "Bail out! lib/kunit/kunit.ko cannot be loaded\n"
+        self.assertIn(("debug: bail out", ktap.FAIL), self.once("debug")[1])
+
+    def test_a_suite_of_ours_that_no_kernel_ran_is_red(self):
+        self.replace(kunit, "our_suites", lambda: ["a", "ext4-x"])
+        self.output = ("KTAP version 1\n1..1\n    KTAP version 1\n    1..1\n"
+                       "    ok 1 case\nok 1 a\n")
+        failed = [name for name, status in self.once()[1]
+                  if status == ktap.FAIL]
+        self.assertEqual(failed, ["ext4-x"])
+
+    def test_modules_that_hold_suites_are_loaded(self):
+        self.suites("drivers/block/brd", "fs/ext4/ext4-test",
+                    "drivers/nvme/host/tests/uq_kunit", "lib/test_module",
+                    "drivers/nvme/host/tests/uq_limit_kunit")
+        self.assertEqual(kunit.modules(), [
+            "lib/kunit/kunit.ko", "fs/ext4/ext4-test.ko",
+            "drivers/nvme/host/tests/uq_kunit.ko",
+            "drivers/nvme/host/tests/uq_limit_kunit.ko"])
 
 
 class Compiled(Kept):
