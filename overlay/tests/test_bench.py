@@ -134,6 +134,17 @@ class Judge(unittest.TestCase):
         case = status([command.steady(rows(text))], "runs of a cell")
         self.assertEqual(case.status, ktap.FAIL)
 
+    def test_interrupts_of_two_commands_may_differ(self):
+        def judged(batch, mode):
+            return command.steady([{
+                "bench": "nvme", "variant": "uq", "insn_per_op": 2012,
+                "runs": 5, "spread_pct": 7.21,
+                "params": {"mode": mode, "batch": batch}}]).status
+        self.assertEqual(judged(2, "irq"), ktap.PASS)
+        self.assertEqual(judged(1, "irq"), ktap.FAIL)
+        self.assertEqual(judged(32, "irq"), ktap.FAIL)
+        self.assertEqual(judged(2, "poll"), ktap.FAIL)
+
     def test_two_tasks_may_differ(self):
         text = "".join(line("generic", run, insn, threads=2) for run, insn
                        in enumerate([100, 100, 150])) + "complete\n"
