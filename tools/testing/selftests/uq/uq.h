@@ -152,6 +152,24 @@ int uq_wait_path(const char *path, bool there);
 int uq_pci_path(const struct uq_ns *ns, char *path);
 /* Its name on the bus, such as "0000:00:04.0". */
 int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len);
+/*
+ * A controller by that name, as its number may change when the device is removed
+ * while one of its nodes is open. The number that it has now, -1 for none:
+ */
+int uq_ctrl_of_pci(const char *pci);
+/* Takes a device, or only its driver, away. */
+int uq_pci_take(const char *pci, bool device);
+/*
+ * Finds it again, and waits for its nodes. While a file of the old ones is open,
+ * controller and namespace get other numbers, which are put into @ns.
+ */
+bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns);
+/*
+ * Takes the driver away and gives it back until controller and namespace have the
+ * numbers by which the tests to come know them. Files of tasks that have ended
+ * are closed by and by, so that the first time may be too early.
+ */
+bool uq_pci_restore(const char *pci, const struct uq_ns *was);
 /* An attribute of a controller. */
 int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
 int uq_ctrl_set(int ctrl, const char *name, const char *val);

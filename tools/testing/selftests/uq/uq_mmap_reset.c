@@ -6,8 +6,6 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
-#include <dirent.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -388,65 +386,6 @@ TEST_F(life, away_and_back)
 
 /* -- the end */
 
-/* By the driver, or the device itself. */
-static int take_away(const char *pci, bool device)
-{
-	char path[PATH_MAX + 32];
-
-	snprintf(path, sizeof(path), device ? "%s/remove" : "%s/driver/unbind",
-		 pci);
-	return uq_write_line(path, device ? "1" : strrchr(pci, '/') + 1);
-}
-
-static int ctrl_of(const char *pci)
-{
-	char path[PATH_MAX + 32];
-	struct dirent *e;
-	int ctrl = -1;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "%s/nvme", pci);
-	d = opendir(path);
-	while (d && (e = readdir(d)))
-		sscanf(e->d_name, "nvme%d", &ctrl);
-	if (d)
-		closedir(d);
-	return ctrl;
-}
-
-/*
- * Gives it back and waits for its nodes. While a file of the old ones is open,
- * controller and namespace have other numbers, which are put into @ns.
- */
-static bool give_back(const char *pci, bool device, struct uq_ns *ns)
-{
-	if (uq_write_line(device ? "/sys/bus/pci/rescan" :
-			  "/sys/bus/pci/drivers/nvme/bind",
-			  device ? "1" : strrchr(pci, '/') + 1))
-		return false;
-	do {
-		ns->ctrl = ctrl_of(pci);
-	} while (ns->ctrl < 0);
-	do {
-		ns->head = uq_find_head(ns->ctrl);
-	} while (ns->head < 0);
-	return uq_wait_nodes(ns, 2, 2);
-}
-
-/* With no file of it open: under its old name, for the tests to come. */
-static bool give_back_name(const char *pci, const struct uq_ns *ns)
-{
-	struct uq_ns now = *ns;
-	char path[40];
-
-	if (take_away(pci, false) || !give_back(pci, false, &now))
-		return false;
-	snprintf(path, sizeof(path), "/dev/%s", ns->block);
-	if (uq_wait_path(path, true))
-		return false;
-	return now.ctrl == ns->ctrl && now.head == ns->head;
-}
-
 /* A mapping of a queue that is gone: all that can be done with it is harmless. */
 static void expect_gone(struct __test_metadata *_metadata,
 			FIXTURE_DATA(life) *self)
@@ -489,15 +428,15 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 {
 	struct uq_ns ns = self->node.ns;
 	struct reader reader;
-	char pci[PATH_MAX];
+	char pci[64];
 	unsigned int i;
 
-	ASSERT_EQ(0, uq_pci_path(&ns, pci));
+	ASSERT_EQ(0, uq_pci_of(&ns, pci, sizeof(pci)));
 	if (load) {
 		start_reader(_metadata, self, &reader);
 		uq_load_wait_busy(&reader.load);
 	}
-	EXPECT_EQ(0, take_away(pci, device));
+	EXPECT_EQ(0, uq_pci_take(pci, device));
 	if (load)
 		end_reader(_metadata, &reader);
 
@@ -507,14 +446,14 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
 
 	/* the claim was of the old queue, and does not hold for the next one */
-	ASSERT_TRUE(give_back(pci, device, &ns));
+	ASSERT_TRUE(uq_pci_find(pci, device, &ns));
 	EXPECT_EQ(0, use_new(&ns, self->node.poll));
 	expect_gone(_metadata, self);
 	for (i = 0; !load && i < self->cq.len / PAGE; i++)
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
 	let_go(self);
 	self->cq.info = NULL;
-	EXPECT_TRUE(give_back_name(pci, &self->node.ns));
+	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));
 }
 
 TEST_F(life, unbind)
@@ -543,20 +482,20 @@ UQ_LEAVE_OUT("life.*_slow.unmapped_after_the_end", "one device is enough");
 TEST_F(life, unmapped_after_the_end)
 {
 	struct uq_ns ns = self->node.ns;
-	char pci[PATH_MAX];
+	char pci[64];
 
-	ASSERT_EQ(0, uq_pci_path(&ns, pci));
+	ASSERT_EQ(0, uq_pci_of(&ns, pci, sizeof(pci)));
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);
-	EXPECT_EQ(0, take_away(pci, false));
+	EXPECT_EQ(0, uq_pci_take(pci, false));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
 	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
-	ASSERT_TRUE(give_back(pci, false, &ns));
+	ASSERT_TRUE(uq_pci_find(pci, false, &ns));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
 	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
 	uq_cq_forget(&self->cq);
 	uq_cq_unmap(&self->cq);
-	EXPECT_TRUE(give_back_name(pci, &self->node.ns));
+	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));
 }
 
 UQ_LEAVE_OUT("life.*_slow.namespace_removed", "one device is enough");

@@ -192,23 +192,6 @@ bool uq_peace_kept(const struct uq_peace *peace)
 
 /* -- a device, which may have got another number */
 
-int uq_ctrl_of_pci(const char *pci)
-{
-	char path[128];
-	struct dirent *e;
-	int x = -1;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/nvme", pci);
-	d = opendir(path);
-	while (d && x < 0 && (e = readdir(d)))
-		if (sscanf(e->d_name, "nvme%d", &x) != 1)
-			x = -1;
-	if (d)
-		closedir(d);
-	return x;
-}
-
 bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n)
 {
 	int ctrl = uq_ctrl_of_pci(pci), x, y, z;

@@ -62,12 +62,9 @@ void uq_peace_begin(struct uq_peace *peace, bool leaks);
 bool uq_peace_kept(const struct uq_peace *peace);
 
 /*
- * A controller by the name of its PCI device, see uq_pci_of(), as its number may
- * change when the device is removed while one of its nodes is open. The number
- * that it has now, -1 for none:
+ * The @n'th node that a device has, of either kind, see uq_ctrl_of_pci(); its
+ * namespace has one format.
  */
-int uq_ctrl_of_pci(const char *pci);
-/* The @n'th node that is there, of either kind; its namespace has one format. */
 bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n);
 void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll);
 

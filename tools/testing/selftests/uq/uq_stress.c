@@ -489,46 +489,6 @@ FIXTURE_SETUP(stress)
 	uq_peace_begin(&self->peace, true);
 }
 
-/* Removes the device and finds it again; the file names what removes it. */
-static bool find_again(FIXTURE_DATA(stress) *self, const char *remove)
-{
-	struct uq_ns ns = self->was;
-
-	if (uq_write_line(remove, "1") ||
-	    uq_write_line("/sys/bus/pci/rescan", "1"))
-		return false;
-	do {
-		ns.ctrl = uq_ctrl_of_pci(self->pci);
-	} while (ns.ctrl < 0);
-	do {
-		ns.head = uq_find_head(ns.ctrl);
-	} while (ns.head < 0);
-	self->ns.ctrl = ns.ctrl;
-	return uq_wait_nodes(&ns, 2, 2);
-}
-
-/*
- * While a file of a removed controller is open its number is in use, and the
- * device has another one when it is found again. The tests to come know it by
- * its name. Files of tasks that have ended are closed by and by.
- */
-static bool give_back_name(FIXTURE_DATA(stress) *self)
-{
-	time_t start = uq_seconds();
-	char remove[128], path[64];
-
-	snprintf(remove, sizeof(remove), "/sys/bus/pci/devices/%s/remove",
-		 self->pci);
-	snprintf(path, sizeof(path), "/dev/%s", self->was.block);
-	while (uq_ctrl_of_pci(self->pci) != self->was.ctrl ||
-	       uq_find_head(self->was.ctrl) != self->was.head) {
-		if (uq_seconds() - start > UQ_NEVER ||
-		    !find_again(self, remove))
-			return false;
-	}
-	return !uq_wait_path(path, true);
-}
-
 FIXTURE_TEARDOWN(stress)
 {
 	/* the next test expects to find them where they were */
@@ -536,7 +496,7 @@ FIXTURE_TEARDOWN(stress)
 		return;
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 	EXPECT_EQ(0, uq_reset(uq_ctrl_of_pci(self->pci)));
-	EXPECT_TRUE(give_back_name(self));
+	EXPECT_TRUE(uq_pci_restore(self->pci, &self->was));
 }
 
 static void spawn(struct __test_metadata *_metadata,
@@ -685,11 +645,7 @@ static void change_affinity(FIXTURE_DATA(stress) *self)
 static void remove_and_rescan(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(stress) *self)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/remove",
-		 self->pci);
-	EXPECT_EQ(0, uq_write_line(path, "1"));
+	EXPECT_EQ(0, uq_pci_take(self->pci, true));
 	EXPECT_EQ(-1, uq_ctrl_of_pci(self->pci));
 	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/rescan", "1"));
 	self->removed = true;

@@ -515,6 +515,64 @@ int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 	return ret;
 }
 
+int uq_ctrl_of_pci(const char *pci)
+{
+	char path[128];
+	struct dirent *e;
+	int ctrl = -1;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/nvme", pci);
+	d = opendir(path);
+	while (d && ctrl < 0 && (e = readdir(d)))
+		if (sscanf(e->d_name, "nvme%d", &ctrl) != 1)
+			ctrl = -1;
+	if (d)
+		closedir(d);
+	return ctrl;
+}
+
+int uq_pci_take(const char *pci, bool device)
+{
+	char path[128];
+
+	if (!device)
+		return uq_write_line("/sys/bus/pci/drivers/nvme/unbind", pci);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/remove", pci);
+	return uq_write_line(path, "1");
+}
+
+bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns)
+{
+	if (device ? uq_write_line("/sys/bus/pci/rescan", "1") :
+		     uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci))
+		return false;
+	do {
+		ns->ctrl = uq_ctrl_of_pci(pci);
+	} while (ns->ctrl < 0);
+	do {
+		ns->head = uq_find_head(ns->ctrl);
+	} while (ns->head < 0);
+	return uq_wait_nodes(ns, 2, 2);
+}
+
+bool uq_pci_restore(const char *pci, const struct uq_ns *was)
+{
+	time_t start = uq_seconds();
+	struct uq_ns now = *was;
+	char path[64];
+
+	now.ctrl = uq_ctrl_of_pci(pci);
+	now.head = uq_find_head(now.ctrl);
+	while (now.ctrl != was->ctrl || now.head != was->head) {
+		if (uq_seconds() - start > UQ_NEVER ||
+		    uq_pci_take(pci, false) || !uq_pci_find(pci, false, &now))
+			return false;
+	}
+	snprintf(path, sizeof(path), "/dev/%s", was->block);
+	return !uq_wait_path(path, true);
+}
+
 /* -- controllers */
 
 static void ctrl_path(int ctrl, const char *name, char *path, size_t len)
