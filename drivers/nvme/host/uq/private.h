@@ -134,12 +134,12 @@ struct nvme_uq_iod {
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
  * @db_tail:	value that was last written to @sq_db
- * @plug:	plug of the last task that deferred the doorbell
  * @tmo_armed:	@tmo_work is queued
- * @tmo_next:	when @tmo_work runs, in jiffies
  * @aborting:	an abort of one of its commands is under way; set by @tmo_work
- * @doorbells:	writes to @sq_db
+ * @plug:	plug of the last task that deferred the doorbell
+ * @tmo_next:	when @tmo_work runs, in jiffies
  * @submitted:	commands ever submitted
+ * @doorbells:	writes to @sq_db
  * @limit:	commands that may be in flight, 0 for as many as there are tags
  * @file_limit:	the same for each open file
  * @queued:	commands waiting in @waitq
@@ -216,12 +216,12 @@ struct nvme_uq {
 	u16			sq_tail;
 	u16			last_sq_tail;
 	u16			db_tail;
-	struct blk_plug		*plug;
 	bool			tmo_armed;
-	unsigned long		tmo_next;
 	bool			aborting;
-	u64			doorbells;
+	struct blk_plug		*plug;
+	unsigned long		tmo_next;
 	u64			submitted;
+	u64			doorbells;
 	unsigned int		limit;
 	unsigned int		file_limit;
 	unsigned int		queued;

@@ -14,6 +14,8 @@
 
 /**
  * struct nvme_uq_tags - the command ids of one queue
+ * @head:	tags ever taken; written under the queue's sq_lock
+ * @tail:	tags ever put back, and @nr; written under the queue's cq_lock
  * @nr:		number of tags, one less than the queue has entries, so that a
  *		full set of tags can never overrun the submission queue
  * @idx_mask:	part of a command id that is the tag
@@ -25,21 +27,21 @@
  * @free:	ring of free tags; the least recently used one is taken first,
  *		so that a late completion finds another generation for as long
  *		as possible
- * @head:	tags ever taken; written under the queue's sq_lock
- * @tail:	tags ever put back, and @nr; written under the queue's cq_lock
  *
  * Submission takes tags under sq_lock and completion puts them back under
- * cq_lock; the ring between them needs no lock of its own.
+ * cq_lock; the ring between them needs no lock of its own. The members that do
+ * not change are with @tail, which both sides read for each command; @head is
+ * of no interest to a completion.
  */
 struct nvme_uq_tags {
+	u32		head;
+	u32		tail ____cacheline_aligned_in_smp;
 	u16		nr;
 	u32		idx_mask;
 	u32		genctr_step;
 	u32		free_mask;
 	u32		*cid;
 	u16		*free;
-	u32		head;
-	u32		tail ____cacheline_aligned_in_smp;
 };
 
 int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
