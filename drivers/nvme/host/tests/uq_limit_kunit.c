@@ -85,7 +85,7 @@ static bool try_io(struct nvme_uq *uq, struct nvme_uq_io *io,
 	bool ok;
 
 	spin_lock(&uq->sq_lock);
-	ok = nvme_uq_admit(uq, io, waiter);
+	ok = nvme_uq_admit(uq, io->file, io->node, waiter);
 	if (ok) {
 		unsigned int idx = nvme_uq_tag_get(&uq->tags);
 
@@ -268,6 +268,30 @@ static void count_wraps(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
 		end_many(test, rig, 0, 3);
 	}
+	free_rig(test, rig);
+}
+
+/* What is seen before a command is prepared is what happens to it then. */
+static void look_first(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	unsigned int round, file;
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, DEPTH - 2));
+	for (round = 0; round < DEPTH; round++) {
+		for (file = 0; file < 2; file++) {
+			bool waits = nvme_uq_is_full(uq) ||
+				nvme_uq_at_limit(uq, &rig->file[file]);
+
+			KUNIT_EXPECT_EQ(test, waits, !submit(rig, file));
+		}
+	}
+	KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
+	KUNIT_EXPECT_EQ(test, DEPTH - 2 - 3, flying(rig, 1));
+	end_many(test, rig, 0, 3);
+	end_many(test, rig, 1, DEPTH - 2 - 3);
 	free_rig(test, rig);
 }
 
@@ -484,6 +508,7 @@ static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(limit_while_in_flight),
 	KUNIT_CASE(limit_of_one_among_many),
 	KUNIT_CASE(count_wraps),
+	KUNIT_CASE(look_first),
 	KUNIT_CASE(order_for_a_slot),
 	KUNIT_CASE(order_for_a_limit),
 	KUNIT_CASE(limit_raised),

@@ -28,6 +28,11 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 	uf->node = node;
 	uf->file = file;
 	uf->blocked_mask = ~0;
+	/* the others take the path for any command */
+	uf->issue_flags = IO_URING_F_SQE128 | IO_URING_F_CQE32 |
+		IO_URING_F_NONBLOCK;
+	if (node->uq->polled)
+		uf->issue_flags |= IO_URING_F_IOPOLL;
 	init_waitqueue_head(&uf->waitq);
 	file->private_data = uf;
 	nvme_uq_add_file(node->uq, uf);
@@ -110,10 +115,16 @@ static bool nvme_uq_is_write(u8 opcode, u32 nsid)
 	return (unlikely(opcode == nvme_fabrics_command) ? nsid : opcode) & 1;
 }
 
-static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
-					    struct io_uring_cmd *ioucmd,
-					    unsigned int issue_flags,
-					    bool unpolled)
+/**
+ * nvme_uq_queue - start any command
+ * @uf:		open file that the command is submitted to
+ * @ioucmd:	the command
+ * @issue_flags: of ->uring_cmd()
+ *
+ * Return: -EIOCBQUEUED or an error.
+ */
+int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
+		  unsigned int issue_flags)
 {
 	const struct nvme_uring_cmd *cmd =
 		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
@@ -144,6 +155,7 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 		uq->ctrl->io_timeout;
 	io.write = nvme_uq_is_write(io.opcode, io.nsid);
 	io.nowait = issue_flags & IO_URING_F_NONBLOCK;
+	io.unpolled = uq->polled && !(issue_flags & IO_URING_F_IOPOLL);
 
 	if (len) {
 		ret = nvme_uq_import(&io, READ_ONCE(cmd->addr), len, vec,
@@ -160,27 +172,22 @@ static __always_inline int nvme_uq_queue_io(struct nvme_uq_file *uf,
 	if (unlikely(io.meta_len) && (io.meta_len > NVME_UQ_MAX_META ||
 				      !blk_get_integrity(node->ns->disk)))
 		ret = -EINVAL;
-	else if (unpolled)
-		ret = uq->ops->submit_unpolled(uq, &io);
 	else
 		ret = uq->ops->submit(uq, &io);
 	if (unlikely(io.iov))
 		kfree(io.iov);
 	return ret;
 }
-
-/* Out of line, so that the path of rings that poll is not longer for it. */
-static noinline int nvme_uq_queue_unpolled(struct nvme_uq_file *uf,
-					   struct io_uring_cmd *ioucmd,
-					   unsigned int issue_flags)
-{
-	return nvme_uq_queue_io(uf, ioucmd, issue_flags, true);
-}
+EXPORT_SYMBOL_GPL(nvme_uq_queue);
 
 static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
 			     unsigned int issue_flags)
 {
 	struct nvme_uq_file *uf = ioucmd->file->private_data;
+
+	if (likely((issue_flags & uf->issue_flags) == uf->issue_flags &&
+		   ioucmd->cmd_op == NVME_URING_CMD_IO))
+		return uf->node->uq->ops->submit_one(uf, ioucmd, issue_flags);
 
 	if ((issue_flags & (IO_URING_F_SQE128 | IO_URING_F_CQE32)) !=
 	    (IO_URING_F_SQE128 | IO_URING_F_CQE32))
@@ -190,11 +197,7 @@ static int nvme_uq_uring_cmd(struct io_uring_cmd *ioucmd,
 	    ioucmd->cmd_op != NVME_URING_CMD_IO_VEC)
 		return -ENOTTY;
 
-	if (unlikely(uf->node->uq->polled &&
-		     !(issue_flags & IO_URING_F_IOPOLL)))
-		return nvme_uq_queue_unpolled(uf, ioucmd, issue_flags);
-
-	return nvme_uq_queue_io(uf, ioucmd, issue_flags, false);
+	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
 static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,

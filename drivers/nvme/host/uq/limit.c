@@ -24,11 +24,11 @@
 /* Tags that commands which do not wait must leave free. */
 static void nvme_uq_set_reserve(struct nvme_uq *uq)
 {
-	unsigned int nr = uq->tags.nr;
+	unsigned int nr = uq->tags.nr, reserve = uq->queued;
 
-	uq->reserve = uq->queued;
 	if (uq->limit && uq->limit < nr)
-		uq->reserve += nr - uq->limit;
+		reserve += nr - uq->limit;
+	WRITE_ONCE(uq->reserve, reserve);
 }
 
 static void nvme_uq_wake_waiter(wait_queue_head_t *waitq)
@@ -113,6 +113,24 @@ static bool nvme_uq_below_limit(const struct nvme_uq_file *uf,
 	return uf->queued < uf->limit - used;
 }
 
+/**
+ * __nvme_uq_at_limit - check whether a new command would exceed a file's limit
+ * @uq:		the queue
+ * @uf:		the open file
+ *
+ * Return: true if it would.
+ */
+bool __nvme_uq_at_limit(struct nvme_uq *uq, const struct nvme_uq_file *uf)
+{
+	bool ret;
+
+	spin_lock(&uq->sq_lock);
+	ret = !nvme_uq_below_limit(uf, NULL);
+	spin_unlock(&uq->sq_lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(__nvme_uq_at_limit);
+
 /* Return true if there is a tag for a command. */
 static bool nvme_uq_has_tag(const struct nvme_uq *uq,
 			    const struct nvme_uq_waiter *waiter)
@@ -146,16 +164,15 @@ static void nvme_uq_uncharge(struct nvme_uq_file *uf,
 /**
  * nvme_uq_admit_slow - nvme_uq_admit() with a limit or a waiter
  * @uq:		the queue, with sq_lock held and not blocked
- * @io:		the command
+ * @uf:		open file of the command
  * @waiter:	its waiter, or NULL if the command must not wait
  *
  * Return: true if the command can be submitted. If not, it may be below the
  * limit of its file, and stays counted while it waits for a tag.
  */
-bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
+bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			struct nvme_uq_waiter *waiter)
 {
-	struct nvme_uq_file *uf = io->file;
 	bool has_tag;
 
 	lockdep_assert_held(&uq->sq_lock);
@@ -178,16 +195,18 @@ EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
 /**
  * nvme_uq_submit_errno - errno of a command that cannot be submitted now
  * @uq:		the queue
- * @io:		the command
+ * @uf:		open file of the command
+ * @node:	node of @uf
  *
  * Return: -EAGAIN if it may be later; -EBUSY, -ENODEV or -ENXIO if not.
  */
-int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io)
+int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
+			 const struct nvme_uq_node *node)
 {
 	unsigned int why = READ_ONCE(uq->blocked) &
-		READ_ONCE(io->file->blocked_mask);
+		READ_ONCE(uf->blocked_mask);
 
-	if (nvme_uq_ns_removed(io->node) || (why & NVME_UQ_UNAVAILABLE))
+	if (nvme_uq_ns_removed(node) || (why & NVME_UQ_UNAVAILABLE))
 		return -ENXIO;
 	if (nvme_state_terminal(uq->ctrl))
 		return -ENODEV;
@@ -200,7 +219,7 @@ static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 			   const struct nvme_uq_waiter *waiter)
 {
 	struct nvme_uq_file *uf = io->file;
-	int ret = nvme_uq_submit_errno(uq, io);
+	int ret = nvme_uq_submit_errno(uq, io->file, io->node);
 
 	if (ret != -EAGAIN)
 		return ret;

@@ -19,31 +19,54 @@ struct nvme_uq_waiter {
 	bool			charged;
 };
 
-bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_io *io,
+bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			struct nvme_uq_waiter *waiter);
 
 /**
  * nvme_uq_admit - check whether a command can be submitted now
  * @uq:		the queue, with sq_lock held
- * @io:		the command
+ * @uf:		open file of the command
+ * @node:	node of @uf
  * @waiter:	its waiter, or NULL if the command must not wait
  *
  * Return: true if it can. The caller must then submit the command, or call
  * nvme_uq_abandon().
  */
 static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
-					  struct nvme_uq_io *io,
+					  struct nvme_uq_file *uf,
+					  const struct nvme_uq_node *node,
 					  struct nvme_uq_waiter *waiter)
 {
-	if (unlikely(uq->blocked & io->file->blocked_mask) ||
-	    unlikely(nvme_uq_ns_removed(io->node)))
+	if (unlikely(uq->blocked & uf->blocked_mask) ||
+	    unlikely(nvme_uq_ns_removed(node)))
 		return false;
-	if (waiter || unlikely(io->file->limit))
-		return nvme_uq_admit_slow(uq, io, waiter);
+	if (waiter || unlikely(uf->limit))
+		return nvme_uq_admit_slow(uq, uf, waiter);
 	return nvme_uq_tags_left(&uq->tags) > uq->reserve;
 }
 
-int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_io *io);
+/*
+ * Two looks before data is pinned and mapped, so that this is not done in vain
+ * for a command that has to wait. nvme_uq_admit() decides.
+ */
+
+/* Return true if a new command would not get a tag. Needs no lock. */
+static __always_inline bool nvme_uq_is_full(const struct nvme_uq *uq)
+{
+	return nvme_uq_tags_left(&uq->tags) <= READ_ONCE(uq->reserve);
+}
+
+bool __nvme_uq_at_limit(struct nvme_uq *uq, const struct nvme_uq_file *uf);
+
+/* Return true if a new command would exceed the limit of its file. */
+static __always_inline bool nvme_uq_at_limit(struct nvme_uq *uq,
+					     const struct nvme_uq_file *uf)
+{
+	return unlikely(READ_ONCE(uf->limit)) && __nvme_uq_at_limit(uq, uf);
+}
+
+int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
+			 const struct nvme_uq_node *node);
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 		      struct nvme_uq_waiter *waiter);
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,

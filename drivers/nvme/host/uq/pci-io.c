@@ -300,8 +300,8 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
  * interrupts disabled for an unlimited time. Valid completions that follow are
  * found at the next interrupt, at the next poll, or when a command is overdue.
  */
-VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
-						  struct nvme_uq_done *done)
+static __always_inline unsigned int
+__nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 {
 	const struct nvme_completion *cqe = uq->cq_next;
 	struct nvme_uq_done list = { .last = done->last };
@@ -333,6 +333,13 @@ VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 	nvme_uq_info_reaped(uq, head);
 	return found;
 }
+
+/* For all but nvme_uq_irq() and nvme_uq_pci_iopoll(). */
+VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
+						  struct nvme_uq_done *done)
+{
+	return __nvme_uq_reap_locked(uq, done);
+}
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_reap_locked);
 
 static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
@@ -357,7 +364,7 @@ static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
-		found = nvme_uq_reap_locked(uq, &done);
+		found = __nvme_uq_reap_locked(uq, &done);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
@@ -385,7 +392,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
-		found = nvme_uq_reap_locked(uq, &done);
+		found = __nvme_uq_reap_locked(uq, &done);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
@@ -611,9 +618,9 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
 }
 
-static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_io *io)
+static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
 {
-	const struct nvme_ns_head *head = io->node->ns->head;
+	const struct nvme_ns_head *head = node->ns->head;
 
 	return (struct nvme_uq_fmt){
 		.csi		= head->ids.csi,
@@ -628,16 +635,18 @@ static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_io *io)
  * Return true if the transfer cannot exceed the buffers. An SGL has their
  * length; elsewhere the fields of the command must not ask for more.
  */
-static bool nvme_uq_fits(struct nvme_uq *uq, const struct nvme_command *c,
-			 const struct nvme_uq_io *io)
+static noinline bool nvme_uq_fits(struct nvme_uq *uq,
+				  const struct nvme_command *c,
+				  const struct nvme_uq_node *node,
+				  u32 len, u32 meta_len)
 {
-	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io);
+	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(node);
 
-	if (!uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, io->len))
+	if (!uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, len))
 		return false;
-	if (uq->force_sgl && uq->meta_sgl_ok && io->meta_len)
+	if (uq->force_sgl && uq->meta_sgl_ok && meta_len)
 		return true;
-	return nvme_uq_meta_fits(c, &fmt, io->meta_len);
+	return nvme_uq_meta_fits(c, &fmt, meta_len);
 }
 
 /*
@@ -648,10 +657,47 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 				      struct nvme_command *c,
 				      const struct nvme_uq_io *io)
 {
-	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io);
+	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io->node);
 
 	if (uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, 0))
 		c->common.flags = NVME_CMD_SGL_METABUF;
+}
+
+/* Take a tag, and fill in what the iod of each command has. */
+static __always_inline unsigned int
+nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf,
+		 struct io_uring_cmd *ioucmd, u8 opcode, u8 flags,
+		 unsigned int timeout, unsigned long deadline)
+{
+	unsigned int idx = nvme_uq_tag_get(&uq->tags);
+	struct nvme_uq_iod *iod = &uq->iod[idx];
+
+	iod->ioucmd = ioucmd;
+	iod->file = uf;
+	uf->submitted++;
+	iod->deadline = deadline;
+	iod->timeout = timeout;
+	iod->opcode = opcode;
+	iod->flags = flags;
+	return idx;
+}
+
+/*
+ * The entry and the iod are complete. As soon as the tag is armed, the command
+ * may complete and the submitter may be gone.
+ */
+static __always_inline void nvme_uq_publish(struct nvme_uq *uq,
+					    struct nvme_command *c,
+					    unsigned int idx,
+					    unsigned long deadline)
+{
+	c->common.command_id = nvme_uq_tag_arm(&uq->tags, idx);
+	trace_nvme_uq_submit(uq, c);
+	if (++uq->sq_tail == uq->depth)
+		uq->sq_tail = 0;
+	uq->submitted++;
+	if (unlikely(!uq->tmo_armed || time_before(deadline, uq->tmo_next)))
+		nvme_uq_arm_timeout(uq, deadline);
 }
 
 /*
@@ -659,10 +705,10 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
  * command is checked here, where user space can no longer change it.
  */
 static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
-					     struct nvme_uq_io *io,
-					     unsigned long deadline)
+					     struct nvme_uq_io *io)
 {
 	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
+	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
 	struct nvme_uq_iod *iod;
 	unsigned int idx;
 
@@ -674,19 +720,12 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	c->common.dptr.prp2 = 0;
 	nvme_uq_copy_dwords(c, io->cmd);
 	if (unlikely(!uq->force_sgl || io->node->ns->head->ms) &&
-	    !nvme_uq_fits(uq, c, io))
+	    !nvme_uq_fits(uq, c, io->node, io->len, io->meta_len))
 		return -EINVAL;
 
-	idx = nvme_uq_tag_get(&uq->tags);
+	idx = nvme_uq_take_tag(uq, io->file, io->ioucmd, io->opcode, io->flags,
+			       io->timeout, deadline);
 	iod = &uq->iod[idx];
-	iod->ioucmd = io->ioucmd;
-	iod->file = io->file;
-	io->file->submitted++;
-	iod->deadline = deadline;
-	iod->timeout = io->timeout;
-	iod->opcode = io->opcode;
-	iod->flags = io->flags;
-
 	/* used by nvme_uq_dma_unmap() */
 	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
 				  NVME_UQ_SGLIST))) {
@@ -705,29 +744,25 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	if (unlikely(io->flags & NVME_UQ_META))
 		nvme_uq_set_meta(uq, c, io, idx);
 
-	c->common.command_id = nvme_uq_tag_arm(&uq->tags, idx);
-	trace_nvme_uq_submit(uq, c);
-	if (++uq->sq_tail == uq->depth)
-		uq->sq_tail = 0;
-	uq->submitted++;
+	nvme_uq_publish(uq, c, idx, deadline);
 	return -EIOCBQUEUED;
 }
 
-/*
- * Try once; -EAGAIN if there is no tag or the queue is blocked. As soon as the
- * tag is armed, the command may complete and the submitter may be gone.
- */
+/* Try once; -EAGAIN if there is no tag or the queue is blocked. */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
 				       struct nvme_uq_waiter *waiter, u8 flags)
 {
-	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
 	bool defer;
 	int ret;
 
 	if (unlikely(READ_ONCE(uq->blocked) &
 		     READ_ONCE(io->file->blocked_mask)))
-		return nvme_uq_submit_errno(uq, io);
+		return nvme_uq_submit_errno(uq, io->file, io->node);
+	/* a waiter that is in a wait queue has looked */
+	if (waiter && !waiter->waitq &&
+	    (nvme_uq_is_full(uq) || nvme_uq_at_limit(uq, io->file)))
+		return nvme_uq_submit_errno(uq, io->file, io->node);
 	ret = nvme_uq_dma_map(uq, io, flags);
 	if (unlikely(ret))
 		return ret;
@@ -736,12 +771,9 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
-	if (likely(nvme_uq_admit(uq, io, waiter)))
-		ret = nvme_uq_write_sqe(uq, io, deadline);
+	if (likely(nvme_uq_admit(uq, io->file, io->node, waiter)))
+		ret = nvme_uq_write_sqe(uq, io);
 	if (likely(ret == -EIOCBQUEUED)) {
-		if (unlikely(!uq->tmo_armed ||
-			     time_before(deadline, uq->tmo_next)))
-			nvme_uq_arm_timeout(uq, deadline);
 		if (!defer)
 			nvme_uq_ring_sq(uq);
 		if (flags & NVME_UQ_UNPOLLED)
@@ -752,7 +784,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	spin_unlock(&uq->sq_lock);
 
 	nvme_uq_dma_unmap_io(uq, io);
-	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io) : ret;
+	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io->file, io->node) : ret;
 }
 
 /* Submit a command that may wait for its limit or for a tag. */
@@ -781,11 +813,15 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 	return ret;
 }
 
-static __always_inline int nvme_uq_submit(struct nvme_uq *uq,
-					  struct nvme_uq_io *io, u8 flags)
+static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
-	int ret = nvme_uq_prep(uq, io);
+	u8 flags = io->unpolled ? NVME_UQ_UNPOLLED : 0;
+	int ret;
 
+	if (io->nowait && (nvme_uq_is_full(uq) ||
+			   nvme_uq_at_limit(uq, io->file)))
+		return nvme_uq_submit_errno(uq, io->file, io->node);
+	ret = nvme_uq_prep(uq, io);
 	if (unlikely(ret))
 		return ret;
 
@@ -801,15 +837,193 @@ static __always_inline int nvme_uq_submit(struct nvme_uq *uq,
 	return ret;
 }
 
-static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
+/*
+ * The most frequent commands: data in one piece of a registered buffer or in one
+ * page, no metadata, the usual timeout, a controller with SGLs. For these, few of
+ * the steps above do anything, and nothing of what struct nvme_uq_io describes
+ * has to be in memory. They are the same steps in the same order, and a command
+ * of another kind starts again in nvme_uq_queue().
+ */
+
+/*
+ * Return true if the command is permitted for certain; if not, nvme_uq_check_cmd()
+ * knows. Most commands have no effect but that some change logical blocks.
+ */
+static __always_inline bool nvme_uq_is_permitted(const struct nvme_ns *ns,
+						 const struct file *file,
+						 u8 opcode, u32 nsid)
 {
-	return nvme_uq_submit(uq, io, 0);
+	const struct nvme_ns_head *head = ns->head;
+	u32 effects = le32_to_cpu(head->effects->iocs[opcode]);
+
+	if (unlikely(nsid != head->ns_id || opcode >= nvme_fabrics_command))
+		return false;
+	if (effects == NVME_CMD_EFFECTS_CSUPP && !(opcode & 1))
+		return true;
+	return (effects & ~NVME_CMD_EFFECTS_LBCC) == NVME_CMD_EFFECTS_CSUPP &&
+		(file->f_mode & FMODE_WRITE);
 }
 
-static int nvme_uq_pci_submit_unpolled(struct nvme_uq *uq,
-				       struct nvme_uq_io *io)
+/* Find or pin the data. Return false if it is not in one piece of memory. */
+static __always_inline bool
+nvme_uq_prep_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
+		 struct io_uring_cmd *ioucmd, u64 addr, u32 len, bool write,
+		 phys_addr_t *phys, unsigned int issue_flags)
 {
-	return nvme_uq_submit(uq, io, NVME_UQ_UNPOLLED);
+	struct bio_vec bv __uninitialized;
+	phys_addr_t page __uninitialized;
+	unsigned long user;
+
+	if (unlikely(((u32)addr | len) & 3))
+		return false;
+	if (likely(ioucmd->flags & IORING_URING_CMD_FIXED)) {
+		if (unlikely(io_uring_cmd_import_fixed_bvec(ioucmd, addr, len,
+							    write, &bv,
+							    issue_flags)))
+			return false;
+		*phys = bvec_phys(&bv);
+		nvme_uq_pdu(ioucmd)->user = 0;
+		return true;
+	}
+	if (unlikely(offset_in_page(addr) + len > PAGE_SIZE ||
+		     (issue_flags & IO_URING_F_COMPAT) ||
+		     nvme_uq_at_limit(uq, uf)))
+		return false;
+	user = nvme_uq_pin_page(addr, write, &page);
+	*phys = page;
+	nvme_uq_pdu(ioucmd)->user = user;
+	return !IS_ERR_VALUE(user);
+}
+
+/* Flags of a command that was mapped by dma_map_phys(). */
+static __always_inline u8 nvme_uq_unmap_flags(struct nvme_uq *uq, u8 opcode)
+{
+	if (likely(!dma_need_unmap(uq->dma_dev)))
+		return 0;
+	return opcode & 1 ? NVME_UQ_UNMAP | NVME_UQ_WRITE : NVME_UQ_UNMAP;
+}
+
+/*
+ * As nvme_uq_write_sqe(). The namespace id and the opcode are those that were
+ * checked.
+ */
+static __always_inline int
+nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
+		  struct io_uring_cmd *ioucmd, u8 opcode, dma_addr_t addr,
+		  u32 len)
+{
+	u8 flags = nvme_uq_unmap_flags(uq, opcode);
+	const struct nvme_uring_cmd *cmd =
+		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
+	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
+	const struct nvme_ns_head *head = uf->node->ns->head;
+	unsigned int timeout = uq->ctrl->io_timeout, idx;
+	unsigned long deadline = jiffies + timeout + NVME_UQ_GRACE;
+
+	c->common.opcode = opcode;
+	c->common.flags = NVME_CMD_SGL_METABUF;
+	c->common.nsid = cpu_to_le32(head->ns_id);
+	c->common.metadata = 0;
+	c->common.dptr.prp1 = cpu_to_le64(addr);
+	/* length, reserved bytes and type of the descriptor */
+	c->common.dptr.prp2 = cpu_to_le64(len);
+	nvme_uq_copy_dwords(c, cmd);
+	if (unlikely(head->ms) && !nvme_uq_fits(uq, c, uf->node, len, 0))
+		return -EINVAL;
+
+	idx = nvme_uq_take_tag(uq, uf, ioucmd, opcode, flags, timeout,
+			       deadline);
+	if (unlikely(flags)) {
+		uq->iod[idx].addr = addr;
+		uq->iod[idx].len = len;
+	}
+	nvme_uq_publish(uq, c, idx, deadline);
+	return -EIOCBQUEUED;
+}
+
+/* As nvme_uq_try(). Returns 1 for a queue without SGLs. */
+static __always_inline int
+nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
+		struct io_uring_cmd *ioucmd, u8 opcode, phys_addr_t phys,
+		u32 len)
+{
+	bool write = opcode & 1, defer;
+	dma_addr_t addr;
+	u8 flags;
+	int ret;
+
+	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(uf->blocked_mask)))
+		return nvme_uq_submit_errno(uq, uf, uf->node);
+	if (unlikely(!uq->force_sgl))
+		return 1;
+	addr = dma_map_phys(uq->dma_dev, phys, len,
+			    write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
+	if (unlikely(dma_mapping_error(uq->dma_dev, addr)))
+		return -ENOMEM;
+	defer = nvme_uq_defer_doorbell(uq, ioucmd);
+
+	spin_lock(&uq->sq_lock);
+	ret = -EAGAIN;
+	if (likely(nvme_uq_admit(uq, uf, uf->node, NULL)))
+		ret = nvme_uq_write_one(uq, uf, ioucmd, opcode, addr, len);
+	if (likely(ret == -EIOCBQUEUED)) {
+		if (!defer)
+			nvme_uq_ring_sq(uq);
+		spin_unlock(&uq->sq_lock);
+		return ret;
+	}
+	spin_unlock(&uq->sq_lock);
+
+	flags = nvme_uq_unmap_flags(uq, opcode);
+	if (flags)
+		dma_unmap_phys(uq->dma_dev, addr, len, nvme_uq_dir(flags), 0);
+	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, uf, uf->node) : ret;
+}
+
+static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
+				  struct io_uring_cmd *ioucmd,
+				  unsigned int issue_flags)
+{
+	const struct nvme_uring_cmd *cmd =
+		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
+	u8 opcode = READ_ONCE(cmd->opcode);
+	u32 nsid = READ_ONCE(cmd->nsid);
+	u32 len = READ_ONCE(cmd->data_len);
+	struct nvme_uq *uq = uf->node->uq;
+	phys_addr_t phys;
+	int ret;
+
+	if (unlikely(READ_ONCE(cmd->flags) | READ_ONCE(cmd->timeout_ms) |
+		     READ_ONCE(cmd->metadata)))
+		goto queue;
+	/* nor is the length 0 */
+	if (unlikely(len - 1 >= uq->max_len))
+		goto queue;
+	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
+					   nsid))) {
+		if (opcode == nvme_fabrics_command)
+			goto queue;
+		ret = nvme_uq_check_cmd(uf->node->ns, opcode, nsid,
+					ioucmd->file->f_mode & FMODE_WRITE);
+		if (ret)
+			return ret;
+	}
+	if (unlikely(nvme_uq_is_full(uq)))
+		return nvme_uq_submit_errno(uq, uf, uf->node);
+	if (unlikely(!nvme_uq_prep_one(uq, uf, ioucmd, READ_ONCE(cmd->addr),
+				       len, opcode & 1, &phys, issue_flags)))
+		goto queue;
+
+	rcu_read_lock();
+	ret = nvme_uq_try_one(uq, uf, ioucmd, opcode, phys, len);
+	rcu_read_unlock();
+	if (likely(ret == -EIOCBQUEUED))
+		return ret;
+	nvme_uq_unpin_user(nvme_uq_pdu(ioucmd)->user, false);
+	if (ret <= 0)
+		return ret;
+queue:
+	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
 /*
@@ -839,8 +1053,8 @@ static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 }
 
 const struct nvme_uq_ops nvme_uq_pci_ops = {
+	.submit_one = nvme_uq_pci_submit_one,
 	.submit	= nvme_uq_pci_submit,
-	.submit_unpolled = nvme_uq_pci_submit_unpolled,
 	.iopoll	= nvme_uq_pci_iopoll,
 	.ring	= nvme_uq_pci_ring,
 	.reap	= nvme_uq_pci_reap,

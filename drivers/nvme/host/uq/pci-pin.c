@@ -126,22 +126,41 @@ int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
 	return nvme_uq_prep_sglist(io, sglist);
 }
 
-static int nvme_uq_prep_page(struct nvme_uq_io *io)
+/**
+ * nvme_uq_pin_page - pin a page of user memory
+ * @addr:	address of the data in it
+ * @write:	the data goes to the device
+ * @phys:	where the data is
+ *
+ * Return: value for nvme_uq_pdu.user, or an error for IS_ERR_VALUE().
+ */
+unsigned long nvme_uq_pin_page(unsigned long addr, bool write,
+			       phys_addr_t *phys)
 {
-	unsigned long addr = (unsigned long)io->iter.ubuf + io->iter.iov_offset;
 	struct page *page;
 	int ret;
 
-	if ((addr | io->iter.count) & 3)
-		return -EINVAL;
-	ret = pin_user_pages_fast(addr & PAGE_MASK, 1,
-				  io->write ? 0 : FOLL_WRITE, &page);
+	ret = pin_user_pages_fast(addr & PAGE_MASK, 1, write ? 0 : FOLL_WRITE,
+				  &page);
 	if (ret != 1)
 		return ret < 0 ? ret : -EFAULT;
+	*phys = page_to_phys(page) + offset_in_page(addr);
+	return (unsigned long)page | NVME_UQ_USER_PAGE |
+		(write ? 0 : NVME_UQ_USER_DIRTY);
+}
 
-	io->phys = page_to_phys(page) + offset_in_page(addr);
-	io->user = (unsigned long)page | NVME_UQ_USER_PAGE |
-		(io->write ? 0 : NVME_UQ_USER_DIRTY);
+static int nvme_uq_prep_page(struct nvme_uq_io *io)
+{
+	unsigned long addr = (unsigned long)io->iter.ubuf + io->iter.iov_offset;
+
+	unsigned long user;
+
+	if ((addr | io->iter.count) & 3)
+		return -EINVAL;
+	user = nvme_uq_pin_page(addr, io->write, &io->phys);
+	if (IS_ERR_VALUE(user))
+		return user;
+	io->user = user;
 	return 0;
 }
 

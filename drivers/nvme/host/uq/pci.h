@@ -132,6 +132,8 @@ unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
 /* pci-pin.c */
 void __nvme_uq_unpin_user(unsigned long val, bool completed);
 struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp);
+unsigned long nvme_uq_pin_page(unsigned long addr, bool write,
+			       phys_addr_t *phys);
 int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
 int nvme_uq_prep_user(struct nvme_uq_io *io);
 int nvme_uq_prep_meta(struct nvme_uq_io *io);

@@ -76,8 +76,8 @@ struct nvme_uq_sglist;
  * @meta_len:	length of metadata
  * @meta_addr:	bus address of metadata
  * @sglist:	data in several segments
- * @opcode:	opcode, for messages
  * @flags:	NVME_UQ_UNMAP and so on
+ * @opcode:	opcode, for messages
  * @file:	open file that the command was submitted to
  */
 struct nvme_uq_iod {
@@ -89,8 +89,8 @@ struct nvme_uq_iod {
 	dma_addr_t		meta_addr;
 	struct nvme_uq_sglist	*sglist;
 	unsigned int		timeout;
+	u16			flags;
 	u8			opcode;
-	u8			flags;
 	struct nvme_uq_file	*file;
 } __aligned(64);
 
@@ -121,6 +121,7 @@ struct nvme_uq_iod {
  * @dbbuf_cq_ei: event index of the completion queue, or NULL
  * @force_sgl:	data is described by SGLs, else by PRPs
  * @meta_sgl_ok: metadata is described by SGLs too
+ * @max_len:	the most data that a command can transfer, in bytes
  * @claim_lock:	protects @owner to @mappable; writers hold @sq_lock and @cq_lock
  *		too
  * @owner:	the open file that has claimed the queue, or NULL
@@ -201,6 +202,7 @@ struct nvme_uq {
 	__le32			*dbbuf_cq_ei;
 	bool			force_sgl;
 	bool			meta_sgl_ok;
+	u32			max_len;
 
 	/* exclusive use */
 	struct mutex		claim_lock;
@@ -324,6 +326,8 @@ struct nvme_uq_node {
 /**
  * struct nvme_uq_file - an open file of a node
  * @node:	the node
+ * @issue_flags: issue flags of commands for which nvme_uq_ops.submit_one is
+ *		called; set once
  * @blocked_mask: bits of nvme_uq.blocked that apply to this file: all of them,
  *		except NVME_UQ_CLAIMED if the file has claimed the queue.
  *		Written under the queue's sq_lock.
@@ -349,6 +353,7 @@ struct nvme_uq_node {
  */
 struct nvme_uq_file {
 	struct nvme_uq_node	*node;
+	unsigned int		issue_flags;
 	unsigned int		blocked_mask;
 	unsigned int		requested;
 	unsigned int		limit;
@@ -401,6 +406,7 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @opcode:	opcode, which was checked
  * @write:	the data goes to the device
  * @nowait:	the command must not sleep for a tag
+ * @unpolled:	the queue is polled, but not by the ring of the command
  * @iter:	the data; of length 0 if there is none
  * @user:	pinned user memory, see struct nvme_uq_pdu
  * @sglist:	data in several segments, or NULL
@@ -412,8 +418,9 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @flags:	NVME_UQ_WRITE and so on
  *
  * ioctl.c fills in the members before @user, the driver of the controller the
- * others. The structure is on the stack for each command and is not cleared
- * first, as that would be a considerable part of the cost of a command.
+ * others. The structure is on the stack and is not cleared first, as that would
+ * be a considerable part of the cost of a command. The most frequent commands do
+ * without it, see nvme_uq_pci_submit_one().
  */
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
@@ -428,6 +435,7 @@ struct nvme_uq_io {
 	u8			opcode;
 	bool			write;
 	bool			nowait;
+	bool			unpolled;
 	struct iov_iter		iter;
 
 	unsigned long		user;
@@ -442,8 +450,9 @@ struct nvme_uq_io {
 
 /**
  * struct nvme_uq_ops - operations of the driver of a controller
+ * @submit_one:	start a command that need not wait, if it is one of the most
+ *		frequent ones; else call nvme_uq_queue()
  * @submit:	start a command; -EIOCBQUEUED or an error
- * @submit_unpolled: the same on a polled queue, for a ring that does not poll
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @ring:	write a doorbell that was deferred to the end of a batch; with
  *		sq_lock held
@@ -453,8 +462,9 @@ struct nvme_uq_io {
  *		nvme_uq.mappable set.
  */
 struct nvme_uq_ops {
+	int (*submit_one)(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
+			  unsigned int issue_flags);
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
-	int (*submit_unpolled)(struct nvme_uq *uq, struct nvme_uq_io *io);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
 	void (*ring)(struct nvme_uq *uq);
@@ -475,6 +485,9 @@ static inline struct nvme_uq_node *nvme_uq_dev_node(struct device *dev)
 
 /* ioctl.c */
 extern const struct file_operations nvme_uq_fops;
+
+int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
+		  unsigned int issue_flags);
 
 /* sysfs.c */
 extern const struct attribute_group *nvme_uq_attr_groups[];
