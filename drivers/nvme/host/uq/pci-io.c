@@ -116,6 +116,9 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
  * Completion in the context of the task that submitted the command
  */
 
+/* The most commands that one task work completes, so that it does not take long. */
+#define NVME_UQ_CHAIN	32
+
 /* Unpin user memory. May sleep. */
 static __always_inline void nvme_uq_unpin_user(unsigned long val,
 					       bool completed)
@@ -135,26 +138,63 @@ static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
 
 static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
 {
-	nvme_uq_finish(io_uring_cmd_from_tw(tw_req),
-		       IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
+	struct io_uring_cmd *ioucmd = io_uring_cmd_from_tw(tw_req), *next;
+
+	do {
+		next = nvme_uq_pdu(ioucmd)->next;
+		nvme_uq_finish(ioucmd, IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
+		ioucmd = next;
+	} while (ioucmd);
 }
 
 /*
- * Complete commands. Those of the ring that is polling (@poll_ctx) are
- * completed directly, the others by task work of the task that submitted them.
+ * Complete the first commands of a list by one task work: those of the same ring
+ * and task, as many as one task work should complete. Return the next command.
  */
-static void nvme_uq_finish_all(struct nvme_uq_done *done, void *poll_ctx)
+static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 {
+	struct io_uring_cmd *last = ioucmd, *next;
+	unsigned int nr = 1;
+
+	while ((next = nvme_uq_pdu(last)->next) && nr < NVME_UQ_CHAIN &&
+	       io_uring_cmd_shares_task_work(ioucmd, next)) {
+		last = next;
+		nr++;
+	}
+	nvme_uq_pdu(last)->next = NULL;
+	io_uring_cmds_do_in_task_lazy(ioucmd, nvme_uq_task_cb, nr);
+	return next;
+}
+
+/* Complete all commands of a list by task work of the tasks that submitted them. */
+static void nvme_uq_finish_all(struct nvme_uq_done *done)
+{
+	struct io_uring_cmd *ioucmd;
+
+	*done->last = NULL;
+	for (ioucmd = done->first; ioucmd; )
+		ioucmd = nvme_uq_finish_in_task(ioucmd);
+}
+
+/*
+ * Complete commands. Those of the ring that is polling (@poll_ctx) are completed
+ * directly, the others by task work.
+ */
+static void nvme_uq_finish_polled(struct nvme_uq_done *done, void *poll_ctx)
+{
+	struct nvme_uq_done others;
 	struct io_uring_cmd *ioucmd, *next;
 
+	nvme_uq_done_init(&others);
 	*done->last = NULL;
 	for (ioucmd = done->first; ioucmd; ioucmd = next) {
 		next = nvme_uq_pdu(ioucmd)->next;
-		if (poll_ctx && poll_ctx == io_uring_cmd_ctx_handle(ioucmd))
+		if (likely(poll_ctx == io_uring_cmd_ctx_handle(ioucmd)))
 			nvme_uq_finish(ioucmd, 0);
 		else
-			io_uring_cmd_do_in_task_lazy(ioucmd, nvme_uq_task_cb);
+			nvme_uq_done_add(&others, ioucmd);
 	}
+	nvme_uq_finish_all(&others);
 }
 
 /*
@@ -369,7 +409,7 @@ static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 
 	if (!found)
 		return 0;
-	nvme_uq_finish_all(&done, iob ? iob->poll_ctx : NULL);
+	nvme_uq_finish_polled(&done, iob ? iob->poll_ctx : NULL);
 	nvme_uq_wake(uq, found);
 	return found;
 }
@@ -397,7 +437,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 
 	if (!found)
 		return IRQ_NONE;
-	nvme_uq_finish_all(&done, NULL);
+	nvme_uq_finish_all(&done);
 	nvme_uq_wake(uq, found);
 	return IRQ_HANDLED;
 }
@@ -428,7 +468,7 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 
 	if (!found)
 		return;
-	nvme_uq_finish_all(&done, NULL);
+	nvme_uq_finish_all(&done);
 	nvme_uq_wake(uq, found);
 }
 
@@ -532,7 +572,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 		}
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
-		nvme_uq_finish_all(&done, NULL);
+		nvme_uq_finish_all(&done);
 		nvme_uq_wake_all(uq);
 	}
 }

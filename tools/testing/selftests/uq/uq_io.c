@@ -864,6 +864,50 @@ TEST_F(uq, linked_drained_and_async)
 	}
 }
 
+/*
+ * A task that waits for many completions is woken when all of them are there,
+ * however many come in one interrupt.
+ */
+static void wait_for_many(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(uq) *self, bool linked)
+{
+	struct io_uring_cqe *cqe[48];
+	struct io_uring ring;
+	unsigned int i, round;
+
+	ASSERT_EQ(0, uq_ring(&ring, 64, self->flags |
+			     IORING_SETUP_SINGLE_ISSUER |
+			     IORING_SETUP_DEFER_TASKRUN));
+	for (round = 0; round < 200 * uq_scale(); round++) {
+		for (i = 0; i < 48; i++) {
+			struct nvme_uring_cmd *c;
+
+			c = uq_prep(&ring, self->fd, self->node.nsid, CMD_READ,
+				    i, self->buf + i * 512, 512);
+			/* pairs, the first of each not the last of a batch */
+			if (linked && i >= 32 && !(i & 1))
+				uq_sqe(c)->flags |= IOSQE_IO_LINK;
+		}
+		ASSERT_EQ(48, io_uring_submit_and_wait(&ring, 48));
+		ASSERT_EQ(48, io_uring_peek_batch_cqe(&ring, cqe, 48));
+		for (i = 0; i < 48; i++)
+			ASSERT_EQ(0, cqe[i]->res);
+		io_uring_cq_advance(&ring, 48);
+	}
+	io_uring_queue_exit(&ring);
+}
+
+TEST_F(uq, wait_for_many)
+{
+	wait_for_many(_metadata, self, false);
+}
+
+/* And to start what is linked, which some of these are. */
+TEST_F(uq, wait_for_many_linked)
+{
+	wait_for_many(_metadata, self, true);
+}
+
 /* What a failed link leads to is cancelled, and its device never sees it. */
 TEST_F(uq, broken_link)
 {
