@@ -197,6 +197,26 @@ static void reap_second_turn(struct kunit *test)
 }
 
 /*
+ * A poll looks before it takes a lock. It looks at nothing while the queue is
+ * down, when its memory may be freed.
+ */
+static void poll_of_a_queue_that_is_down(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_pci_ops.iopoll(uq, NULL, 0));
+	device_ends(rig, STRAY, 0);
+	uq->cq_live = false;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_pci_ops.iopoll(uq, NULL, 0));
+	uq->cq_next = NULL;
+	uq->cqes = NULL;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_pci_ops.iopoll(uq, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 0, uq->spurious);
+	nvme_uq_tags_free(&uq->tags);
+}
+
+/*
  * Doorbells in memory
  */
 
@@ -295,6 +315,7 @@ static void pieces(struct kunit *test)
 static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
+	KUNIT_CASE(poll_of_a_queue_that_is_down),
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(pieces),

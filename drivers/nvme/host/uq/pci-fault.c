@@ -262,6 +262,19 @@ bool nvme_uq_fault_storm(struct nvme_uq *uq)
 }
 
 /**
+ * nvme_uq_fault_may_storm - check whether nvme_uq_fault_storm() may return true
+ * @uq:		the queue
+ *
+ * Return: true if it may.
+ */
+bool nvme_uq_fault_may_storm(struct nvme_uq *uq)
+{
+	struct nvme_uq_fault *f = nvme_uq_fault_of(uq->ctrl);
+
+	return f && READ_ONCE(f->attr[NVME_UQ_FAULT_STORM].probability);
+}
+
+/**
  * nvme_uq_fault_irq - check for the fault that an interrupt is lost
  * @uq:		the queue
  *

@@ -365,8 +365,8 @@ __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 		return 0;
 
 	done->last = list.last;
-	uq->cq_next = cqe;
-	uq->cq_phase = phase;
+	WRITE_ONCE(uq->cq_next, cqe);
+	WRITE_ONCE(uq->cq_phase, phase);
 	uq->reaps++;
 	head = nvme_uq_cq_head(uq);
 	nvme_uq_ring_cq(uq, head);
@@ -391,12 +391,37 @@ static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 		wake_up(&uq->idle_wait);
 }
 
+/*
+ * Look for a completion without cq_lock, which other tasks that poll have no use
+ * for if there is none. What is read here may be of two moments: then a poll is
+ * in vain, or the next one finds what this one has missed.
+ *
+ * A request that polls need not be in flight any more, so nothing but RCU keeps
+ * the entries: their memory is freed after a grace period in which @cq_live was
+ * false.
+ */
+static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
+{
+	bool ret = false;
+
+	rcu_read_lock();
+	/* pairs with the release in nvme_uq_go_live(): entries of this life */
+	if (likely(smp_load_acquire(&uq->cq_live)))
+		ret = nvme_uq_cqe_pending(READ_ONCE(uq->cq_next),
+					  READ_ONCE(uq->cq_phase)) ||
+			nvme_uq_fault_may_storm(uq);
+	rcu_read_unlock();
+	return ret;
+}
+
 static int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 			      unsigned int flags)
 {
 	struct nvme_uq_done done;
 	unsigned int found = 0;
 
+	if (!nvme_uq_may_reap(uq))
+		return 0;
 	/*
 	 * Poll once. io_uring calls again until it has enough completions, and
 	 * in between runs task work for those that other tasks have reaped.
@@ -568,7 +593,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 			nvme_uq_reap_locked(uq, &done);
 			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 			nvme_uq_cancel_locked(uq, &done);
-			uq->cq_live = false;
+			WRITE_ONCE(uq->cq_live, false);
 			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 		}
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
@@ -1100,3 +1125,4 @@ const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.reap	= nvme_uq_pci_reap,
 	.cq_page = nvme_uq_pci_cq_page,
 };
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_pci_ops);

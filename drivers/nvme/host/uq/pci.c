@@ -226,7 +226,10 @@ static int nvme_uq_alloc_small(struct nvme_uq *uq)
 	return 0;
 }
 
-/* Free the memory of a queue that is down. With claim_lock held. */
+/*
+ * Free the memory of a queue that is down. With claim_lock held, and after a grace
+ * period since cq_live was cleared.
+ */
 static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
 	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
@@ -259,6 +262,9 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 
 	if (uq->depth == depth)
 		return 0;
+	/* wait for nvme_uq_may_reap() */
+	if (uq->cqes)
+		synchronize_rcu();
 	nvme_uq_free_mem(uq);
 
 	uq->depth = depth;
@@ -416,11 +422,12 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	spin_unlock(&uq->sq_lock);
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	uq->cq_next = uq->cqes;
+	WRITE_ONCE(uq->cq_next, uq->cqes);
 	uq->cq_end = uq->cqes + uq->depth;
-	uq->cq_phase = 1;
+	WRITE_ONCE(uq->cq_phase, 1);
 	uq->dbbuf_cq_db = NULL;
-	uq->cq_live = true;
+	/* pairs with the acquire in nvme_uq_may_reap() */
+	smp_store_release(&uq->cq_live, true);
 	nvme_uq_info_up(uq);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 
@@ -434,7 +441,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	}
 
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	uq->cq_live = false;
+	WRITE_ONCE(uq->cq_live, false);
 	nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	nvme_uq_block(uq, NVME_UQ_UNAVAILABLE);
@@ -737,6 +744,8 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 
 	if (!uqc)
 		return;
+	/* wait for nvme_uq_may_reap() */
+	synchronize_rcu();
 	for (i = 0; i < uqc->nr; i++) {
 		struct nvme_uq *uq = uqc->q[i];
 

@@ -173,6 +173,7 @@ struct nvme_uq_seen {
 void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc);
 void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc);
 bool nvme_uq_fault_storm(struct nvme_uq *uq);
+bool nvme_uq_fault_may_storm(struct nvme_uq *uq);
 bool nvme_uq_fault_irq(struct nvme_uq *uq);
 bool nvme_uq_fault_doorbell(struct nvme_uq *uq);
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
@@ -185,6 +186,11 @@ static inline void nvme_uq_fault_init(struct nvme_ctrl *ctrl,
 static inline void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc) { }
 
 static inline bool nvme_uq_fault_storm(struct nvme_uq *uq)
+{
+	return false;
+}
+
+static inline bool nvme_uq_fault_may_storm(struct nvme_uq *uq)
 {
 	return false;
 }
