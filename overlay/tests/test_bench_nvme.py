@@ -64,7 +64,7 @@ class Judge(unittest.TestCase):
     NAME = "uq, poll, batch 32, 512 B, fixed"
 
     def test_bar(self):
-        for insn, result in ((1000, ktap.PASS), (1001, ktap.FAIL)):
+        for insn, result in ((880, ktap.PASS), (881, ktap.FAIL)):
             found = rows(cell("passthru", 2000) + cell("uq", insn), [9, 1])
             self.assertEqual(status(nvme.judge(found), self.NAME),
                              result)

@@ -37,10 +37,11 @@ GROWS = 1.05
 OFF = 1.005
 # (mode, batch, fixed, bs), at most, aim
 BARS = (
-    (("poll", 32, True, 512), 0.50, 0.42), (("poll", 2, True, 512), 0.55, 0.42),
-    (("irq", 32, True, 512), 0.55, 0.42),
-    (("poll", 32, False, 512), 0.60, 0.42), (("irq", 32, False, 512), 0.60, 0.42),
-    (("poll", 32, True, 4096), 0.60, 0.42), (("irq", 32, True, 4096), 0.60, 0.42),
+    (("poll", 32, True, 512), 0.44, 0.42), (("poll", 2, True, 512), 0.46, 0.44),
+    (("irq", 32, True, 512), 0.44, 0.41), (("irq", 1, True, 512), 0.56, 0.54),
+    (("poll", 32, False, 512), 0.50, 0.47), (("irq", 32, False, 512), 0.50, 0.47),
+    (("poll", 32, True, 4096), 0.44, 0.42), (("irq", 32, True, 4096), 0.44, 0.41),
+    (("poll", 32, False, 4096), 0.50, 0.47), (("irq", 32, False, 4096), 0.50, 0.47),
 )
 DEPTHS = (32, 64, 128, 256)
 # What a command takes, in ns of the host's time: longer than to submit all of
