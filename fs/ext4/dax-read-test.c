@@ -13,7 +13,8 @@
  *
  * 3. ext4_dax_recall() repeats what a lookup found, for the blocks of that
  *    extent only, only if it is written and valid as a whole, and only until
- *    the tree or the system zones change. Tables, as above.
+ *    blocks are taken from the file or the system zones change. Tables, as
+ *    above.
  *
  * 4. The same for thousands of random layouts: extent status trees alone, and
  *    trees of which parts have been reclaimed, over extents in the inode. Each
@@ -143,6 +144,7 @@ static void drt_init_inode(struct drt_fs *fs)
 	i_size_ordered_init(inode);
 	inode->i_sb = &fs->sb;
 	inode->i_mode = S_IFREG;
+	inode->i_flags = S_DAX;
 	inode->i_ino = 20;
 	inode->i_blkbits = DRT_BLKBITS;
 	inode->i_mapping = &inode->i_data;
@@ -611,7 +613,10 @@ static void drt_test_recall(struct kunit *test)
 	drt_expect_same(test, &got, &want, ret);
 }
 
-/* A second lookup replaces what the first has left, and only a written one. */
+/*
+ * Two lookups in a row of another extent replace what the first has left, and
+ * only by a written one.
+ */
 static void drt_test_recall_last(struct kunit *test)
 {
 	struct drt_fs *fs = test->priv;
@@ -624,7 +629,29 @@ static void drt_test_recall_last(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
 
 	drt_ask(test, drt_cached, inode, 50, 1, &map);
+	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
+	drt_ask(test, drt_cached, inode, 55, 1, &map);
+	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
+	drt_ask(test, drt_cached, inode, 50, 1, &map);
+	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
+
+	drt_ask(test, drt_cached, inode, 51, 1, &map);
 	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
+	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 50, 1, &map));
+}
+
+/* What is remembered and of no use any more gives way to the first lookup. */
+static void drt_test_recall_forgotten(struct kunit *test)
+{
+	struct drt_fs *fs = test->priv;
+	struct inode *inode = &fs->ei.vfs_inode;
+	struct ext4_map_blocks map;
+
+	drt_plant_tree(inode);
+	drt_ask(test, drt_cached, inode, 0, 1, &map);
+	ext4_es_remove_extent(inode, 0, 1);
+	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 1, 1, &map));
+	drt_ask(test, drt_cached, inode, 50, 1, &map);
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 50, 1, &map));
 }
 
@@ -642,11 +669,46 @@ static void drt_delay_elsewhere(struct drt_fs *fs)
 	drt_to_cache(&fs->ei.vfs_inode, &ex);
 }
 
+static void drt_append(struct drt_fs *fs)
+{
+	static const struct drt_extent ex = { 10, 5, 1010, DRT_WRITTEN };
+
+	drt_to_cache(&fs->ei.vfs_inode, &ex);
+}
+
+/* As collapse and insert range do, and extent swaps: away, and found anew. */
 static void drt_move(struct drt_fs *fs)
 {
 	static const struct drt_extent ex = { 0, 10, 6000, DRT_WRITTEN };
 
+	ext4_es_remove_extent(&fs->ei.vfs_inode, 0, EXT_MAX_BLOCKS);
 	drt_to_cache(&fs->ei.vfs_inode, &ex);
+}
+
+/* As zero range does. */
+static void drt_make_unwritten(struct drt_fs *fs)
+{
+	static const struct drt_extent ex = { 9, 1, 1009, DRT_UNWRITTEN };
+
+	drt_to_cache(&fs->ei.vfs_inode, &ex);
+}
+
+/* As hole punching does, at its end. */
+static void drt_make_hole(struct drt_fs *fs)
+{
+	static const struct drt_extent ex = { 9, 1, 0, DRT_HOLE };
+
+	drt_to_cache(&fs->ei.vfs_inode, &ex);
+}
+
+/* The tree had no entry of what goes. */
+static void drt_remove_reclaimed(struct drt_fs *fs)
+{
+	static const struct drt_extent left = { 0, 9, 1000, DRT_WRITTEN };
+
+	drt_shrink(fs);
+	ext4_es_remove_extent(&fs->ei.vfs_inode, 9, 1);
+	drt_to_cache(&fs->ei.vfs_inode, &left);
 }
 
 static void drt_remove_elsewhere(struct drt_fs *fs)
@@ -676,9 +738,14 @@ struct drt_event {
 };
 
 static const struct drt_event drt_events[] = {
-	{ "extent written elsewhere", drt_insert_elsewhere, true },
-	{ "extent delayed elsewhere", drt_delay_elsewhere, true },
+	{ "extent written elsewhere", drt_insert_elsewhere, false },
+	{ "extent delayed elsewhere", drt_delay_elsewhere, false },
+	{ "extent appended to", drt_append, false },
 	{ "extent moved on disk", drt_move, true },
+	{ "part of the extent made unwritten", drt_make_unwritten, true },
+	{ "part of the extent made a hole", drt_make_hole, true },
+	{ "part of the extent removed, entry reclaimed", drt_remove_reclaimed,
+	  true },
 	{ "extent removed elsewhere", drt_remove_elsewhere, true },
 	{ "part of the extent removed", drt_remove_part, true },
 	{ "block_validity", drt_new_zones, true },
@@ -712,7 +779,8 @@ static void drt_test_recall_after(struct kunit *test)
 		KUNIT_ASSERT_TRUE(test, drt_ask(test, drt_recall, inode, 4, 9,
 						&got));
 	}
-	ret = drt_map_blocks(inode, 4, 9, &want);
+	/* What was appended is not remembered, and the rest is good. */
+	ret = drt_map_blocks(inode, 4, got.m_len, &want);
 	drt_expect_same(test, &got, &want, ret);
 }
 
@@ -745,7 +813,9 @@ static void drt_test_recall_busy(struct kunit *test)
 	drt_ask(test, drt_cached, inode, 0, 1, &map);
 	fs->ei.i_dax_map.seq++;
 	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
-	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_cached, inode, 50, 1, &map));
+	for (int i = 0; i < 2; i++)
+		KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_cached, inode, 50, 1,
+						&map));
 	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 50, 1, &map));
 
 	fs->ei.i_dax_map.seq++;
@@ -778,6 +848,7 @@ static void drt_test_map_set_up(struct kunit *test)
 	struct ext4_dax_map *map = &fs->ei.i_dax_map;
 
 	/* As ext4_alloc_inode() leaves it. */
+	inode->i_flags &= ~S_DAX;
 	INIT_LIST_HEAD(&fs->ei.i_rsv_conversion_list);
 	memset(&fs->ei.i_rsv_conversion_work, 0x5a,
 	       sizeof(fs->ei.i_rsv_conversion_work));
@@ -1245,6 +1316,7 @@ static struct kunit_case drt_lookup_cases[] = {
 #ifdef CONFIG_FS_DAX
 	KUNIT_CASE_PARAM(drt_test_recall, drt_memory_gen_params),
 	KUNIT_CASE(drt_test_recall_last),
+	KUNIT_CASE(drt_test_recall_forgotten),
 	KUNIT_CASE_PARAM(drt_test_recall_after, drt_event_gen_params),
 	KUNIT_CASE(drt_test_recall_new_zone),
 	KUNIT_CASE(drt_test_recall_busy),

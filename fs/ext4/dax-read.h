@@ -56,37 +56,76 @@ static inline u32 ext4_dax_zone_gen(struct inode *inode)
 }
 
 /**
+ * ext4_dax_forget - what is remembered may no longer be in its place
+ * @inode: the file, DAX or not
+ *
+ * Context: i_es_lock held for writing.
+ */
+static inline void ext4_dax_forget(struct inode *inode)
+{
+	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
+
+	/* Other inodes have something else there. */
+	if (IS_DAX(inode))
+		WRITE_ONCE(m->taken, m->taken + 1);
+}
+
+/* Under i_es_lock, for ext4_dax_remember(). */
+static __always_inline u64 ext4_dax_taken(struct inode *inode)
+{
+	return EXT4_I(inode)->i_dax_map.taken;
+}
+
+/*
+ * Whether to remember an extent. One that is remembered, and still in its place,
+ * gives way to another only when two lookups in a row have found that: else reads
+ * in random order would pay for remembering what no read comes back to.
+ */
+static __always_inline bool
+ext4_dax_worthwhile(struct ext4_dax_map *m, const struct ext4_dax_map *found)
+{
+	/* A guess, so that it does not matter what others do meanwhile. */
+	if (READ_ONCE(m->last) == found->lblk ||
+	    READ_ONCE(m->as_of) != found->as_of || !READ_ONCE(m->len))
+		return true;
+	WRITE_ONCE(m->last, found->lblk);
+	return false;
+}
+
+/**
  * ext4_dax_remember - keep an extent for ext4_dax_recall()
  * @inode: the file
- * @es: a written extent, all of it valid
- * @es_seq: i_es_seq as ext4_es_lookup_extent() gave it with @es
- * @zone_gen: ext4_dax_zone_gen() before the validity check
+ * @found: @as_of to @zone_gen are of a written extent, all of it valid
  *
  * Of readers that come at the same time one succeeds and none waits.
  *
  * Context: any.
  */
-static inline void ext4_dax_remember(struct inode *inode,
-				     struct extent_status *es, u64 es_seq,
-				     u32 zone_gen)
+static __always_inline void
+ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
 {
 	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
-	u32 seq = READ_ONCE(m->seq);
+	u32 seq;
+
+	if (!ext4_dax_worthwhile(m, found))
+		return;
 
 	/* Fully ordered: no task sees a field change and seq still even. */
+	seq = READ_ONCE(m->seq);
 	if ((seq & 1) || cmpxchg(&m->seq, seq, seq + 1) != seq)
 		return;
-	WRITE_ONCE(m->es_seq, es_seq);
-	WRITE_ONCE(m->pblk, ext4_es_pblock(es));
-	WRITE_ONCE(m->lblk, es->es_lblk);
-	WRITE_ONCE(m->len, es->es_len);
-	WRITE_ONCE(m->zone_gen, zone_gen);
+	WRITE_ONCE(m->as_of, found->as_of);
+	WRITE_ONCE(m->pblk, found->pblk);
+	WRITE_ONCE(m->lblk, found->lblk);
+	WRITE_ONCE(m->len, found->len);
+	WRITE_ONCE(m->zone_gen, found->zone_gen);
+	WRITE_ONCE(m->last, found->lblk);
 	/* Pairs with the acquire in ext4_dax_recall(). */
 	smp_store_release(&m->seq, seq + 2);
 }
 
 /**
- * ext4_dax_recall - map blocks from what the last read has found
+ * ext4_dax_recall - map blocks from what is remembered
  * @inode: the file
  * @map: as for ext4_dax_lookup_cached()
  *
@@ -112,7 +151,7 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 
 	/* No ext4_dax_zone_gen(): nothing is checked against the zones here. */
 	if (unlikely(skip >= len ||
-		     READ_ONCE(m->es_seq) != READ_ONCE(EXT4_I(inode)->i_es_seq) ||
+		     READ_ONCE(m->as_of) != READ_ONCE(m->taken) ||
 		     READ_ONCE(m->zone_gen) !=
 		     READ_ONCE(EXT4_SB(inode->i_sb)->s_system_zone_gen)))
 		return false;
@@ -133,12 +172,43 @@ static inline u32 ext4_dax_zone_gen(struct inode *inode)
 	return 0;
 }
 
+static inline void ext4_dax_forget(struct inode *inode)
+{
+}
+
+static inline u64 ext4_dax_taken(struct inode *inode)
+{
+	return 0;
+}
+
 static inline void ext4_dax_remember(struct inode *inode,
-				     struct extent_status *es, u64 es_seq,
-				     u32 zone_gen)
+				     const struct ext4_dax_map *found)
 {
 }
 #endif /* CONFIG_FS_DAX */
+
+/*
+ * The entry of a block, as ext4_es_lookup_extent() finds it, but without what a
+ * read has no use for: the statistics, the trace events, and cache_es, which is
+ * the extent that was inserted last. To be called under i_es_lock.
+ */
+static __always_inline struct extent_status *
+ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
+{
+	struct rb_node *node = tree->root.rb_node;
+	struct extent_status *es;
+
+	while (node) {
+		es = rb_entry(node, struct extent_status, rb_node);
+		if (lblk < es->es_lblk)
+			node = node->rb_left;
+		else if (lblk >= es->es_lblk + es->es_len)
+			node = node->rb_right;
+		else
+			return es;
+	}
+	return NULL;
+}
 
 /**
  * ext4_dax_lookup_cached - map blocks from the extent status tree alone
@@ -164,31 +234,57 @@ static inline void ext4_dax_remember(struct inode *inode,
 static __always_inline bool
 ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 {
+	struct ext4_inode_info *ei = EXT4_I(inode);
+	struct super_block *sb = inode->i_sb;
 	u32 zone_gen = ext4_dax_zone_gen(inode);
-	struct extent_status es;
-	ext4_fsblk_t pblk = 0;
-	unsigned int flags, skip, len;
-	u64 es_seq;
+	ext4_fsblk_t start, pblk = 0;
+	unsigned int type, flags, skip, len;
+	ext4_lblk_t first, all;
+	struct extent_status *es;
+	u64 taken;
 
-	if (!ext4_es_lookup_extent(inode, map->m_lblk, NULL, &es, &es_seq))
+	if (EXT4_SB(sb)->s_mount_state & EXT4_FC_REPLAY)
 		return false;
 
-	skip = map->m_lblk - es.es_lblk;
-	len = min(map->m_len, es.es_len - skip);
+	read_lock(&ei->i_es_lock);
+	es = ext4_dax_find_extent(&ei->i_es_tree, map->m_lblk);
+	if (!es) {
+		read_unlock(&ei->i_es_lock);
+		return false;
+	}
+	first = es->es_lblk;
+	all = es->es_len;
+	start = ext4_es_pblock(es);
+	type = ext4_es_type(es);
+	taken = ext4_dax_taken(inode);
+	/* Spared by the shrinker. As in ext4_es_lookup_extent(), lock shared. */
+	if (!ext4_es_is_referenced(es))
+		ext4_es_set_referenced(es);
+	read_unlock(&ei->i_es_lock);
 
-	if (likely(ext4_es_is_written(&es))) {
-		pblk = ext4_es_pblock(&es) + skip;
+	skip = map->m_lblk - first;
+	len = min(map->m_len, all - skip);
+
+	if (likely(type & EXTENT_STATUS_WRITTEN)) {
+		const struct ext4_dax_map found = {
+			.as_of		= taken,
+			.pblk		= start,
+			.lblk		= first,
+			.len		= all,
+			.zone_gen	= zone_gen,
+		};
+
+		pblk = start + skip;
 		flags = EXT4_MAP_MAPPED;
-		if (likely(ext4_inode_block_valid(inode, ext4_es_pblock(&es),
-						  es.es_len)))
-			ext4_dax_remember(inode, &es, es_seq, zone_gen);
-		else if (!ext4_inode_block_valid(inode, pblk, len))
+		if (likely(ext4_sb_block_valid(sb, inode, start, all)))
+			ext4_dax_remember(inode, &found);
+		else if (!ext4_sb_block_valid(sb, inode, pblk, len))
 			return false;
-	} else if (ext4_es_is_unwritten(&es)) {
-		pblk = ext4_es_pblock(&es) + skip;
+	} else if (type & EXTENT_STATUS_UNWRITTEN) {
+		pblk = start + skip;
 		flags = EXT4_MAP_UNWRITTEN;
 	} else {
-		flags = ext4_es_is_delayed(&es) ? EXT4_MAP_DELAYED : 0;
+		flags = type & EXTENT_STATUS_DELAYED ? EXT4_MAP_DELAYED : 0;
 	}
 
 	map->m_pblk = pblk;
