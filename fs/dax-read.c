@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading DAX files straight into user memory: what is not inline in
- * include/linux/dax-read.h.
+ * Reading DAX files: what is not inline in include/linux/dax-read.h.
  */
 
 #include <linux/dax-read.h>
@@ -9,6 +8,7 @@
 #include <linux/kstrtox.h>
 #include <linux/sysfs.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 
 /**
  * DOC: Short reads of DAX files
@@ -20,7 +20,9 @@
  * user memory with three steps a mapping: ask the file system for it, ask the
  * DAX device for its address, copy. dax_read_simple() is the same for
  * ->read_iter and is to dax_iomap_rw() what iomap_dio_read_simple() is to
- * iomap_dio_rw(): -ENOTBLK, with nothing done, sends the caller there.
+ * iomap_dio_rw(): -ENOTBLK, with nothing done, sends the caller there. Several
+ * segments and memory of the kernel (io_uring's registered buffers, splice) are
+ * left to iov_iter to fill, dax_read_segments(); the steps are the same.
  *
  * What is given up is generality, not semantics. Every result, short count and
  * errno is that of dax_iomap_rw() with the same mappings, but for one: a read
@@ -108,7 +110,7 @@ EXPORT_SYMBOL_GPL(dax_read_param_ops);
 
 module_param_cb(simple, &dax_read_param_ops, &dax_read_simple_key, 0644);
 MODULE_PARM_DESC(simple,
-		 "Read DAX files of file systems without a way of their own without iov_iter (default: on)");
+		 "Read DAX files of file systems without a way of their own without iomap's iteration (default: on)");
 
 /**
  * dax_read_copy_rest - go on with a copy that stopped short
@@ -189,3 +191,101 @@ ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
 	return done;
 }
 EXPORT_SYMBOL_GPL(dax_read_user_rest);
+
+/* As dax_read_copy(): what is left is tried again, from the mapping on. */
+static ssize_t dax_read_copy_segments(const struct iomap *iomap, loff_t pos,
+				      size_t len, struct iov_iter *to)
+{
+	struct dax_device *dax_dev = iomap->dax_dev;
+	u64 addr = iomap->addr + (pos - iomap->offset);
+	unsigned int offset = offset_in_page(addr);
+	size_t copied;
+	void *kaddr;
+	long nr;
+
+	if (fatal_signal_pending(current))
+		return -EINTR;
+
+	nr = dax_direct_access(dax_dev, PHYS_PFN(addr), PFN_UP(offset + len),
+			       DAX_ACCESS, &kaddr, NULL);
+	if (unlikely(nr < 0))
+		return dax_mem2blk_err(nr);
+
+	copied = dax_copy_to_iter(dax_dev, PHYS_PFN(addr), kaddr + offset,
+				  min(len, (size_t)PFN_PHYS(nr) - offset), to);
+	return likely(copied) ? copied : -EFAULT;
+}
+
+/* Map @pos and read some of what the mapping holds of the @count bytes there. */
+static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
+					 size_t count, unsigned int flags,
+					 iomap_iter_begin_fn begin,
+					 struct iov_iter *to)
+{
+	struct iomap_iter iter = {
+		.inode	= inode,
+		.pos	= pos,
+		.len	= count,
+		.flags	= flags,
+	};
+	const struct iomap *iomap = &iter.iomap;
+	ssize_t ret;
+	int id;
+
+	ret = begin(inode, pos, count, flags, &iter.iomap, &iter.srcmap);
+	if (unlikely(ret < 0))
+		return ret;
+	count = dax_read_length(iomap, pos, count);
+	if (unlikely(!count))
+		return -EIO;
+
+	if (unlikely(iomap->type != IOMAP_MAPPED)) {
+		/* DAX allocates when it writes, and has no data elsewhere. */
+		if (WARN_ON_ONCE(iomap->type != IOMAP_HOLE &&
+				 iomap->type != IOMAP_UNWRITTEN))
+			return -EIO;
+		return iov_iter_zero(count, to) ?: -EFAULT;
+	}
+
+	id = dax_read_lock();
+	ret = dax_read_copy_segments(iomap, pos, count, to);
+	dax_read_unlock(id);
+	return ret;
+}
+
+/**
+ * dax_read_segments - dax_read_iter() into what is not one piece of user memory
+ * @iocb: the read; ki_pos is advanced by what was read
+ * @to: where to, of any kind, not empty; advanced by what was read
+ * @flags: as for dax_read_user()
+ * @begin: as for dax_read_user(), and need not be a constant
+ *
+ * Context: as for dax_read_user().
+ * Return: as dax_read_user().
+ */
+ssize_t dax_read_segments(struct kiocb *iocb, struct iov_iter *to,
+			  unsigned int flags, iomap_iter_begin_fn begin)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	loff_t size = i_size_read(inode), pos = iocb->ki_pos;
+	size_t count, done = 0;
+	ssize_t ret = 0;
+
+	lockdep_assert(sb_rdonly(inode->i_sb) ||
+		       lockdep_is_held(&inode->i_rwsem));
+
+	if (unlikely(pos >= size))
+		return 0;
+	count = min_t(u64, iov_iter_count(to), size - pos);
+
+	while (done < count) {
+		ret = dax_read_mapping_segments(inode, pos + done, count - done,
+						flags, begin, to);
+		if (ret <= 0)
+			break;
+		done += ret;
+	}
+	iocb->ki_pos += done;
+	return done ? done : ret;
+}
+EXPORT_SYMBOL_GPL(dax_read_segments);

@@ -28,7 +28,8 @@
  * 6. ext4_dax_read_user() fills user memory. Each row reads a file with blocks
  *    on a DAX device of our own, which can answer one page at a time, have
  *    bad pages, or be dead. dax_iomap_rw() then reads the same, and so does
- *    dax_read_simple() with ext4_iomap_begin(), as other file systems use it:
+ *    dax_read_simple() with ext4_iomap_begin(), as other file systems use it,
+ *    and ext4_dax_read_segments() into several pieces and into kernel memory:
  *    count, errno and bytes must agree. Random reads of random files follow.
  *
  * The super block, the inode and the device are fakes; the code that reads
@@ -38,6 +39,7 @@
 
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <linux/bvec.h>
 #include <linux/dax-read.h>
 #include <linux/dax.h>
 #include <linux/mman.h>
@@ -1482,48 +1484,105 @@ static ssize_t drt_read_fast(struct drt_read *rd, loff_t pos, char __user *buf,
 	return ext4_dax_read_user(&rd->fs.ei.vfs_inode, pos, buf, count);
 }
 
-static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
-				char __user *buf, size_t count)
+static ssize_t drt_iomap_rw(struct kiocb *kiocb, struct iov_iter *iter)
 {
-	struct iov_iter iter;
-	struct kiocb kiocb;
-
 	/* As ext4_dax_read_iter(). */
-	if (pos >= i_size_read(&rd->fs.ei.vfs_inode))
+	if (kiocb->ki_pos >= i_size_read(file_inode(kiocb->ki_filp)))
 		return 0;
-	init_sync_kiocb(&kiocb, &rd->file);
-	kiocb.ki_pos = pos;
-	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
-	return dax_iomap_rw(&kiocb, &iter, &ext4_iomap_ops);
+	return dax_iomap_rw(kiocb, iter, &ext4_iomap_ops);
 }
 
-static ssize_t drt_simple(struct drt_read *rd, loff_t pos, char __user *buf,
-			  size_t count, int ki_flags, iomap_iter_begin_fn begin)
+typedef ssize_t (*drt_iter_reader)(struct kiocb *kiocb, struct iov_iter *iter);
+
+/* Both the file position and the iterator advance by what was read. */
+static ssize_t drt_read_iter(struct drt_read *rd, loff_t pos,
+			     struct iov_iter *iter, int ki_flags,
+			     drt_iter_reader reader)
 {
 	struct kunit *test = kunit_get_current_test();
-	struct iov_iter iter;
+	size_t count = iov_iter_count(iter);
 	struct kiocb kiocb;
 	ssize_t ret;
 
 	init_sync_kiocb(&kiocb, &rd->file);
 	kiocb.ki_pos = pos;
 	kiocb.ki_flags |= ki_flags;
-	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
-	ret = dax_read_simple(&kiocb, &iter, begin);
+	ret = reader(&kiocb, iter);
 	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, pos + max(ret, 0));
-	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), count - max(ret, 0));
+	KUNIT_EXPECT_EQ(test, iov_iter_count(iter), count - max(ret, 0));
 	return ret;
 }
 
+static ssize_t drt_read_ubuf(struct drt_read *rd, loff_t pos, char __user *buf,
+			     size_t count, int ki_flags, drt_iter_reader reader)
+{
+	struct iov_iter iter;
+
+	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
+	return drt_read_iter(rd, pos, &iter, ki_flags, reader);
+}
+
+static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
+				char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iomap_rw);
+}
+
 /* As a file system does that has an ->iomap_begin and nothing quicker. */
+static ssize_t drt_iter_simple(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, ext4_iomap_begin);
+}
+
 static ssize_t drt_read_simple(struct drt_read *rd, loff_t pos,
 			       char __user *buf, size_t count)
 {
-	return drt_simple(rd, pos, buf, count, 0, ext4_iomap_begin);
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_simple);
+}
+
+/* In pieces, of which the second is empty. */
+static ssize_t drt_read_pieces(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count,
+			       drt_iter_reader reader)
+{
+	size_t first = min(count / 3, DRT_BUF_SIZE / 2 - 5);
+	const struct iovec pieces[] = {
+		{ buf, first },
+		{ NULL, 0 },
+		{ buf + first, count - first },
+	};
+	struct iov_iter iter;
+
+	iov_iter_init(&iter, ITER_DEST, pieces, ARRAY_SIZE(pieces), count);
+	return drt_read_iter(rd, pos, &iter, 0, reader);
+}
+
+static ssize_t drt_pieces_fast(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, ext4_dax_read_segments);
+}
+
+static ssize_t drt_pieces_generic(struct drt_read *rd, loff_t pos,
+				  char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iomap_rw);
+}
+
+static ssize_t drt_pieces_simple(struct drt_read *rd, loff_t pos,
+				 char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iter_simple);
 }
 
 /* What is compared with drt_read_fast(). */
-static const drt_reader drt_others[] = { drt_read_generic, drt_read_simple };
+static const drt_reader drt_others[] = {
+	drt_read_generic,
+	drt_read_simple,
+	drt_pieces_fast,
+	drt_pieces_generic,
+	drt_pieces_simple,
+};
 
 /*
  * Read @count bytes at @pos into user memory of which @room bytes are there,
@@ -1694,6 +1753,39 @@ static const struct drt_row drt_rows[] = {
 
 KUNIT_ARRAY_PARAM_DESC(drt_row, drt_rows, desc);
 
+/*
+ * Into memory of the kernel, as io_uring and splice do: the bytes in @got, and
+ * @ret.
+ */
+static void drt_check_kernel(struct kunit *test, loff_t pos, size_t count,
+			     ssize_t ret)
+{
+	struct drt_read *rd = test->priv;
+	size_t len = min(count, DRT_BUF_SIZE), first = len / 2;
+	struct kvec kvecs[] = {
+		{ rd->other, first },
+		{ rd->other + first, len - first },
+	};
+	struct bio_vec bvec;
+	struct iov_iter iter;
+
+	for (int i = 0; i < 2; i++) {
+		bvec_set_virt(&bvec, rd->other, len);
+		if (i)
+			iov_iter_bvec(&iter, ITER_DEST, &bvec, 1, len);
+		else
+			iov_iter_kvec(&iter, ITER_DEST, kvecs, 2, len);
+		memset(rd->other, DRT_UNTOUCHED, DRT_BUF_SIZE);
+		inode_lock_shared(&rd->fs.ei.vfs_inode);
+		KUNIT_EXPECT_EQ(test, ret,
+				drt_read_iter(rd, pos, &iter, 0,
+					      ext4_dax_read_segments));
+		inode_unlock_shared(&rd->fs.ei.vfs_inode);
+		flush_signals(current);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
+}
+
 static void drt_check_row(struct kunit *test, const struct drt_row *p)
 {
 	struct drt_read *rd = test->priv;
@@ -1715,6 +1807,8 @@ static void drt_check_row(struct kunit *test, const struct drt_row *p)
 		KUNIT_EXPECT_EQ(test, ret, p->ret);
 		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
 	}
+	if (!p->room)
+		drt_check_kernel(test, p->pos, p->count, p->ret);
 }
 
 static void drt_test_read(struct kunit *test)
@@ -1754,6 +1848,8 @@ static void drt_test_read_delayed(struct kunit *test)
 		.ex = { { 0, 1, 20, DRT_WRITTEN }, { 1, 1, 0, DRT_DELAYED } },
 		.nr = 2,
 	};
+	/* By each reader, for each of the two reads. */
+	const int warnings = 2 * (1 + ARRAY_SIZE(drt_others));
 	struct drt_read *rd = test->priv;
 	struct inode *inode = &rd->fs.ei.vfs_inode;
 
@@ -1764,7 +1860,7 @@ static void drt_test_read_delayed(struct kunit *test)
 	kunit_warning_suppress(test) {
 		drt_expect_read(test, &lay, DRT_B, 1, -EIO);
 		drt_expect_read(test, &lay, 0, 2 * DRT_B, DRT_B);
-		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 6);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, warnings);
 	}
 }
 
@@ -1833,7 +1929,12 @@ static void drt_test_read_killed(struct kunit *test)
 	}
 }
 
-/* What is not one piece of user memory is left to dax_iomap_rw(), whole. */
+static void drt_switch_on(void *key)
+{
+	static_branch_enable(&dax_read_simple_key);
+}
+
+/* Switched off, a read is left to dax_iomap_rw(), whole. */
 static void drt_test_read_refused(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -1846,9 +1947,11 @@ static void drt_test_read_refused(struct kunit *test)
 	memset(rd->got, DRT_UNTOUCHED, DRT_B);
 	init_sync_kiocb(&kiocb, &rd->file);
 	iov_iter_kvec(&iter, ITER_DEST, &kvec, 1, DRT_B);
+	static_branch_disable(&dax_read_simple_key);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, drt_switch_on,
+							   NULL));
 	inode_lock_shared(inode);
-	KUNIT_EXPECT_EQ(test, -ENOTBLK,
-			dax_read_simple(&kiocb, &iter, ext4_iomap_begin));
+	KUNIT_EXPECT_EQ(test, -ENOTBLK, drt_iter_simple(&kiocb, &iter));
 	inode_unlock_shared(inode);
 	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, 0);
 	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), DRT_B);
@@ -1866,31 +1969,52 @@ static int drt_begin_waits(struct inode *inode, loff_t pos, loff_t length,
 	return ext4_iomap_begin(inode, pos, length, flags, iomap, srcmap);
 }
 
+static ssize_t drt_iter_waits(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, drt_begin_waits);
+}
+
 static ssize_t drt_read_waits(struct drt_read *rd, loff_t pos,
 			      char __user *buf, size_t count)
 {
-	return drt_simple(rd, pos, buf, count, 0, drt_begin_waits);
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_waits);
 }
 
 static ssize_t drt_read_nowait(struct drt_read *rd, loff_t pos,
 			       char __user *buf, size_t count)
 {
-	return drt_simple(rd, pos, buf, count, IOCB_NOWAIT, drt_begin_waits);
+	return drt_read_ubuf(rd, pos, buf, count, IOCB_NOWAIT, drt_iter_waits);
+}
+
+static ssize_t drt_pieces_nowait(struct drt_read *rd, loff_t pos,
+				 char __user *buf, size_t count)
+{
+	struct iovec pieces[] = { { buf, 1 }, { buf + 1, count - 1 } };
+	struct iov_iter iter;
+
+	iov_iter_init(&iter, ITER_DEST, pieces, ARRAY_SIZE(pieces), count);
+	return drt_read_iter(rd, pos, &iter, IOCB_NOWAIT, drt_iter_waits);
 }
 
 /* IOCB_NOWAIT gives what can be had at once, and -EAGAIN if that is nothing. */
 static void drt_test_read_nowait(struct kunit *test)
 {
+	static const drt_reader readers[] = {
+		drt_read_nowait, drt_pieces_nowait,
+	};
 	struct drt_read *rd = test->priv;
 
 	drt_plant_file(&rd->fs.ei.vfs_inode);
 	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_waits, 10, 2 * DRT_B,
 				       DRT_BUF_SIZE, rd->got), 2 * DRT_B);
-	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_nowait, 10, 2 * DRT_B,
-				       DRT_BUF_SIZE, rd->got), DRT_B - 10);
-	drt_expect_bytes(test, &drt_file, 10, rd->got, DRT_B - 10);
-	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_nowait, DRT_B, 1,
-				       DRT_BUF_SIZE, rd->got), -EAGAIN);
+	for (int i = 0; i < ARRAY_SIZE(readers); i++) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], 10, 2 * DRT_B,
+					       DRT_BUF_SIZE, rd->got),
+				DRT_B - 10);
+		drt_expect_bytes(test, &drt_file, 10, rd->got, DRT_B - 10);
+		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], DRT_B, 2,
+					       DRT_BUF_SIZE, rd->got), -EAGAIN);
+	}
 }
 
 /* Maps the block behind the one that is asked for. */
@@ -1901,10 +2025,21 @@ static int drt_begin_elsewhere(struct inode *inode, loff_t pos, loff_t length,
 	return ext4_iomap_begin(inode, pos + DRT_B, 1, flags, iomap, srcmap);
 }
 
+static ssize_t drt_iter_elsewhere(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, drt_begin_elsewhere);
+}
+
 static ssize_t drt_read_elsewhere(struct drt_read *rd, loff_t pos,
 				  char __user *buf, size_t count)
 {
-	return drt_simple(rd, pos, buf, count, 0, drt_begin_elsewhere);
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_elsewhere);
+}
+
+static ssize_t drt_pieces_elsewhere(struct drt_read *rd, loff_t pos,
+				    char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iter_elsewhere);
 }
 
 /* A mapping of another place is not read: it may be of another file. */
@@ -1918,7 +2053,9 @@ static void drt_test_read_elsewhere(struct kunit *test)
 					       DRT_BUF_SIZE, rd->got), -EIO);
 		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, DRT_B,
 					       1, DRT_BUF_SIZE, rd->got), -EIO);
-		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 2);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_pieces_elsewhere, 0,
+					       3, DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 3);
 	}
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading ext4 DAX files straight into user memory: what fs/dax-read.c asks of
- * a file system, answered by what the inode remembers, the extent status tree
- * or ext4_map_blocks(), in this order.
+ * Reading ext4 DAX files the short way: what fs/dax-read.c asks of a file
+ * system, answered by what the inode remembers, the extent status tree or
+ * ext4_map_blocks(), in this order.
  *
  * Every mapping is the one that ext4_iomap_begin() would give. dax-read.h says
  * why it may be used under i_rwsem.
@@ -17,7 +17,7 @@ DEFINE_STATIC_KEY_TRUE(ext4_dax_fast_read);
 
 module_param_cb(dax_fast_read, &dax_read_param_ops, &ext4_dax_fast_read, 0644);
 MODULE_PARM_DESC(dax_fast_read,
-		 "Read DAX files without iov_iter and iomap (default: on)");
+		 "Read DAX files without iomap (default: on)");
 
 static noinline int ext4_dax_lookup(struct inode *inode,
 				    struct ext4_map_blocks *map)
@@ -96,4 +96,21 @@ ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 
 #if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
 EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_user);
+#endif
+
+/**
+ * ext4_dax_read_segments - read a DAX file into several segments, or elsewhere
+ * @iocb: the read; ki_pos is advanced by what was read
+ * @to: where to, of any kind, not empty; advanced by what was read
+ *
+ * Context: as for ext4_dax_read_user().
+ * Return: as ext4_dax_read_user().
+ */
+ssize_t ext4_dax_read_segments(struct kiocb *iocb, struct iov_iter *to)
+{
+	return dax_read_segments(iocb, to, IOMAP_DAX, ext4_dax_begin);
+}
+
+#if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
+EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_segments);
 #endif

@@ -298,9 +298,10 @@ DECLARE_STATIC_KEY_TRUE(ext4_dax_fast_read);
 
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count);
+ssize_t ext4_dax_read_segments(struct kiocb *iocb, struct iov_iter *to);
 
 /**
- * ext4_dax_read_simple - the short way for a read into one piece of user memory
+ * ext4_dax_read_simple - the short way for a read
  * @iocb: the read; ki_pos is advanced by what was read
  * @to: where to, not empty; advanced by what was read
  *
@@ -314,8 +315,10 @@ static __always_inline ssize_t ext4_dax_read_simple(struct kiocb *iocb,
 {
 	ssize_t ret;
 
-	if (!static_branch_likely(&ext4_dax_fast_read) || !iter_is_ubuf(to))
+	if (!static_branch_likely(&ext4_dax_fast_read))
 		return -ENOTBLK;
+	if (unlikely(!iter_is_ubuf(to)))
+		return ext4_dax_read_segments(iocb, to);
 
 	ret = ext4_dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
 				 to->ubuf + to->iov_offset, iov_iter_count(to));

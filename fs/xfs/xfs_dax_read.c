@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Short reads of DAX files: a lookup for fs/dax-read.c that is quicker than
- * xfs_read_iomap_begin() where a read lies in written blocks.
+ * xfs_read_iomap_begin() where a read lies in written blocks or in a hole.
  */
 #include "xfs_platform.h"
 #include "xfs_shared.h"
@@ -44,8 +44,11 @@ xfs_dax_read_begin_other(
 	return error;
 }
 
-/* Find the extent of a byte, with the ILOCK held; is it written blocks? */
-static __always_inline bool
+/*
+ * Find the extent of a block, or the hole, with the ILOCK held.  Return
+ * IOMAP_HOLE, IOMAP_MAPPED, or -ENOTBLK for all else.
+ */
+static __always_inline int
 xfs_dax_read_extent(
 	struct xfs_inode	*ip,
 	xfs_fileoff_t		offset_fsb,
@@ -53,18 +56,28 @@ xfs_dax_read_extent(
 {
 	struct xfs_iext_cursor	icur;
 
-	return xfs_ifork_has_extents(&ip->i_df) &&
-	       xfs_iext_lookup_extent(ip, &ip->i_df, offset_fsb, &icur, got) &&
-	       got->br_startoff <= offset_fsb &&
-	       got->br_state == XFS_EXT_NORM &&
-	       !isnullstartblock(got->br_startblock) && got->br_startblock;
+	if (!xfs_ifork_has_extents(&ip->i_df))
+		return -ENOTBLK;
+	if (!xfs_iext_lookup_extent(ip, &ip->i_df, offset_fsb, &icur, got))
+		got->br_startoff = XFS_MAX_FILEOFF;
+	if (unlikely(got->br_startoff > offset_fsb)) {
+		got->br_blockcount = got->br_startoff - offset_fsb;
+		got->br_startoff = offset_fsb;
+		got->br_startblock = HOLESTARTBLOCK;
+		return IOMAP_HOLE;
+	}
+	if (got->br_state == XFS_EXT_NORM &&
+	    !isnullstartblock(got->br_startblock) && got->br_startblock)
+		return IOMAP_MAPPED;
+	return -ENOTBLK;
 }
 
 /*
- * Whatever is not in written blocks of the data device, and what looks corrupt,
- * is left to xfs_read_iomap_begin().  What that does beside this is not for a copy
- * to user memory under the IOLOCK: a sequence by which writeback sees whether its
- * mapping is still good, and the search for shared blocks, which faults must know.
+ * What is neither in written blocks of the data device nor a hole, and what
+ * looks corrupt, is left to xfs_read_iomap_begin().  What that does beside this
+ * is not for a copy under the IOLOCK: a sequence by which writeback sees whether
+ * its mapping is still good, and the search for shared blocks, which faults must
+ * know.
  */
 static __always_inline int
 xfs_dax_read_begin(
@@ -79,7 +92,7 @@ xfs_dax_read_begin(
 	struct xfs_mount	*mp = ip->i_mount;
 	struct xfs_buftarg	*target = mp->m_ddev_targp;
 	struct xfs_bmbt_irec	got;
-	bool			found;
+	int			type;
 
 	if (xfs_is_shutdown(mp))
 		return -EIO;
@@ -93,15 +106,17 @@ xfs_dax_read_begin(
 		xfs_ilock(ip, XFS_ILOCK_SHARED);
 	else if (!xfs_ilock_nowait(ip, XFS_ILOCK_SHARED))
 		return -EAGAIN;
-	found = xfs_dax_read_extent(ip, XFS_B_TO_FSBT(mp, pos), &got);
+	type = xfs_dax_read_extent(ip, XFS_B_TO_FSBT(mp, pos), &got);
 	xfs_iunlock(ip, XFS_ILOCK_SHARED);
-	if (unlikely(!found))
+	if (unlikely(type < 0))
 		goto other;
 
 	trace_xfs_iomap_found(ip, pos, length, XFS_DATA_FORK, &got);
-	iomap->type = IOMAP_MAPPED;
+	iomap->type = type;
 	iomap->offset = XFS_FSB_TO_B(mp, got.br_startoff);
 	iomap->length = XFS_FSB_TO_B(mp, got.br_blockcount);
+	if (unlikely(type != IOMAP_MAPPED))
+		return 0;
 	iomap->addr = BBTOB(XFS_FSB_TO_DADDR(mp, got.br_startblock)) +
 		      target->bt_dax_part_off;
 	iomap->dax_dev = target->bt_daxdev;
@@ -112,18 +127,17 @@ other:
 }
 
 /**
- * xfs_dax_read_simple - read a DAX file into one piece of user memory
+ * xfs_dax_read_iter - read a DAX file the short way
  * @iocb: the read
  * @to: where to, not empty
  *
  * Context: process context, IOLOCK held shared.
- * Return: as dax_read_simple(): -ENOTBLK with nothing done if dax_iomap_rw() is
- * to do it.
+ * Return: as dax_read_iter().
  */
 ssize_t
-xfs_dax_read_simple(
+xfs_dax_read_iter(
 	struct kiocb		*iocb,
 	struct iov_iter		*to)
 {
-	return dax_read_simple(iocb, to, xfs_dax_read_begin);
+	return dax_read_iter(iocb, to, xfs_dax_read_begin);
 }

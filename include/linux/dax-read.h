@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading DAX files into one piece of user memory. How it works, and in which
- * order locks are taken, is said in fs/dax-read.c.
+ * Reading DAX files. How it works, and in which order locks are taken, is said
+ * in fs/dax-read.c.
  *
- * What runs for each read is inline, so that ->iomap_begin is called directly,
- * and a quick lookup that is inline too leaves nothing of struct iomap.
+ * What runs for each read into one piece of user memory is inline, so that
+ * ->iomap_begin is called directly, and a quick lookup that is inline too leaves
+ * nothing of struct iomap.
  */
 #ifndef _LINUX_DAX_READ_H
 #define _LINUX_DAX_READ_H
@@ -30,6 +31,14 @@ ssize_t dax_read_copy_rest(struct dax_device *dax_dev, u64 addr,
 ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count, unsigned int flags,
 			   iomap_iter_begin_fn begin, size_t done);
+ssize_t dax_read_segments(struct kiocb *iocb, struct iov_iter *to,
+			  unsigned int flags, iomap_iter_begin_fn begin);
+
+/* Off: all reads are left to dax_iomap_rw(). A branch that is patched. */
+static __always_inline bool dax_read_simple_enabled(void)
+{
+	return static_branch_likely(&dax_read_simple_key);
+}
 
 /*
  * Copy what the device maps in one piece of the @len bytes at its byte @addr.
@@ -161,30 +170,29 @@ dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
 }
 
 /**
- * dax_read_simple - the short way for a read into one piece of user memory
+ * dax_read_iter - the short way for a read
  * @iocb: the read; ki_pos is advanced by what was read
  * @to: where to, not empty; advanced by what was read
  * @begin: as for dax_read_user()
  *
- * To be asked before dax_iomap_rw(), with the ->iomap_begin of its iomap_ops
- * if these have no ->iomap_end to match it.
+ * For a file system with a function of its own around this, which is called if
+ * dax_read_simple_enabled(). Others have dax_read_simple().
  *
  * Context: as for dax_read_user(). IS_DAX() is checked by the caller, under
  * i_rwsem unless S_DAX lasts as long as the inode does.
- * Return: as dax_read_user(), or -ENOTBLK with nothing done when dax_iomap_rw()
- * is to do it.
+ * Return: as dax_read_user().
  */
-static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
-					       struct iov_iter *to,
-					       iomap_iter_begin_fn begin)
+static __always_inline ssize_t dax_read_iter(struct kiocb *iocb,
+					     struct iov_iter *to,
+					     iomap_iter_begin_fn begin)
 {
 	unsigned int flags = IOMAP_DAX;
 	ssize_t ret;
 
-	if (!static_branch_likely(&dax_read_simple_key) || !iter_is_ubuf(to))
-		return -ENOTBLK;
 	if (iocb->ki_flags & IOCB_NOWAIT)
 		flags |= IOMAP_NOWAIT;
+	if (unlikely(!iter_is_ubuf(to)))
+		return dax_read_segments(iocb, to, flags, begin);
 
 	ret = dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
 			    to->ubuf + to->iov_offset, iov_iter_count(to),
@@ -195,7 +203,33 @@ static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
 	}
 	return ret;
 }
+
+/**
+ * dax_read_simple - the short way for a read, if that is switched on
+ * @iocb: as for dax_read_iter()
+ * @to: as for dax_read_iter()
+ * @begin: as for dax_read_user()
+ *
+ * To be asked before dax_iomap_rw(), with the ->iomap_begin of its iomap_ops
+ * if these have no ->iomap_end to match it.
+ *
+ * Context: as for dax_read_iter().
+ * Return: as dax_read_user(), or -ENOTBLK with nothing done when dax_iomap_rw()
+ * is to do it.
+ */
+static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
+					       struct iov_iter *to,
+					       iomap_iter_begin_fn begin)
+{
+	return dax_read_simple_enabled() ? dax_read_iter(iocb, to, begin) :
+					   -ENOTBLK;
+}
 #else
+static inline bool dax_read_simple_enabled(void)
+{
+	return false;
+}
+
 static inline ssize_t dax_read_simple(struct kiocb *iocb, struct iov_iter *to,
 				      iomap_iter_begin_fn begin)
 {

@@ -132,10 +132,32 @@ FIXTURE_TEARDOWN(read_edges)
 
 /* -- one read, remembered or compared */
 
-/* ->read() and ->read_iter(): the two ways into a filesystem. */
-enum entry { READ, PREAD, PREADV, NR_ENTRIES };
+/*
+ * ->read() and ->read_iter(), the two ways into a filesystem, and what reaches
+ * ->read_iter() in pieces: with an empty one, and with a bad one in the middle.
+ */
+enum entry { READ, PREAD, PREADV, READV, READV_BAD, NR_ENTRIES };
 
-static const char *const entries[] = { "read", "pread", "preadv" };
+static const char *const entries[] = {
+	"read", "pread", "preadv", "readv", "readv with a bad piece",
+};
+
+static bool moves_position(enum entry how)
+{
+	return how == READ || how == READV || how == READV_BAD;
+}
+
+static ssize_t read_pieces(int fd, char *buf, size_t len, bool bad)
+{
+	size_t first = len / 3;
+	struct iovec iov[] = {
+		{ buf, first },
+		{ NULL, bad && len ? first + 1 : 0 },
+		{ buf + first, len - first },
+	};
+
+	return readv(fd, iov, 3);
+}
 
 static struct outcome read_once(int fd, enum entry how, void *buf, size_t len,
 				loff_t pos)
@@ -143,14 +165,18 @@ static struct outcome read_once(int fd, enum entry how, void *buf, size_t len,
 	struct iovec iov = { buf, len };
 	struct outcome out = {};
 
+	/* A position that lseek() refuses cannot be read from. */
+	if (moves_position(how) && lseek(fd, pos, SEEK_SET) < 0) {
+		out.ret = -errno;
+		return out;
+	}
 	switch (how) {
 	case READ:
-		/* A position that lseek() refuses cannot be read from. */
-		if (lseek(fd, pos, SEEK_SET) < 0) {
-			out.ret = -errno;
-			return out;
-		}
 		out.ret = read(fd, buf, len);
+		break;
+	case READV:
+	case READV_BAD:
+		out.ret = read_pieces(fd, buf, len, how == READV_BAD);
 		break;
 	case PREAD:
 		out.ret = pread(fd, buf, len, pos);
@@ -160,7 +186,7 @@ static struct outcome read_once(int fd, enum entry how, void *buf, size_t len,
 	}
 	if (out.ret < 0)
 		out.ret = -errno;
-	if (how == READ)
+	if (moves_position(how))
 		out.moved = lseek(fd, 0, SEEK_CUR) - pos;
 	return out;
 }
@@ -331,15 +357,17 @@ TEST_BOTH(buffer_with_gap)
 	size_t bs = t->bs, block;
 	struct outcome out;
 	char *p, *seen;
+	size_t i;
 
 	p = dax_alloc(_metadata, 5 * bs);
 	seen = malloc(5 * bs);
-	for (block = 0; block < MIXED; block += 4) {
+	for (i = 0; i < 2 * MIXED / 4; i++) {
+		block = i / 2 * 4;
 		ASSERT_EQ(0, mprotect(p, 5 * bs, PROT_READ | PROT_WRITE));
 		memset(p, 0x5a, 5 * bs);
 		ASSERT_EQ(0, mprotect(p + 2 * bs, bs, PROT_READ));
-		out = do_read(_metadata, t, t->fd, PREAD, p + 100, 4 * bs,
-			      block * bs, NULL, 0);
+		out = do_read(_metadata, t, t->fd, i % 2 ? READV : PREAD,
+			      p + 100, 4 * bs, block * bs, NULL, 0);
 		EXPECT_LE(out.ret, (ssize_t)(2 * bs - 100));
 		memcpy(seen, p, 5 * bs);
 		EXPECT_EQ(0x5a, seen[2 * bs]);
@@ -377,6 +405,26 @@ TEST_BOTH(no_buffer)
 		out = do_read(_metadata, t, t->fd, how, NULL, 100, WRITTEN,
 			      NULL, 0);
 		EXPECT_EQ(-EFAULT, out.ret);
+	}
+}
+
+/*
+ * A bad piece ends the read with what was read before it, and the position
+ * moves by that; nothing is put into the pieces behind.
+ */
+TEST_BOTH(bad_piece)
+{
+	size_t len = 3 * t->bs, i;
+	struct outcome out;
+
+	for (i = 0; i < ARRAY_LEN(kinds); i++) {
+		out = do_read(_metadata, t, t->fd, READV_BAD, t->buf, len,
+			      kinds[i] * t->bs + 9, t->buf, len);
+		EXPECT_EQ((ssize_t)(len / 3), out.ret);
+		EXPECT_EQ((loff_t)(len / 3), out.moved);
+		EXPECT_EQ(0, memcmp(t->buf, t->want + kinds[i] * t->bs + 9,
+				    len / 3));
+		EXPECT_EQ(0x5a, t->buf[len / 3]);
 	}
 }
 
