@@ -27,6 +27,7 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/io_uring.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -37,6 +38,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -49,6 +51,7 @@
 #define HOLE_BLOCKS	16
 #define MAX_SIZE	(HOLE_BLOCKS * BLOCK)
 #define PLACES		1024
+#define ROOM_TO_GROW	16384	/* blocks, unwritten until they are appended */
 #define ROUNDS		15
 #define PROFILE_ROUNDS	9
 #define WALL_ROUNDS	40
@@ -58,8 +61,12 @@
 #define XFS_PARAMETER	"/sys/module/dax_read/parameters/simple"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
-enum call { GETPPID, PREAD, PREADV };
-static const char * const calls[] = { "getppid", "pread", "preadv" };
+enum call { GETPPID, PREAD, PREADV, PREADV_2, READ_FIXED, SPLICE, APPENDED };
+/* Of "appended" only the pread() counts, not the block appended before it. */
+static const char * const calls[] = {
+	"getppid", "pread", "preadv", "preadv-2", "read-fixed", "splice",
+	"appended",
+};
 
 struct variant {
 	const char *name;
@@ -78,6 +85,7 @@ struct layout {
 	bool hole;
 	int fd;
 	int fd_noread;
+	off_t end;		/* where blocks are appended */
 	off_t places[PLACES];
 };
 
@@ -85,6 +93,9 @@ static struct layout layouts[] = {
 	{ 1, false }, { 100, false }, { 10000, false },
 	{ 1, true }, { 100, true }, { 10000, true },
 };
+
+/* A file of its own to append to, so that the others stay as they are. */
+static struct layout grown = { 1, false };
 
 struct cell {
 	const char *bench;
@@ -101,6 +112,15 @@ static int nr_cells;
 static const char *fs = "ext4", *parameter = EXT4_PARAMETER;
 static bool has_parameter, has_read;
 static char *buf;
+
+/* An io_uring with room for one request, and what splice() goes through. */
+static struct {
+	int fd;
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqes;
+	unsigned int *sq_tail, *cq_head, *cq_tail, cq_mask;
+} ring;
+static int pipe_fds[2];
 
 static void __attribute__((format(printf, 1, 2), noreturn))
 die(const char *fmt, ...)
@@ -257,7 +277,8 @@ static void make_layout(struct layout *l)
 	char name[32];
 	int extents;
 
-	snprintf(name, sizeof(name), "%s-%d", l->hole ? "holes" : "data", l->extents);
+	snprintf(name, sizeof(name), "%s-%d", l == &grown ? "grown" :
+		 l->hole ? "holes" : "data", l->extents);
 	l->fd = create(name);
 	if (l->hole)
 		make_holes(l->fd, l->extents);
@@ -269,6 +290,7 @@ static void make_layout(struct layout *l)
 	extents = count_extents(l->fd);
 	if (extents != l->extents)
 		die("%s has %d extents, not %d", name, extents, l->extents);
+	l->end = lseek(l->fd, 0, SEEK_END) / BLOCK;
 	choose_places(l);
 	warm_up(l);
 	l->fd_noread = open(name, O_RDONLY | O_CLOEXEC);
@@ -288,6 +310,87 @@ static bool take_read_away(int fd)
 	return write_text(NOREAD, text);
 }
 
+/* -- ways to read --------------------------------------------------------- */
+
+static void *ring_map(size_t len, off_t what)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_POPULATE, ring.fd, what);
+
+	if (p == MAP_FAILED)
+		die("mapping the ring");
+	return p;
+}
+
+/* With the buffer registered, the file not. */
+static void open_ring(void)
+{
+	struct io_uring_params p = {};
+	struct iovec iov = { buf, MAX_SIZE };
+	char *sq, *cq;
+
+	ring.fd = syscall(__NR_io_uring_setup, 1, &p);
+	if (ring.fd < 0)
+		die("io_uring_setup");
+	sq = ring_map(p.sq_off.array + p.sq_entries * sizeof(__u32),
+		      IORING_OFF_SQ_RING);
+	cq = ring_map(p.cq_off.cqes + p.cq_entries * sizeof(*ring.cqes),
+		      IORING_OFF_CQ_RING);
+	ring.sqe = ring_map(p.sq_entries * sizeof(*ring.sqe), IORING_OFF_SQES);
+	ring.sq_tail = (void *)(sq + p.sq_off.tail);
+	ring.cq_head = (void *)(cq + p.cq_off.head);
+	ring.cq_tail = (void *)(cq + p.cq_off.tail);
+	ring.cq_mask = *(unsigned int *)(cq + p.cq_off.ring_mask);
+	ring.cqes = (void *)(cq + p.cq_off.cqes);
+	/* Of the one entry, always. */
+	*(unsigned int *)(sq + p.sq_off.array) = 0;
+	if (syscall(__NR_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS,
+		    &iov, 1))
+		die("registering the buffer");
+}
+
+static ssize_t read_fixed(int fd, size_t size, off_t place)
+{
+	unsigned int head;
+
+	*ring.sqe = (struct io_uring_sqe) {
+		.opcode = IORING_OP_READ_FIXED,
+		.fd = fd,
+		.addr = (unsigned long)buf,
+		.len = size,
+		.off = place,
+	};
+	__atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
+	if (syscall(__NR_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS,
+		    NULL, 0) != 1)
+		return -1;
+	head = *ring.cq_head;
+	if (head == __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE))
+		return -1;
+	__atomic_store_n(ring.cq_head, head + 1, __ATOMIC_RELEASE);
+	return ring.cqes[head & ring.cq_mask].res;
+}
+
+/* What fits into an empty pipe, and out of it again. */
+static ssize_t read_splice(int fd, size_t size, off_t place)
+{
+	if (splice(fd, &place, pipe_fds[1], NULL, size, 0) != (ssize_t)size)
+		return -1;
+	return read(pipe_fds[0], buf, size);
+}
+
+/* What an append costs is left out. */
+static uint64_t read_appended(struct layout *l, int fd, size_t size, off_t place)
+{
+	uint64_t start;
+
+	write_block(l->fd, l->end++);
+	start = insns();
+	if (pread(fd, buf, size, place) != (ssize_t)size)
+		die("pread");
+	return insns() - start;
+}
+
 /* -- one measurement ------------------------------------------------------ */
 
 static int cell_fd(const struct cell *c)
@@ -297,6 +400,8 @@ static int cell_fd(const struct cell *c)
 
 static int reads_per_round(const struct cell *c)
 {
+	if (c->call == APPENDED)
+		return 8;
 	return c->size > 4096 ? 8 : c->size == 4096 ? 32 : 64;
 }
 
@@ -306,9 +411,13 @@ operate(const struct cell *c, int first, int nr)
 {
 	const off_t *place = c->layout->places + first % (PLACES - nr);
 	struct iovec iov = { buf, c->size };
+	struct iovec two[] = {
+		{ buf, c->size / 2 },
+		{ buf + c->size / 2, c->size - c->size / 2 },
+	};
 	size_t size = c->size;
 	int fd = cell_fd(c);
-	uint64_t start = insns();
+	uint64_t sum = 0, start = insns();
 
 	switch (c->call) {
 	case GETPPID:
@@ -325,6 +434,25 @@ operate(const struct cell *c, int first, int nr)
 			if (preadv(fd, &iov, 1, place[i]) != (ssize_t)size)
 				die("preadv");
 		break;
+	case PREADV_2:
+		for (int i = 0; i < nr; i++)
+			if (preadv(fd, two, 2, place[i]) != (ssize_t)size)
+				die("preadv of two segments");
+		break;
+	case READ_FIXED:
+		for (int i = 0; i < nr; i++)
+			if (read_fixed(fd, size, place[i]) != (ssize_t)size)
+				die("READ_FIXED");
+		break;
+	case SPLICE:
+		for (int i = 0; i < nr; i++)
+			if (read_splice(fd, size, place[i]) != (ssize_t)size)
+				die("splice");
+		break;
+	case APPENDED:
+		for (int i = 0; i < nr; i++)
+			sum += read_appended(c->layout, fd, size, place[i]);
+		return sum;
 	}
 	return insns() - start;
 }
@@ -440,11 +568,34 @@ static void add_off(struct layout *l, size_t size)
 		add("dax-read", PREAD, &off, l, size, 1);
 }
 
-static void add_preadv(struct layout *l, size_t size)
+/* What reaches ->read_iter, whether there is a ->read or not. */
+static void add_by_iter(enum call call, struct layout *l, size_t size)
 {
-	add("dax-read", PREADV, &generic, l, size, 1);
+	add("dax-read", call, &generic, l, size, 1);
 	if (has_parameter)
-		add("dax-read", PREADV, &read_iter, l, size, 1);
+		add("dax-read", call, &read_iter, l, size, 1);
+}
+
+/* Several segments, and memory of the kernel. */
+static void add_segments(void)
+{
+	static const size_t sizes[] = { 8, 4096 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		add_by_iter(PREADV_2, &layouts[0], sizes[i]);
+		add_by_iter(READ_FIXED, &layouts[0], sizes[i]);
+	}
+	/* Of pages that it allocates, whatever that costs just then. */
+	add_by_iter(SPLICE, &layouts[0], 8);
+	add_by_iter(PREADV_2, &layouts[3], 4096);
+}
+
+/* Reads of what was there before, each after a block was appended. */
+static void add_appended(void)
+{
+	add_by_iter(APPENDED, &grown, 8);
+	if (has_parameter && has_read)
+		add("dax-read", APPENDED, &read_op, &grown, 8, 1);
 }
 
 static void add_floor(void)
@@ -463,6 +614,8 @@ static void add_few(void)
 		add_off(&layouts[0], 8);
 	add_read(&layouts[0], 4096, 1);
 	add_read(&layouts[3], 4096, 1);
+	add_segments();
+	add_appended();
 }
 
 static void add_all(void)
@@ -475,10 +628,12 @@ static void add_all(void)
 			add_read(&layouts[i], sizes[j], 1);
 	for (size_t j = 0; j < ARRAY_SIZE(sizes); j++) {
 		add_off(&layouts[0], sizes[j]);
-		add_preadv(&layouts[0], sizes[j]);
+		add_by_iter(PREADV, &layouts[0], sizes[j]);
 	}
+	add_segments();
 	add_read(&layouts[0], 8, 2);
 	add_read(&layouts[0], 4096, 2);
+	add_appended();
 }
 
 static void measure_all(int runs)
@@ -633,7 +788,7 @@ static void wall(void)
 
 static void prepare(const char *dir, size_t nr_layouts)
 {
-	struct layout *l = layouts;
+	struct layout *l;
 	struct statfs st;
 
 	if (chdir(dir) || statfs(".", &st))
@@ -646,11 +801,21 @@ static void prepare(const char *dir, size_t nr_layouts)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (buf == MAP_FAILED || mlockall(MCL_CURRENT))
 		die("locking memory");
+	open_ring();
+	if (pipe(pipe_fds))
+		die("pipe");
 	has_parameter = !access(parameter, W_OK);
-	for (size_t i = 0; i < nr_layouts; i++) {
-		make_layout(l + i);
+	/* While there is room in one place. */
+	make_layout(&grown);
+	if (fallocate(grown.fd, FALLOC_FL_KEEP_SIZE, grown.end * BLOCK,
+		      (off_t)ROOM_TO_GROW * BLOCK))
+		die("fallocate");
+	for (size_t i = 0; i <= nr_layouts; i++) {
+		l = i < nr_layouts ? &layouts[i] : &grown;
+		if (i < nr_layouts)
+			make_layout(l);
 		if (has_parameter)
-			has_read = take_read_away(l[i].fd_noread);
+			has_read = take_read_away(l->fd_noread);
 	}
 	printf("kernel parameter=%s read=%s\n", has_parameter ? "yes" : "no",
 	       has_read ? "yes" : "no");

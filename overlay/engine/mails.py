@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from engine import host
+from engine.bench import figures
 from engine.bench.figures import Row
 from engine.branch import NOBODY, Branch
 from engine.entries import COVER, Series
@@ -20,6 +21,8 @@ from engine.host import UserError
 from engine.lay import Item
 from engine.source import Source
 
+# In a cover's Bench: line: the ratios without the call and the copy, too.
+BARE = "bare"
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
@@ -63,23 +66,26 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
-def table(results: list[Row]) -> str:
-    """Results as a table: variants beside each other, parameters below."""
+def table(results: list[Row], every: list[Row] | None = None) -> str:
+    """Results as a table: variants beside each other, parameters below.
+
+    With EVERY result, the ratios without the call and the copy stand in it too.
+    """
     variants = list(dict.fromkeys(result["variant"] for result in results))
-    rows: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, float]] = {}
+    rows: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
     for result in results:
         params = tuple(sorted((result.get("params") or {}).items()))
         rows.setdefault((result["bench"], params), {})[
-            result["variant"]] = result["insn_per_op"]
+            result["variant"]] = result
     names = sorted({key for _, params in rows for key, _ in params})
     same = [name for name in names
             if len({dict(params).get(name) for _, params in rows}) == 1]
     shown = [name for name in names if name not in same]
-    grid = [[*shown, *_heads(variants)]]
+    grid = [[*shown, *_heads(variants, every)]]
     for (_, params), cells in rows.items():
         values = dict(params)
         grid.append([_word(values[name]) if name in values else "-"
-                     for name in shown] + _cells(cells, variants))
+                     for name in shown] + _cells(cells, variants, every))
     caption = ["Instructions per operation"
                + _constants(next(iter(rows))[1], same) + ":", ""]
     return "\n".join(caption + _align(grid))
@@ -92,20 +98,30 @@ def _constants(params: Iterable[tuple[str, Any]], same: list[str]) -> str:
     return f" ({', '.join(constants)})" if constants else ""
 
 
-def _heads(variants: list[str]) -> list[str]:
+def _heads(variants: list[str], every: list[Row] | None) -> list[str]:
+    ratios = ["ratio"] if every is None else ["ratio", "bare"]
     return [head for number, name in enumerate(variants)
-            for head in ([name, "ratio"] if number else [name])]
+            for head in ([name, *ratios] if number else [name])]
 
 
-def _cells(cells: dict[str, float], variants: list[str]) -> list[str]:
+def _ratio(value: float | None, first: float | None) -> str:
+    return f"{value / first:.2f}" if value and first else "-"
+
+
+def _cells(cells: dict[str, Row], variants: list[str],
+           every: list[Row] | None) -> list[str]:
     """One row's figures, each after the first with its ratio to the first."""
-    first = cells.get(variants[0])
+    value = {name: row["insn_per_op"] for name, row in cells.items()}
+    bare = {name: figures.bare(every or [], row)
+            for name, row in cells.items()}
+    first = variants[0]
     out = []
     for number, name in enumerate(variants):
-        value = cells.get(name)
-        out.append("-" if value is None else f"{value:.0f}")
+        out.append(f"{value[name]:.0f}" if name in value else "-")
         if number:
-            out.append(f"{value / first:.2f}" if value and first else "-")
+            out.append(_ratio(value.get(name), value.get(first)))
+        if number and every is not None:
+            out.append(_ratio(bare.get(name), bare.get(first)))
     return out
 
 
@@ -125,14 +141,22 @@ def measured(wanted: str | None, path: Path | None = None) -> str:
                 "out/bench.json.)")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        rows = list(bench_rows(data["results"], wanted or ""))
-        text = table(rows) if rows else None
+        tables = [_chosen(data["results"], part)
+                  for part in (wanted or "").split(";")]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{host.short(path)} is not what `make bench` writes: "
                         "run it again") from None
-    if text is None:
-        return f"(out/bench.json holds nothing for '{wanted}'.)"
-    return f"{text}\n\n{_origin(data)}"
+    return "\n\n".join([*tables, _origin(data)])
+
+
+def _chosen(results: list[Row], wanted: str) -> str:
+    """One table, of what one part of a Bench: line asks for."""
+    words = wanted.split()
+    rows = list(bench_rows(results, " ".join(
+        word for word in words if word != BARE)))
+    if not rows:
+        return f"(out/bench.json holds nothing for '{wanted.strip()}'.)"
+    return table(rows, results if BARE in words else None)
 
 
 def _origin(data: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ in the order of their names. `0000-cover` is the cover letter. An entry is
 Signed-off-by is added from the git identity. A cover may have two more header
 lines: `Requires: OTHER-SERIES` lays that series below this one, and
 `Bench: NAME key=value,value ...` chooses the rows of the measured table (a key
-is a parameter of the measurement, or `variant`). In the
+is a parameter of the measurement, or `variant`; the word `bare` adds the ratio
+without the call and the copy; `;` parts what goes into several tables). In the
 cover's body three words are replaced: @BASE@ by the version (and the commit,
 where there is one), @TABLE@ by the table from out/bench.json, and @TESTED@ by
 the results that lie in out/.

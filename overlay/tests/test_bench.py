@@ -39,7 +39,11 @@ def output(generic=1000, read_iter=600, read=500, **params):
 
 def met():
     """An output by which all bars are met."""
-    return output(read_iter=550) + output(read_iter=620, read=None, fs="xfs")
+    text = output(read_iter=550) + output(read_iter=620, read=None, fs="xfs")
+    text += output(read=600, extents=10000)
+    return text + "".join(
+        output(read_iter=1000, read=None, fs=fs, syscall=syscall)
+        for fs in ("ext4", "xfs") for syscall in ("preadv-2", "read-fixed"))
 
 
 def rows(text=None, config="lean"):
@@ -101,6 +105,16 @@ class Judge(unittest.TestCase):
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("0.551", case.detail)
 
+    def test_bars_of_the_hard_cases(self):
+        for text, name in (
+                (output(read=601, extents=10000), "read takes at most 0.60 of "
+                 "generic at 8 bytes of ext4, extents 10000"),
+                (output(read_iter=1001, syscall="preadv-2"), "read_iter takes "
+                 "at most 1.00 of generic at 8 bytes of ext4, syscall preadv-2")):
+            case = status(dax_read.judge(rows(text)), name)
+            self.assertEqual(case.status, ktap.FAIL)
+            self.assertRegex(case.detail, r"= [01]\.[06]01,")
+
     def test_bars_apply_to_the_lean_kernel(self):
         cases = dax_read.judge(rows(config="distro"))
         self.assertEqual(status(cases, "read takes").status, ktap.FAIL)
@@ -150,6 +164,28 @@ class Judge(unittest.TestCase):
                        in enumerate([100, 100, 150])) + "complete\n"
         case = status([command.steady(rows(text))], "runs of a cell")
         self.assertEqual(case.status, ktap.PASS)
+
+
+class Bare(unittest.TestCase):
+    def bare(self, **params):
+        """What is left of a read of 1000 instructions."""
+        text = output(**params) + "".join(
+            f"cell syscall floor fs={fs} syscall=pread size=0 run={run} "
+            f"insn={insn}\n" for fs, insn in (("ext4", 300), ("xfs", 400))
+            for run in range(3))
+        found = rows(text)
+        return figures.bare(found, found[0])
+
+    def test_without_call_and_copy(self):
+        self.assertEqual(self.bare(), 1000 - 300 - 8)
+        self.assertEqual(self.bare(size=512), 1000 - 300 - 512)
+        self.assertEqual(self.bare(fs="xfs"), 1000 - 400 - 8)
+
+    def test_a_hole_is_not_copied(self):
+        self.assertIsNone(self.bare(hole="true"))
+
+    def test_not_measured(self):
+        self.assertIsNone(self.bare(fs="btrfs"))
 
 
 class Baseline(unittest.TestCase):

@@ -437,6 +437,16 @@ class Tables(Scratch):
         self.assertIn("(extents 1, hole false)", text)
         self.assertIn("Linux 7.3.4, tree at 0123456789ab.", text)
 
+    def test_bare(self):
+        floor = {"bench": "syscall", "variant": "floor", "insn_per_op": 341,
+                 "params": {"syscall": "pread", "size": 0}}
+        text = self.text("dax-read bare", [*self.RESULTS, floor])
+        self.assertIn("read_iter  ratio  bare  read  ratio  bare", text)
+        self.assertIn("   8     1641        950   0.58  0.47   700   0.43  0.27",
+                      text)
+        self.assertIn(" 512     2145       1450   0.68  0.46", text)
+        self.assertNotIn("341", text)
+
     def test_chosen_rows(self):
         text = self.text("dax-read size=512 hole=false")
         self.assertIn("2145", text)
@@ -446,6 +456,13 @@ class Tables(Scratch):
         text = self.text("dax-read size=8 variant=generic,read")
         self.assertIn("generic  read  ratio", text)
         self.assertNotIn("read_iter", text)
+
+    def test_two_tables(self):
+        text = self.text("dax-read size=8; dax-read size=512; dax-read size=7")
+        self.assertIn("(extents 1, hole false, size 8)", text)
+        self.assertIn("(extents 1, hole false, size 512)", text)
+        self.assertIn("holds nothing for 'dax-read size=7'", text)
+        self.assertEqual(text.count("Linux 7.3.4"), 1)
 
     def test_nothing_chosen(self):
         self.assertIn("holds nothing", self.text("dax-read size=7"))

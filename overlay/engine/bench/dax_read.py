@@ -2,6 +2,7 @@
 """Reads of a DAX file by system calls: the iomap path and the fast one."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,24 @@ class Bar:
 
 SMALL = {"syscall": "pread", "size": 8, "extents": 1, "hole": False,
          "threads": 1}
+EXT4 = {**SMALL, "fs": "ext4"}
+XFS = {**SMALL, "fs": "xfs"}
 BARS = (
-    Bar("read", {**SMALL, "fs": "ext4"}, 0.50, 0.45),
-    Bar("read_iter", {**SMALL, "fs": "ext4"}, 0.55, 0.50),
-    Bar("read_iter", {**SMALL, "fs": "xfs"}, 0.62, 0.52),
+    Bar("read", EXT4, 0.50, 0.45),
+    Bar("read_iter", EXT4, 0.55, 0.50),
+    Bar("read_iter", XFS, 0.62, 0.52),
+    Bar("read", {**EXT4, "extents": 10000}, 0.60, 0.55),
+    *(Bar("read_iter", {**params, "syscall": syscall}, 1.00, 0.75)
+      for params in (EXT4, XFS) for syscall in ("preadv-2", "read-fixed")),
 )
+# System calls beside pread() and preadv(), for a reader that is new to them.
+OTHERS = {
+    "preadv-2": "preadv() of two segments",
+    "read-fixed": "io_uring's READ_FIXED, by itself",
+    "splice": "splice() and read() of the pipe",
+    "appended": "pread() of what was there before, each after a block was "
+                "appended, which is not counted",
+}
 
 
 # -- programs ----------------------------------------------------------------
@@ -94,15 +108,16 @@ def _count(mode: str, out: Path, which: str, runs: int, fs: str) -> list[Row]:
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
     """All cells of ext4 on the kernel that is judged, else a few."""
-    found = _count(mode, out, "all" if mode == JUDGED else "few", runs, "ext4")
-    return found + [row for row in _count(mode, out, "few", runs, "xfs")
-                    if row["bench"] == BENCH]
+    return [*_count(mode, out, "all" if mode == JUDGED else "few", runs,
+                    "ext4"),
+            *_count(mode, out, "few", runs, "xfs")]
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:
     """What `make demo` shows: 8 bytes and 4 KB of data."""
     return [row for row in _count(JUDGED, out, "few", runs, "ext4")
-            if row["bench"] == BENCH and not row["params"]["hole"]]
+            if row["bench"] == BENCH and not row["params"]["hole"]
+            and row["params"]["syscall"] not in OTHERS]
 
 
 def clock(mode: str, out: Path) -> Wall:
@@ -145,6 +160,8 @@ def _bar(found: list[Row], bar: Bar) -> Case:
     """Whether a variant clears its bar."""
     name = (f"{bar.variant} takes at most {bar.most:.2f} of generic at 8 bytes "
             f"of {bar.params['fs']}")
+    name += "".join(f", {key} {bar.params[key]}" for key in SMALL
+                    if bar.params[key] != SMALL[key])
     params = {**bar.params, "config": JUDGED}
     base = figures.find(found, BENCH, BASE, **params)
     here = figures.find(found, BENCH, bar.variant, **params)
@@ -182,10 +199,15 @@ def _kind(params: Params) -> str:
         ("" if extents == 1 else "s")
 
 
-def _table(title: str, found: list[Row], note: str = "") -> str:
+def _way(params: Params) -> str:
+    return f"{params['syscall']}, {_kind(params)}"
+
+
+def _table(title: str, found: list[Row], note: str = "",
+           kind: Callable[[Params], str] = _kind) -> str:
     if not found:
         return ""
-    text = figures.table(found, BASE, ("read", _kind))
+    text = figures.table(found, BASE, ("read", kind))
     return "\n".join([f"## {title}", "", *([note, ""] if note else []), text])
 
 
@@ -209,11 +231,17 @@ def section(found: list[Row]) -> str:
             config="lean", syscall="preadv", threads=1, fs="ext4"),
             "preadv() costs more before it reaches the file; what is saved "
             "behind ->read_iter is the same."),
+        *[_table(f"Other ways to read, {fs}", [
+            row for row in chosen(config="lean", fs=fs)
+            if row["params"]["syscall"] in OTHERS], "; ".join(
+                f"*{name}* is {what}" for name, what in OTHERS.items()) + ".",
+            _way) for fs in ("ext4", "xfs")],
         _table("Two readers of one file", chosen(config="lean", threads=2),
                "Two tasks on one CPU, task switches and ticks included. "
                "Locks are never contended here."),
-        _table("On a distribution-like config, ext4", chosen(
-            config="distro", threads=1, fs="ext4"),
+        _table("On a distribution-like config, ext4", [
+            row for row in chosen(config="distro", threads=1, fs="ext4")
+            if row["params"]["syscall"] == "pread"],
             "Mitigations, cgroups, LSM, hardened usercopy: "
             "overlay/configs/distro.config."),
     ]

@@ -129,6 +129,21 @@ def ratios(rows: list[Row], bench: str,
             yield row, first, row["insn_per_op"] / first
 
 
+def bare(rows: Iterable[Row], row: Row) -> float | None:
+    """A read's figure without what no way of reading can spare it.
+
+    That is what a read of no bytes takes, and the copy: an instruction a byte,
+    as `rep movsb` counts. None where this was not measured, and of a hole.
+    """
+    params = row["params"]
+    if params.get("hole") or not params.get("size"):
+        return None
+    same = {name: params[name] for name in ("fs", "config") if name in params}
+    floor = find(rows, "syscall", "floor", syscall="pread", size=0, **same)
+    return None if floor is None else \
+        float(row["insn_per_op"]) - floor - params["size"]
+
+
 def cell_name(row: Row) -> str:
     """A result's cell in words."""
     params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
