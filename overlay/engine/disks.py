@@ -1,43 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
 """The NVMe controllers that the guests of kselftests have.
 
-Their serial numbers tell the guest what they are (guest/kselftest.sh). Data is
-in sparse files, made anew for each guest.
+The README of the tests has them, as options of QEMU, for its readers and for us.
+Their serial numbers tell the tests what they are. Data is in sparse files, made
+anew for each guest.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from engine import host
+from engine.host import UserError
 
 MEGABYTES = 64
+TESTS = host.ROOT / "tools" / "testing" / "selftests" / "uq"
+README = TESTS / "README"
 # The label by which the tests know a device as theirs (uq_safe.c), and how long
 # it is. A disk without one is read first, to see whether it is blank; that many
 # reads at once can leave QEMU's interrupt line raised, as its shadow doorbells
 # do not tell it of the last completion taken.
-SAFE = host.ROOT / "tools" / "testing" / "selftests" / "uq" / "uq_safe.h"
+SAFE = TESTS / "uq_safe.h"
 LABEL_BYTES = 4096
-# name: options of the controller. "slow" is throttled, so that commands stay
-# in flight; "vector" has one interrupt, "few" three queues; of "main", so many
-# commands may stay without an answer (tests of uq_timeout), and a transfer can be
-# 4 MiB long, which takes several lists.
-CONTROLLERS = {
-    "main": "max_ioqpairs=16,aerl=15,mdts=10",
-    "slow": "max_ioqpairs=16",
-    "vector": "max_ioqpairs=16,msix_qsize=1",
-    "few": "max_ioqpairs=3",
-    "buffer": "max_ioqpairs=16,cmb_size_mb=16",
-}
-# Namespaces of one controller, with gaps between their numbers: blocks of 512
-# and of 4096 bytes, metadata in a buffer of its own, metadata after each block.
-MANY = {
-    1: "",
-    2: ",logical_block_size=4096,physical_block_size=4096",
-    3: ",ms=8",
-    5: ",ms=8,mset=1",
-}
-SLOW = ",throttling.iops-total=100"
+# The image of all drives in README, and what makes it do for all of them.
+BLANK, COPIED = "file=blank.img,", ",snapshot=on"
 
 
 def label() -> bytes:
@@ -47,49 +32,37 @@ def label() -> bytes:
     return str(found).encode().ljust(LABEL_BYTES, b"\0")
 
 
-def _drive(folder: Path, name: str, options: str = "") -> str:
-    """A new disk, as a drive of QEMU's."""
+def options() -> list[str]:
+    """The options of QEMU in README, with one blank image for all drives."""
+    found = re.findall(r"^  (-(?:drive|device) \S+)$",
+                       README.read_text(encoding="utf-8"), re.MULTILINE)
+    if not found:
+        raise UserError(f"{host.short(README)} has no options of QEMU")
+    return list(found)
+
+
+def _image(folder: Path, name: str) -> Path:
+    """A new disk, with the label of the tests."""
     path = folder / name
     host.remove(path)
     with path.open("wb") as file:
         file.truncate(MEGABYTES << 20)
         file.seek(-LABEL_BYTES, 2)
         file.write(label())
-    return (f"-drive file={path},format=raw,if=none,id={name},cache=unsafe,"
-            f"discard=unmap{options}")
+    return path
 
 
-def _single(folder: Path) -> Iterator[str]:
-    for name, options in CONTROLLERS.items():
-        yield _drive(folder, name, SLOW if name == "slow" else "")
-        # Only namespaces of a subsystem can be detached.
-        yield f"-device nvme-subsys,id={name}-subsys"
-        yield (f"-device nvme,id={name}-ctrl,subsys={name}-subsys,"
-               f"serial=overlay-{name},{options}")
-        yield (f"-device nvme-ns,bus={name}-ctrl,drive={name},nsid=1,"
-               "shared=off")
-
-
-def _many(folder: Path) -> Iterator[str]:
-    yield "-device nvme,id=many,serial=overlay-many,max_ioqpairs=16"
-    for nsid, options in MANY.items():
-        yield _drive(folder, f"many{nsid}")
-        yield (f"-device nvme-ns,bus=many,drive=many{nsid},nsid={nsid}"
-               f"{options}")
-
-
-def _paths(folder: Path) -> Iterator[str]:
-    """One namespace behind two controllers."""
-    yield "-device nvme-subsys,id=paths"
-    for name in ("path1", "path2"):
-        yield (f"-device nvme,id={name},serial=overlay-paths,subsys=paths,"
-               "max_ioqpairs=16")
-    yield _drive(folder, "paths")
-    yield "-device nvme-ns,bus=path1,drive=paths,nsid=1,shared=on"
+def _own(folder: Path, option: str) -> str:
+    """An option of QEMU with a disk of its own instead of the blank image."""
+    if BLANK not in option:
+        return option
+    name, = re.findall(r"[ ,]id=(\w+)", option)
+    return option.replace(BLANK, f"file={_image(folder, name)},") \
+        .replace(COPIED, ",cache=unsafe")
 
 
 def attach(folder: Path) -> tuple[str, ...]:
     """Options of QEMU for all of them; their files are in FOLDER."""
     host.remove(folder)
     folder.mkdir(parents=True)
-    return (" ".join([*_single(folder), *_many(folder), *_paths(folder)]),)
+    return (" ".join(_own(folder, option) for option in options()),)

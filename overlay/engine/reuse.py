@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine import build, guest, host, ktap, lay, limits, packages, source, store
+from engine import build, disks, guest, host, ktap, lay, limits, packages, source, store
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
@@ -314,6 +314,7 @@ def key(share: Share, test: str) -> str | None:
         "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
                                   guest.SCRIPTS),
         "variables": share.variables(), "hardware": share.hardware(),
+        "disks": disks.options() if share.nvme else [],
     })
 
 

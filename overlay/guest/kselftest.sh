@@ -5,8 +5,6 @@
 folder=$1
 shift
 
-export DAX_TEST_DEV=/dev/pmem0
-export DAX_TEST_DEV2=/dev/pmem1
 # shellcheck source=disks.sh
 . "${0%/*}/disks.sh"
 

@@ -92,6 +92,11 @@ need_dev() {
 	"$KSFT_SKIP") skip_all "$why" ;;
 	*) fail_all "$why" ;;
 	esac
+	if [ -z "${UQ_TEST_DEV+set}${UQ_TEST_SLOW_DEV+set}" ]; then
+		devs=$(./uq_check_devs devs)
+		slow=$(./uq_check_devs slow)
+		export UQ_TEST_DEV="$devs" UQ_TEST_SLOW_DEV="$slow"
+	fi
 	block=${UQ_TEST_DEV%% *}
 	block=${block#/dev/}
 	ctrl=$(ctrl_of "$block")

@@ -11,6 +11,8 @@
  *   UQ_TEST_SLOW_DEV	one that is slow on purpose: about a hundred commands a
  *			second, so that commands stay in flight
  *   UQ_TEST_DESTRUCTIVE	1: tests may do what reaches beyond these namespaces
+ *			If neither is set, QEMU's namespaces are taken that have
+ *			a serial number of these tests, see README.
  *   UQ_TEST_SCALE	multiplies the number of rounds, default 1
  *
  * Functions return 0 on success and a negative errno on failure, unless they
@@ -226,8 +228,9 @@ unsigned int uq_scale(void);
 
 /*
  * Looks whether UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
- * overwritten. Returns 0 or the exit code of a test that cannot run, with a
- * sentence in @why: 4 to skip it, 1 as what was named is not what it should be.
+ * overwritten, and sets them first if neither is set. Returns 0 or the exit code
+ * of a test that cannot run, with a sentence in @why: 4 to skip it, 1 as what was
+ * named is not what it should be.
  */
 int uq_find_devs(char *why, size_t len);
 /*

@@ -218,13 +218,38 @@ void uq_label_devs(void)
 		write_label(ns.block);
 }
 
+/* -- what is emulated */
+
+/*
+ * What a device says of itself, without the spaces that fill it up; empty if it
+ * cannot be read.
+ */
+static void read_attr(const char *folder, const char *name, char *val, size_t len)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (uq_read_line(path, val, len))
+		val[0] = 0;
+	for (len = strlen(val); len && val[len - 1] == ' '; len--)
+		val[len - 1] = 0;
+}
+
+static bool is_emulated(const char *folder)
+{
+	char model[64];
+
+	read_attr(folder, "model", model, sizeof(model));
+	return !strcmp(model, UQ_MODEL);
+}
+
 /* -- what reaches beyond a namespace */
 
 bool uq_may_disrupt(char *why, size_t len)
 {
 	const char *s = getenv("UQ_TEST_DESTRUCTIVE");
 	static bool emulated;
-	char path[300], model[64];
+	char path[300];
 	struct dirent *e;
 	DIR *d;
 
@@ -235,16 +260,14 @@ bool uq_may_disrupt(char *why, size_t len)
 	while (emulated && d && (e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "/sys/class/nvme/%s/model",
-			 e->d_name);
-		if (!uq_read_line(path, model, sizeof(model)) &&
-		    !strncmp(model, "QEMU NVMe Ctrl", 14))
+		snprintf(path, sizeof(path), "/sys/class/nvme/%s", e->d_name);
+		if (is_emulated(path))
 			continue;
 		emulated = false;
 		if (why)
 			snprintf(why, len,
-				 "reaches beyond the namespace, and %.32s is not \"QEMU NVMe Ctrl\"; UQ_TEST_DESTRUCTIVE=1 allows it",
-				 e->d_name);
+				 "reaches beyond the namespace, and %.32s is not \"%s\"; UQ_TEST_DESTRUCTIVE=1 allows it",
+				 e->d_name, UQ_MODEL);
 	}
 	if (d)
 		closedir(d);
@@ -492,6 +515,61 @@ int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv)
 	return 128 + (sig ? sig : WTERMSIG(status));
 }
 
+/* -- devices that no variable names */
+
+static bool is_named(void)
+{
+	return getenv("UQ_TEST_DEV") || getenv("UQ_TEST_SLOW_DEV");
+}
+
+/* What follows our prefix in a namespace's serial number; NULL if it has none. */
+static const char *our_serial(const char *block)
+{
+	static char serial[64];
+	char folder[300];
+
+	snprintf(folder, sizeof(folder), "/sys/block/%s/device", block);
+	read_attr(folder, "serial", serial, sizeof(serial));
+	if (strncmp(serial, UQ_SERIAL, strlen(UQ_SERIAL)) || !is_emulated(folder))
+		return NULL;
+	return serial + strlen(UQ_SERIAL);
+}
+
+/*
+ * Sets the variables to QEMU's namespaces that have serial numbers of ours, the
+ * one of "main" first; for this process and all that it starts.
+ */
+static void name_devs(void)
+{
+	char devs[2048] = "", first[300] = "", all[2400];
+	int n, i, x, y, rest, len = 0;
+	struct dirent **blocks;
+
+	n = scandir("/sys/block", &blocks, NULL, versionsort);
+	for (i = 0; i < n; free(blocks[i++])) {
+		const char *block = blocks[i]->d_name, *serial;
+
+		/* not nvmeXcYnZ, a path */
+		if (sscanf(block, "nvme%dn%d%n", &x, &y, &rest) != 2 ||
+		    block[rest])
+			continue;
+		serial = our_serial(block);
+		if (!serial)
+			continue;
+		if (!strcmp(serial, "slow"))
+			setenv("UQ_TEST_SLOW_DEV", block, 0);
+		else if (!strcmp(serial, "main") && !first[0])
+			snprintf(first, sizeof(first), "%s ", block);
+		else if (len + strlen(block) + 1 < sizeof(devs))
+			len += sprintf(devs + len, "%s ", block);
+	}
+	if (n >= 0)
+		free(blocks);
+	snprintf(all, sizeof(all), "%s%s", first, devs);
+	if (all[0])
+		setenv("UQ_TEST_DEV", all, 1);
+}
+
 /* -- the start and the end of a program */
 
 #define PARAMS	"/sys/module/nvme/parameters"
@@ -514,21 +592,26 @@ static bool all_are_namespaces(void)
 
 int uq_find_devs(char *why, size_t len)
 {
-	const char *s = getenv("UQ_TEST_DEV");
+	const char *s;
 
+	if (!is_named())
+		name_devs();
+	s = getenv("UQ_TEST_DEV");
 	if (!s || !s[strspn(s, " ")]) {
 		snprintf(why, len,
-			 "UQ_TEST_DEV names no NVMe namespace that may be overwritten");
+			 "UQ_TEST_DEV names no NVMe namespace that may be overwritten, and none of QEMU's has a serial number that begins with %s",
+			 UQ_SERIAL);
 		return KSFT_SKIP;
 	}
 	if (geteuid()) {
 		snprintf(why, len, "not root");
 		return KSFT_SKIP;
 	}
-	/* a device was named, so its user queues are to be tested */
+	/* there is a device, so its user queues are to be tested */
 	if (access(PARAMS "/user_irq_queues", F_OK)) {
 		snprintf(why, len,
-			 "UQ_TEST_DEV is set, and nvme has no user queues (CONFIG_NVME_UQ)");
+			 "%.64s are to be tested, and nvme has no user queues (CONFIG_NVME_UQ)",
+			 s);
 		return KSFT_FAIL;
 	}
 	if (!all_are_namespaces()) {

@@ -3,7 +3,9 @@
  * The tests overwrite namespaces, reset controllers and change parameters of the
  * driver, and "make kselftest" is run on machines with disks that matter. So:
  *
- * - Nothing is touched but what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name.
+ * - Nothing is touched but what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name. If neither
+ *   is set, not even to nothing, these are namespaces of which the controllers are
+ *   emulated by QEMU and have a serial number of these tests.
  * - No namespace of the subsystem that a named one belongs to may be in use: each
  *   must open exclusively, as only one that is not mounted, swapped on or part of
  *   another device does.
@@ -20,6 +22,8 @@
 #include "uq.h"
 
 #define UQ_LABEL	"uq-selftest"
+#define UQ_MODEL	"QEMU NVMe Ctrl"
+#define UQ_SERIAL	"uq-selftest-"
 #define UQ_WHY_LEN	320
 
 /*

@@ -46,7 +46,8 @@ ends_of() { # BLOCK
 }
 
 # What the exit code of a program that is given these devices is, and what it
-# says; it must not have reset a controller or written a block.
+# says; it must not have reset a controller or written a block. "unset": it is
+# given none, and may look for some.
 asked() { # CODE REASON DEVICES COMMAND...
 	code=$1
 	reason=$2
@@ -54,7 +55,12 @@ asked() { # CODE REASON DEVICES COMMAND...
 	shift 3
 	before=$(resets)
 	sum=$(ends_of "$alone")
-	env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="$devices" "$@" > "$tmp/said" 2>&1
+	if [ "$devices" = unset ]; then
+		env -u UQ_TEST_SLOW_DEV -u UQ_TEST_DEV "$@" > "$tmp/said" 2>&1
+	else
+		env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="$devices" "$@" \
+			> "$tmp/said" 2>&1
+	fi
 	got=$?
 	cat "$tmp/said"
 	[ "$got" -eq "$code" ] || return
@@ -126,6 +132,38 @@ no_device() {
 	asked 4 "UQ_TEST_DEV names no" "" ./uq_errno
 }
 
+# What no variable names is found, if its model and serial number say so.
+found() {
+	env -u UQ_TEST_DEV -u UQ_TEST_SLOW_DEV ./uq_check_devs devs > "$tmp/found"
+	cat "$tmp/found"
+	grep -q -w "$alone" "$tmp/found"
+}
+
+not_found_with() { # ATTRIBUTE VALUE
+	attr=/sys/block/$alone/device/$1
+	echo "$2" > "$tmp/$1"
+	mount --bind "$tmp/$1" "$attr" || return
+	found
+	got=$?
+	umount "$attr"
+	[ "$got" -ne 0 ]
+}
+
+none_found() {
+	mounted=
+	echo 123456789 > "$tmp/serial"
+	for attr in /sys/class/nvme-subsystem/nvme-subsys*/serial \
+		    /sys/class/nvme/nvme*/serial; do
+		mount --bind "$tmp/serial" "$attr" && mounted="$attr $mounted"
+	done
+	asked 4 "none of QEMU's has a serial number" unset ./uq_errno
+	got=$?
+	for attr in $mounted; do
+		umount "$attr"
+	done
+	return "$got"
+}
+
 fuzz() { # OPERATIONS
 	env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="/dev/$alone" \
 		UQ_TEST_FUZZ_OPS="$1" ./uq_fuzz -v sgl
@@ -152,9 +190,26 @@ killed() { # SIGNAL
 }
 
 mkdir "$tmp/mnt"
-plan 15
+plan 19
 check "no device was named" no_device
 check "what was named is no namespace" no_such_device
+case $(cat "/sys/block/$alone/device/serial") in
+uq-selftest-*)
+	check "a device of QEMU's with our serial number is found" found
+	check "not if it is of another model" \
+		not_found_with model "A drive that matters"
+	check "nor if its serial number is another" \
+		not_found_with serial "123456789"
+	;;
+*)
+	for name in "a device of QEMU's with our serial number is found" \
+		"not if it is of another model" \
+		"nor if its serial number is another"; do
+		skip "$name" "$alone has no serial number of these tests"
+	done
+	;;
+esac
+check "without any such device nothing is touched" none_found
 check "a device in use is refused" in_use
 if [ -n "$shared" ]; then
 	check "so is one that shares its controller with one" neighbour_in_use
