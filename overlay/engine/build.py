@@ -10,7 +10,7 @@ result a lie.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import host, lay, source
@@ -120,13 +120,14 @@ def variables(mode: str) -> list[str]:
 
 def make(mode: str, *args: str, what: str, log: Path | None = None,
          progress: host.Shows | None = None,
-         out: Path | None = None, check: bool = True) -> host.Done:
+         out: Path | None = None, check: bool = True,
+         env: Mapping[str, str] | None = None) -> host.Done:
     """make in the laid tree, into the folder of a mode (or `out`)."""
     cmd = ["make", "-C", tree(), f"O={out or folder(mode)}",
            f"-j{host.jobs()}", "CC=ccache gcc", "HOSTCC=ccache gcc",
            *variables(mode), *args]
-    return host.run(cmd, env=environment(), what=what, log=log, check=check,
-                    progress=progress)
+    return host.run(cmd, env={**environment(), **(env or {})}, what=what,
+                    log=log, check=check, progress=progress)
 
 
 class Progress:

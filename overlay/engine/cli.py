@@ -32,6 +32,8 @@ COMMANDS = {
     "report": ("report", "a page of results, times and figures, of what the "
                "last runs left"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
+    "artifacts": ("artifacts", "kernels, kselftests and a root file system for "
+                  "any CI"),
     "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
               "what was fetched)"),
     "help": ("help", "this text"),
@@ -51,6 +53,7 @@ ARGUMENTS = (
     ("bench", "lean", "one of lean and distro"),
     ("series", "ext4-dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
+    ("artifacts", "lean", "of these kernels alone"),
 )
 
 

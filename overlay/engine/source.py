@@ -219,7 +219,7 @@ def _log() -> str:
 KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
 
 
-def _kept_options() -> str:
+def kept_options() -> str:
     """The part of the machine's apt configuration that ours shares."""
     output = host.output(["apt-config", "dump"]) or ""
     return "".join(f"{line}\n" for line in output.splitlines()
@@ -233,14 +233,14 @@ class PrivateApt:
     """
 
     def __init__(self, path: Path, sources: str) -> None:
-        self.path = path
+        self.path, self.sources = path, sources
         host.remove(path)
         for part in ("lists/partial", "cache/archives/partial", "down", "none"):
             (path / part).mkdir(parents=True)
         host.write(path / "sources.list", sources)
         # Read before all others, which it sends elsewhere.
         host.write(path / "apt.conf", f'Dir::Etc::parts "{path}/none";\n'
-                   f'Dir::Etc::main "{path}/none/x";\n{_kept_options()}')
+                   f'Dir::Etc::main "{path}/none/x";\n{kept_options()}')
         self.options = [
             f"Dir::Etc::sourcelist={path}/sources.list",
             "Dir::Etc::sourceparts=-", f"Dir::State::lists={path}/lists",
@@ -273,7 +273,7 @@ class PrivateApt:
         return self._only(f"{name}-*/")
 
 
-def _mirrors() -> list[str]:
+def mirrors() -> list[str]:
     """The Debian mirrors in apt's own configuration, best first."""
     uris = host.output(["apt-get", "update", "--print-uris",
                         "-o", f"Dir::State::lists={host.WORK}/apt-none"])
@@ -286,22 +286,26 @@ def _mirrors() -> list[str]:
     return list(dict.fromkeys(bases))
 
 
-def private_apt(suite: str, source: bool = False) -> PrivateApt:
-    """A private apt that knows `suite`, from the first mirror that has it."""
+def lines(suite: str, kind: str = "deb") -> list[str]:
+    """A line of sources.list for `suite` for each mirror, best first."""
     host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
     if keyring is None:
         raise UserError("Debian's archive keyring is not here: install "
                         "debian-archive-keyring or set KDIR= to a kernel tree")
-    kind = "deb-src" if source else "deb"
-    mirrors = _mirrors()
-    for number, uri in enumerate(mirrors):
-        root = PrivateApt(host.WORK / "apt" / f"{suite}-{number}",
-                          f"{kind} [signed-by={keyring}] {uri} {suite} main\n")
+    return [f"{kind} [signed-by={keyring}] {uri} {suite} main"
+            for uri in mirrors()]
+
+
+def private_apt(suite: str, source: bool = False) -> PrivateApt:
+    """A private apt that knows `suite`, from the first mirror that has it."""
+    found = lines(suite, "deb-src" if source else "deb")
+    for number, line in enumerate(found):
+        root = PrivateApt(host.WORK / "apt" / f"{suite}-{number}", f"{line}\n")
         done = _update(root)
         if done:
             return root
-    raise UserError(f"none of apt's {len(mirrors)} mirrors offers Debian's "
+    raise UserError(f"none of apt's {len(found)} mirrors offers Debian's "
                     f"{suite} (no network?): set KDIR= to a kernel source tree, "
                     f"or see {_log()}")
 

@@ -371,7 +371,7 @@ class Commands(Folder):
         done = self.engine("help")
         self.assertEqual(done.returncode, 0)
         for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
-                     "bench", "series", "soak", "coverage", "clean"):
+                     "bench", "series", "soak", "coverage", "artifacts", "clean"):
             self.assertIn(f"\n  {name} ", done.stdout)
         self.assertIn("kselftest ARGS=uq:uq_reset", done.stdout)
         self.assertIn("DAX_TEST_SEED=", done.stdout)
@@ -389,6 +389,7 @@ class Commands(Folder):
                  "kunit": (kunit.UM, kernels.SUITES),
                  "bench": kernels.having("measured"),
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
+                 "artifacts": kernels.KERNELS,
                  "kselftest": kernels.having("checked"), "coverage": (), "series": [
                      path.name for path in
                      (host.ROOT / "overlay" / "series").iterdir()]}[command]

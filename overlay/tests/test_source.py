@@ -122,18 +122,18 @@ class Package(Folder):
 
     def test_mirrors_are_apts_own(self):
         with mock.patch.object(host, "output", return_value=PRINTED):
-            self.assertEqual(source._mirrors(), [
+            self.assertEqual(source.mirrors(), [
                 "http://mirror.example.invalid/debian",
                 "http://other.example.invalid/apt"])
 
     def test_no_apt(self):
         with mock.patch.object(host, "output", return_value=None):
             with self.assertRaisesRegex(UserError, "KDIR="):
-                source._mirrors()
+                source.mirrors()
 
     def test_no_network(self):
         with mock.patch.object(host, "need"), \
-                mock.patch.object(source, "_mirrors",
+                mock.patch.object(source, "mirrors",
                                   return_value=["http://m.invalid/debian"]), \
                 mock.patch.object(source, "KEYRINGS", (__file__,)), \
                 mock.patch.object(source, "_update", return_value=False):

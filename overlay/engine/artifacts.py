@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make artifacts`: what any CI takes, in out/artifacts.
+
+Of each kernel its image, configuration, modules and kselftests as the kernel's
+own gen_tar packs them; a root file system with what the tests call; checksums
+and a manifest. The same sources, and the same packages of Debian, give the same
+bytes: files have the time SOURCE_DATE_EPOCH, and names in order.
+"""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from engine import (
+    build,
+    disks,
+    guest,
+    host,
+    kernels,
+    kselftest,
+    ktap,
+    share,
+    source,
+    store,
+)
+from engine.host import UserError
+from engine.kernels import KERNELS
+from engine.ktap import Case
+
+PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
+            "gzip", "tar", "coreutils")
+# Of what kselftests need on this machine, what builds them or boots guests.
+ELSEWHERE = {"gcc", "liburing-dev", "linux-libc-dev", "make", "perl",
+             "qemu-system-x86", "rsync", "systemd-standalone-tmpfiles"}
+# What programs that were built here are linked with.
+LINKED = ("liburing2",)
+# Nothing that a program reads; and what only installing needs, as usrmerge does
+# /usr/share/perl. nvme-cli makes a number up for each machine.
+LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*",
+            "/usr/share/info/*")
+REMOVED = ("etc/apt/sources.list", "etc/resolv.conf", "usr/share/perl",
+           "usr/lib/x86_64-linux-gnu/perl", "var/lib/apt", "var/cache/apt",
+           "etc/nvme/hostid", "etc/nvme/hostnqn")
+# 2026-01-01.
+EPOCH = 1767225600
+INIT = guest.SCRIPTS / "init"
+
+
+def folder() -> Path:
+    """Where they are."""
+    return host.OUT / "artifacts"
+
+
+def epoch() -> int:
+    """The time that all files have."""
+    text = os.environ.get("SOURCE_DATE_EPOCH") or str(EPOCH)
+    if not text.isdecimal():
+        raise UserError(f"SOURCE_DATE_EPOCH={text} is no number of seconds")
+    return int(text)
+
+
+def _tar_options() -> list[str]:
+    return ["--sort=name", f"--mtime=@{epoch()}", "--owner=0", "--group=0",
+            "--numeric-owner", "--format=gnu"]
+
+
+# -- a kernel ----------------------------------------------------------------
+
+def _modules(mode: str, into: Path, log: Path) -> None:
+    """The kernel's modules, as they stand in a root file system."""
+    top = build.folder(mode) / "modules-installed"
+    host.remove(top)
+    build.make(mode, f"INSTALL_MOD_PATH={top}", "modules_install", log=log,
+               what="installing modules")
+    for name in ("build", "source"):
+        for link in top.glob(f"lib/modules/*/{name}"):
+            host.remove(link)
+    # Not lib itself: it is a link where modules are unpacked.
+    host.run(["tar", *_tar_options(), "-I", "gzip -n", "-cf",
+              into / "modules.tar.gz", "-C", top, "lib/modules"], log=log,
+             what="packing modules")
+
+
+def _kselftests(mode: str, into: Path, log: Path) -> list[str]:
+    """The kselftests, packed by the kernel's own rules; their names."""
+    top = build.folder(mode) / "kselftest-packed"
+    host.remove(top)
+    build.make(mode, f"TARGETS={' '.join(kselftest.targets())}",
+               "FORCE_TARGETS=1", f"KSFT_INSTALL_PATH={top}",
+               f"KDIR={build.folder(mode)}", "kselftest-gen_tar", log=log,
+               what="packing the kselftests",
+               env={"TAR_OPTIONS": " ".join(_tar_options())})
+    shutil.copy(top / "kselftest-packages" / "kselftest.tar.gz", into)
+    return (top / "kselftest-list.txt").read_text("utf-8").split()
+
+
+def cmdline(mode: str) -> list[str]:
+    """Parameters of a kernel that runs kselftests in a guest."""
+    return ["console=ttyS0", "oops=panic", *guest.PATIENT, *guest.WHOLE_LOG,
+            *guest.PMEM, *KERNELS[mode].append]
+
+
+def qemu(mode: str) -> list[str]:
+    """Options of QEMU for a guest of this kernel, with README's disks."""
+    return ["-machine q35", f"-m {KERNELS[mode].memory}G", "-smp 2", "-net none",
+            *KERNELS[mode].qemu, *disks.options()]
+
+
+def _kernel(mode: str) -> dict[str, Any]:
+    """Everything of one kernel; what the manifest says of it."""
+    built = build.build(mode)
+    into = folder() / mode
+    into.mkdir()
+    log = into.parent / f"{mode}.log"
+    with host.step(f"packing the {mode} kernel ({host.short(log)})"):
+        shutil.copy(built / "arch/x86/boot/bzImage", into)
+        shutil.copy(built / ".config", into / "config")
+        _modules(mode, into, log)
+        tests = _kselftests(mode, into, log)
+        host.write(into / "cmdline", " ".join(cmdline(mode)) + "\n")
+        host.write(into / "qemu", "\n".join(qemu(mode)) + "\n")
+        release = (built / "include/config/kernel.release").read_text("ascii")
+    return {"release": release.strip(), "cmdline": cmdline(mode),
+            "qemu": qemu(mode), "tests": tests}
+
+
+# -- the root file system ----------------------------------------------------
+
+def suite() -> str:
+    """This machine's Debian: programs that were built here run there."""
+    try:
+        text = Path("/etc/os-release").read_text("utf-8")
+    except OSError:
+        text = ""
+    found = re.search(r"^VERSION_CODENAME=\"?(\w+)", text, re.MULTILINE)
+    if not found or not re.search(r"^ID=debian$", text, re.MULTILINE):
+        raise UserError("the root file system is Debian's, of the release that "
+                        "this machine has; this one is no Debian")
+    return found[1]
+
+
+def rootfs_packages() -> list[str]:
+    """What tests call, beside Debian's essential packages."""
+    return sorted({*share.PACKAGES, *guest.PACKAGES, *LINKED} - ELSEWHERE)
+
+
+def bootstrap(root: source.PrivateApt, release: str, into: Path, log: Path,
+              names: Iterable[str], *more: str) -> None:
+    """A Debian of its own by mmdebstrap: a folder, or a .tar."""
+    options = into.parent / f".{into.name}.apt"
+    host.write(options, source.kept_options())
+    try:
+        host.run(["mmdebstrap", f"--include={','.join(names)}",
+                  f"--aptopt={options}",
+                  "--aptopt=APT::Install-Recommends \"false\"",
+                  *(f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT),
+                  *more, release, into, root.sources.strip()],
+                 log=log, env={"SOURCE_DATE_EPOCH": str(epoch())},
+                 what=f"making {into.name}")
+    finally:
+        host.remove(options)
+
+
+def _installed(tar: Path) -> dict[str, str]:
+    """The packages in a root file system, and their versions."""
+    with tarfile.open(tar) as file:
+        member = file.extractfile("./var/lib/dpkg/status")
+        text = member.read().decode() if member else ""
+    return dict(sorted(re.findall(
+        r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", text, re.MULTILINE)))
+
+
+def _rootfs() -> dict[str, Any]:
+    """A ramdisk with the programs that tests call, and a shell."""
+    release = suite()
+    log = folder() / "rootfs.log"
+    tar, cpio = folder() / "rootfs.tar", folder() / "rootfs.cpio"
+    with host.step(f"a root file system of {release} ({host.short(log)})"):
+        bootstrap(source.private_apt(release), release, tar, log,
+                  rootfs_packages(), "--variant=essential",
+                  f"--customize-hook=upload {INIT} /init",
+                  '--customize-hook=chmod 755 "$1/init"',
+                  '--customize-hook=echo kselftest >"$1/etc/hostname"',
+                  *(f'--customize-hook=rm -rf "$1/{path}"' for path in REMOVED))
+        host.run(["bsdtar", "--format=newc", "-cf", cpio, f"@{tar}"], log=log,
+                 what="packing the root file system")
+        installed = _installed(tar)
+        host.remove(tar)
+        host.run(["gzip", "-n", cpio], log=log, what="compressing it")
+    return {"suite": release, "packages": installed}
+
+
+# -- all ---------------------------------------------------------------------
+
+def digests() -> dict[str, str]:
+    """Checksums of all files of the last run, by their names; none is {}."""
+    try:
+        text = (folder() / "sha256sums").read_text("utf-8")
+    except OSError:
+        return {}
+    return {name: digest for digest, _, name in
+            (line.partition("  ") for line in text.splitlines())}
+
+
+def _sums() -> list[str]:
+    """Write the checksums; the files' names."""
+    names = sorted(str(path.relative_to(folder()))
+                   for path in folder().rglob("*")
+                   if path.is_file() and path.suffix != ".log")
+    host.write(folder() / "sha256sums", "".join(
+        f"{store.of_file(folder() / name)}  {name}\n" for name in names))
+    return names
+
+
+def main(args: list[str]) -> list[Case]:
+    """`artifacts [kernel...]`: of the kernels that are checked, or these."""
+    modes = args or kernels.having("checked")
+    for mode in modes:
+        if mode not in KERNELS:
+            raise UserError(f"there is no kernel called {mode}: "
+                            f"{', '.join(KERNELS)}")
+    host.need(*PACKAGES)
+    host.fresh("artifacts")
+    manifest = {"source_date_epoch": epoch(), "linux": source.kernel().version,
+                "kernels": {mode: _kernel(mode) for mode in modes},
+                "rootfs": _rootfs()}
+    host.write(folder() / "blank.img.gz",
+               gzip.compress(bytes(disks.MEGABYTES << 20), mtime=0))
+    host.write(folder() / "manifest.json",
+               json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    names = _sums()
+    host.say(f"    {host.short(folder())}: {len(names)} files, and sha256sums")
+    return [Case(name, ktap.PASS) for name in names]
