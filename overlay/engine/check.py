@@ -15,7 +15,7 @@ from engine.host import UserError
 from engine.ktap import Case
 
 # What is quick and what most often fails comes first.
-STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series")
+STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava")
 # Seconds from which on a part of a step stands in the table at the end.
 LONG = 5
 

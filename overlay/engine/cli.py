@@ -14,8 +14,8 @@ from engine.ktap import Case
 # name: (module, and its function if that is not main; what it does)
 COMMANDS = {
     "demo": ("demo", "build and boot a patched kernel and show what it gains"),
-    "check": ("check", "selftest, lint, kunit, kselftest, docs and series, and "
-              "one total"),
+    "check": ("check", "selftest, lint, kunit, kselftest, docs, series and lava, "
+              "and one total"),
     "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
              "ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
@@ -34,6 +34,7 @@ COMMANDS = {
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
     "artifacts": ("artifacts", "kernels, kselftests and a root file system for "
                   "any CI"),
+    "lava": ("lava", "jobs for a LAVA farm; run one of them here"),
     "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
               "what was fetched)"),
     "help": ("help", "this text"),
@@ -54,6 +55,8 @@ ARGUMENTS = (
     ("series", "ext4-dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
     ("artifacts", "lean", "of these kernels alone"),
+    ("lava", '"run lean-1"', "run this job here, a short one without a name"),
+    ("lava", "record", "bring overlay/kselftest.seconds up to date"),
 )
 
 
@@ -70,6 +73,7 @@ KDIR=folder       a kernel source tree to lay over (only read); without it
 UQ_TEST_SEED=, DAX_TEST_SEED=
                   the seed that a failed test named, to see it fail again
 CLEAN=1           forget results that were kept, and run everything again
+ARTIFACTS_URL=    where a farm's dispatchers find out/artifacts
 ACCEL=kvm         let guests use KVM (never used unless asked for)
 OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
@@ -80,7 +84,7 @@ def _clean() -> None:
     everything = os.environ.get("CLEAN") == "all"
     names = ["build", "tree", "kdir", "kept", "mypy"]
     if everything:
-        names += ["src", "deb", "apt", "tools", "venv", "ccache"]
+        names += ["src", "deb", "apt", "tools", "lava-root", "venv", "ccache"]
     host.remove(host.OUT)
     for name in names:
         host.remove(host.WORK / name)

@@ -8,7 +8,19 @@ to be watched for an hour.
 import shutil
 from collections.abc import Sequence
 
-from engine import build, docs, guest, host, kunit, limits, lint, series, share, source
+from engine import (
+    build,
+    docs,
+    guest,
+    host,
+    kunit,
+    lava,
+    limits,
+    lint,
+    series,
+    share,
+    source,
+)
 from engine.bench import measure
 
 # What one guest and a few compilers take; with twice that, two guests run.
@@ -23,6 +35,7 @@ NEEDS = {
     "kselftest": (build, guest, share),
     "docs": (build, docs),
     "series": (build, series),
+    "lava": (lava,),
 }
 
 

@@ -23,7 +23,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from engine import build, disks, guest, host, ktap, lay, limits, packages, source, store
@@ -370,7 +370,8 @@ def keys(share: Share) -> dict[str, str | None]:
 
 # -- how long they take ------------------------------------------------------
 
-def _noted(path: Path) -> Durations:
+def noted(path: Path) -> Durations:
+    """Seconds by kernel and test, as a file has them; none if it cannot be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
         return {mode: {test: float(took) for test, took in tests.items()}
@@ -381,7 +382,7 @@ def _noted(path: Path) -> Durations:
 
 def durations() -> Durations:
     """Seconds that each test took when it last ran: mode -> test -> s."""
-    usual, here = _noted(USUAL), _noted(store.folder() / DURATIONS)
+    usual, here = noted(USUAL), noted(store.folder() / DURATIONS)
     return {mode: usual.get(mode, {}) | here.get(mode, {})
             for mode in {*usual, *here}}
 
@@ -411,7 +412,7 @@ class Watch:
         if not self.took or share.scale != 1:
             return
         with _saving:
-            known = _noted(store.folder() / DURATIONS)
+            known = noted(store.folder() / DURATIONS)
             known.setdefault(share.mode, {}).update(
                 {test: round(took, 1) for test, took in self.took.items()})
             host.write(store.folder() / DURATIONS, json.dumps(known))
@@ -486,10 +487,16 @@ def deal(mode: str, tests: Sequence[str], hands: int) -> list[tuple[str, ...]]:
     if not took:
         return [tuple(tests[first::hands]) for first in range(hands)]
     usual = sum(took.values()) / len(took)
+    return deal_by({test: took.get(test, usual) for test in tests}, tests, hands)
+
+
+def deal_by(took: Mapping[str, float], tests: Sequence[str],
+            hands: int) -> list[tuple[str, ...]]:
+    """Deal tests out by the seconds that each takes, in the order of tests."""
     sums = [0.0] * hands
     dealt: list[set[str]] = [set() for _ in range(hands)]
-    for test in sorted(tests, key=lambda test: -took.get(test, usual)):
+    for test in sorted(tests, key=lambda test: -took[test]):
         least = sums.index(min(sums))
-        sums[least] += took.get(test, usual)
+        sums[least] += took[test]
         dealt[least].add(test)
     return [tuple(test for test in tests if test in hand) for hand in dealt]

@@ -371,7 +371,7 @@ class Commands(Folder):
         done = self.engine("help")
         self.assertEqual(done.returncode, 0)
         for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
-                     "bench", "series", "soak", "coverage", "artifacts", "clean"):
+                     "bench", "series", "soak", "coverage", "artifacts", "lava", "clean"):
             self.assertIn(f"\n  {name} ", done.stdout)
         self.assertIn("kselftest ARGS=uq:uq_reset", done.stdout)
         self.assertIn("DAX_TEST_SEED=", done.stdout)
@@ -385,11 +385,13 @@ class Commands(Folder):
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
         from engine import check, kunit, lint
+        from engine.lava import jobs
         words = {"check": check.STEPS, "lint": lint.TOOLS,
                  "kunit": (kunit.UM, kernels.SUITES),
                  "bench": kernels.having("measured"),
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
-                 "artifacts": kernels.KERNELS,
+                 "artifacts": kernels.KERNELS, "lava": ("run", "record", *(
+                     group.name for group in jobs.groups())),
                  "kselftest": kernels.having("checked"), "coverage": (), "series": [
                      path.name for path in
                      (host.ROOT / "overlay" / "series").iterdir()]}[command]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make lava`: jobs for a LAVA farm, in out/lava, valid by LAVA's own schema.
+
+jobs.py makes them, schema.py writes and validates them in the venv, dispatcher.py
+runs one on this machine.
+"""
+
+import json
+import os
+
+from engine import artifacts, host, kernels, ktap, reuse, source
+from engine.host import UserError
+from engine.ktap import Case
+from engine.lava import dispatcher, jobs
+
+PACKAGES = source.PACKAGES
+
+
+def url() -> str:
+    """Where dispatchers find the artifacts."""
+    return (os.environ.get("ARTIFACTS_URL")
+            or artifacts.folder().as_uri()).rstrip("/")
+
+
+def write(found: list[jobs.Group], where: str) -> list[Case]:
+    """Write the jobs and validate them: a case for each."""
+    out = host.fresh("lava")
+    sums = artifacts.digests()
+    for group in found:
+        host.write(out / f"{group.name}.json",
+                   json.dumps(jobs.job(group, where, sums)))
+    path = f"{host.ROOT / 'overlay'}:{dispatcher.modules()}"
+    done = host.run([host.pytool("python"), "-m", "engine.lava.schema", out,
+                     jobs.CI / "kernelci.yaml"],
+                    env={"PYTHONPATH": path}, what="validating LAVA's jobs")
+    return ktap.parse(done.stdout)
+
+
+def _show(found: list[jobs.Group]) -> None:
+    for group in found:
+        host.say(f"    {group.name:10} {group.seconds:5.0f} s  "
+                 f"{' '.join(group.tests)}")
+    host.say(f"    {len(found)} jobs; the longest takes "
+             f"{jobs.balance(found):.2f} times the average")
+
+
+def record() -> list[Case]:
+    """Bring overlay/kselftest.seconds up to date with what ran here."""
+    known = reuse.durations()
+    every = jobs.tests()
+    found = {mode: {test: round(took) or 1 for test, took
+                    in sorted(known.get(mode, {}).items(),
+                              key=lambda one: (-one[1], one[0]))
+                    if test in every}
+             for mode in sorted(kernels.having("checked"))}
+    host.write(reuse.USUAL, json.dumps(found, indent=1) + "\n")
+    return [Case(f"{host.short(reuse.USUAL)}: {mode}", ktap.PASS
+                 if tests else ktap.FAIL, "" if tests else "no test ran here")
+            for mode, tests in found.items()]
+
+
+def main(args: list[str]) -> list[Case]:
+    """`lava`, `lava record`, or `lava run [JOB]`."""
+    if args == ["record"]:
+        return record()
+    running = args[:1] == ["run"]
+    if len(args) > 2 or (args and not running):
+        raise UserError("lava takes nothing, record, or run and a job's name")
+    with host.step("LAVA's jobs (out/lava)"):
+        found = jobs.groups()
+        if not running:
+            cases = write(found, url())
+            _show(found)
+            return cases
+    short = [jobs.Group("short", "lean", ("filesystems/dax:read_eof",
+                                          "uq:uq_cq", "uq:uq_errno"), 30)]
+    wanted = [group for group in found if group.name in args[1:]]
+    if args[1:] and not wanted:
+        raise UserError(f"there is no job {args[1]}: "
+                        f"{', '.join(group.name for group in found)}")
+    return dispatcher.run((wanted or short)[0])

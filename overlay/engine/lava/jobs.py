@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0
+"""LAVA's jobs: one for each kernel and group of tests.
+
+Tests are dealt out by the seconds that each takes by overlay/kselftest.seconds,
+so that a farm's dispatchers end at about the same time. A job is made for a
+device of type qemu; it has all that it needs, and depends on no other.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import artifacts, disks, guest, host, kernels, kselftest, lay, reuse
+from engine.kernels import KERNELS
+from engine.share import Share
+
+CI = host.ROOT / "overlay" / "ci"
+# The longest job may take so many times what they all take on average.
+BALANCE = 1.3
+# Seconds for the download of artifacts, and for a start without KVM.
+DEPLOY, BOOT = 900, 900
+# How many times a job's usual time it may take, beside one test that hangs.
+PATIENCE = 4
+PROMPT = "kselftest# "
+# Where a guest has the kselftests.
+INSTALLED = "/opt/kselftest"
+PROGRAMS = re.compile(r"^TEST_(?:GEN_)?PROGS\s*[:+]?=\s*((?:[^\n]|\\\n)*)",
+                      re.MULTILINE)
+
+Job = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The tests of one job, and the seconds that they are thought to take."""
+
+    name: str
+    mode: str
+    tests: tuple[str, ...]
+    seconds: float
+
+
+# -- which tests -------------------------------------------------------------
+
+def _makefiles(target: str) -> Iterator[str]:
+    """A target's Makefile, and what patches add to it."""
+    for item in lay.items():
+        if item.target == f"{kselftest.TOP}/{target}/Makefile":
+            text = (host.ROOT / item.path).read_text("utf-8")
+            if item.kind == "patch":
+                text = re.sub(r"^\+", "", text, flags=re.MULTILINE)
+            yield text
+
+
+def tests() -> list[str]:
+    """All kselftests that the tree's Makefiles name; no kernel is built."""
+    found: dict[str, None] = {}
+    for target in kselftest.targets():
+        for text in _makefiles(target):
+            for names in PROGRAMS.findall(text):
+                for name in names.replace("\\\n", " ").split():
+                    found.setdefault(f"{target}:{name}")
+    return list(found)
+
+
+def recorded() -> reuse.Durations:
+    """The seconds of tests as the tree has them."""
+    return reuse.noted(reuse.USUAL)
+
+
+def _given(mode: str) -> list[str]:
+    """The tests that a kernel's jobs have."""
+    return kselftest.given(mode, kselftest.subset(mode) or tests())
+
+
+# -- how they are dealt out --------------------------------------------------
+
+def _deal(mode: str, took: Mapping[str, float], target: float) -> list[Group]:
+    """A kernel's tests in groups that take about so many seconds."""
+    whole = sum(took.values())
+    count = max(1, round(whole / target))
+    hands = reuse.deal_by(took, list(took), count)
+    return [Group(f"{mode}-{number}", mode, hand,
+                  sum(took[test] for test in hand))
+            for number, hand in enumerate((hand for hand in hands if hand), 1)]
+
+
+def balance(found: Sequence[Group]) -> float:
+    """How many times the average the longest one takes."""
+    seconds = [group.seconds for group in found]
+    return max(seconds) * len(seconds) / sum(seconds)
+
+
+def groups(modes: Sequence[str] = (),
+           seconds: reuse.Durations | None = None) -> list[Group]:
+    """As many groups as can be that are balanced over all kernels."""
+    modes = list(modes) or kernels.having("checked")
+    known = recorded() if seconds is None else seconds
+    took = {}
+    for mode in modes:
+        usual = known.get(mode, {})
+        mean = sum(usual.values()) / len(usual) if usual else reuse.UNKNOWN
+        took[mode] = {test: usual.get(test, mean) for test in _given(mode)}
+    # A group can take no less than its longest test.
+    target = max(max(tests.values()) for tests in took.values()) / BALANCE
+    most = sum(sum(tests.values()) for tests in took.values())
+    while True:
+        found = [group for mode in modes
+                 for group in _deal(mode, took[mode], target)]
+        if target > most or balance(found) <= BALANCE:
+            return found
+        target *= 1.02
+
+
+# -- a job -------------------------------------------------------------------
+
+def _minutes(seconds: float) -> dict[str, int]:
+    return {"minutes": int(seconds // 60) + 1}
+
+
+def _of_settings(target: str) -> int:
+    """The seconds that a target's settings let each test take; 0: no limit."""
+    text = (host.ROOT / str(kselftest.TOP) / target / "settings").read_text("utf-8")
+    found = re.search(r"^timeout=(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else 45
+
+
+def test_timeout(mode: str, tests: Sequence[str]) -> int:
+    """Seconds for one test: the kernel's, or more if settings say so."""
+    return max([KERNELS[mode].test_timeout,
+                *(_of_settings(test.partition(":")[0]) for test in tests)])
+
+
+def _steps(group: Group) -> list[str]:
+    """What the guest does: run the tests, and give their results to LAVA."""
+    share = Share(group.mode, group.name, Path(INSTALLED), group.tests)
+    exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
+                       in share.variables().items())
+    options = [part for test in group.tests for part in ("-t", test)]
+    timeout = test_timeout(group.mode, group.tests)
+    awk = {name: (CI / f"{name}.awk").read_text("utf-8")
+           for name in ("ktap", "splats")}
+    return [
+        *(f"cat >/tmp/{name}.awk <<'END'\n{text}END\n"
+          for name, text in awk.items()),
+        f"export {exports}",
+        f"cd {INSTALLED}",
+        f"./run_kselftest.sh {shlex.join(options)} -o {timeout} 2>&1 | "
+        "tee /tmp/ktap",
+        f"awk -v programs={len(group.tests)} -f /tmp/ktap.awk /tmp/ktap "
+        ">/tmp/results",
+        'while read -r name result; do lava-test-case "$name" --result '
+        '"$result"; done </tmp/results',
+        "dmesg | awk -f /tmp/splats.awk >/tmp/splats; cat /tmp/splats",
+        "test ! -s /tmp/splats && result=pass || result=fail",
+        'lava-test-case no_splat --result "$result"',
+    ]
+
+
+def _image(url: str, name: str, sums: Mapping[str, str], **more: Any) -> Job:
+    """A file to download, with its checksum if it is known."""
+    image: Job = {"url": f"{url}/{name}"}
+    if name.endswith(".gz"):
+        image["compression"] = "gz"
+    if name in sums:
+        image["sha256sum"] = sums[name]
+    return image | more
+
+
+def _images(mode: str, url: str, sums: Mapping[str, str]) -> Job:
+    """The kernel, the root file system with the tests in it, the disks."""
+    drives = " ".join(disks.options()).replace("blank.img", "{blank}")
+    cmdline = " ".join(artifacts.cmdline(mode))
+    return {
+        "kernel": _image(url, f"{mode}/bzImage", sums,
+                         image_arg=f'-kernel {{kernel}} -append "{cmdline}"'),
+        # LAVA leaves what is called ramdisk compressed; our kernels cannot read it so.
+        "rootfs": _image(
+            url, "rootfs.cpio.gz", sums, image_arg="-initrd {rootfs}",
+            format="cpio.newc", overlays={
+                "lava": True,
+                "kselftest": _image(url, f"{mode}/kselftest.tar.gz", sums,
+                                    format="tar", path=INSTALLED),
+                "modules": _image(url, f"{mode}/modules.tar.gz", sums,
+                                  format="tar", path="/usr")}),
+        "blank": _image(url, "blank.img.gz", sums, image_arg=drives),
+    }
+
+
+def _context(mode: str) -> Job:
+    """What LAVA's template of a device of type qemu is told."""
+    kernel = KERNELS[mode]
+    context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
+    options = ["-machine q35", "-smp 2", *kernel.qemu]
+    if os.environ.get("ACCEL") != "kvm":
+        context["no_kvm"] = 1
+        # A dispatcher may well have one of the versions that need it.
+        options.append(guest.ONE_THREAD)
+    return context | {"extra_options": options}
+
+
+def job(group: Group, url: str, sums: Mapping[str, str]) -> Job:
+    """One job: deploy, boot, test."""
+    test = PATIENCE * group.seconds + test_timeout(group.mode, group.tests)
+    return {
+        "job_name": f"kselftest on the {group.mode} kernel: {group.name}",
+        "device_type": "qemu",
+        "visibility": "public",
+        "priority": "medium",
+        "timeouts": {"job": _minutes(DEPLOY + BOOT + test + 300),
+                     "action": _minutes(DEPLOY),
+                     "connection": _minutes(BOOT)},
+        "context": _context(group.mode),
+        "metadata": {"kernel": group.mode, "tests": list(group.tests),
+                     "seconds": round(group.seconds)},
+        "actions": [
+            {"deploy": {"timeout": _minutes(DEPLOY), "to": "tmpfs",
+                        "os": "debian",
+                        "images": _images(group.mode, url, sums)}},
+            {"boot": {"timeout": _minutes(BOOT), "method": "qemu",
+                      "media": "tmpfs", "prompts": [PROMPT]}},
+            {"test": {"timeout": _minutes(test), "definitions": [{
+                "from": "inline", "name": "kselftest",
+                "path": "inline/kselftest.yaml", "lava-signal": "kmsg",
+                "repository": {
+                    "metadata": {
+                        "format": "Lava-Test Test Definition 1.0",
+                        "name": "kselftest",
+                        "description": " ".join(group.tests)},
+                    "run": {"steps": _steps(group)}}}]}}],
+    }

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0
+"""LAVA's jobs: every test is in one, they take about as long, results arrive."""
+
+import re
+import subprocess
+import unittest
+from unittest import mock
+
+from engine import disks, kernels, ktap
+from engine.host import UserError
+from engine.lava import dispatcher, jobs
+from tests.test_host import Folder
+
+OUTPUT = """TAP version 13
+1..3
+# timeout set to 0
+# selftests: uq: uq_io
+# TAP version 13
+# 1..2
+# ok 1 irq.read_write
+# # what a program says
+# not ok 2 poll.read_write # exit=1
+not ok 1 selftests: uq: uq_io # exit=1
+# selftests: filesystems/dax: read_dm.sh
+# ok 1 a name, with (signs)
+# ok 2 another # SKIP no dmsetup
+# ok 3 expected # TODO later
+ok 2 selftests: filesystems/dax: read_dm.sh
+# selftests: uq: uq_cq
+# 1..0 # SKIP none
+ok 3 selftests: uq: uq_cq # SKIP
+"""
+RESULTS = """uq_uq_io.irq.read_write pass
+uq_uq_io.poll.read_write fail
+uq_uq_io fail
+filesystems_dax_read_dm.sh.a_name_with_signs pass
+filesystems_dax_read_dm.sh.another skip
+filesystems_dax_read_dm.sh.expected fail
+filesystems_dax_read_dm.sh pass
+uq_uq_cq skip
+"""
+
+
+def awk(name, text, *options):
+    """What a program of overlay/ci makes of a text."""
+    return subprocess.run(["awk", *options, "-f", jobs.CI / f"{name}.awk"],
+                          input=text, capture_output=True, text=True,
+                          check=True).stdout
+
+
+class Ktap(unittest.TestCase):
+    """What the guest makes of KTAP, by which LAVA has results."""
+
+    def test_results(self):
+        self.assertEqual(awk("ktap", OUTPUT, "-v", "programs=3"),
+                         RESULTS + "all_programs_ended pass\n")
+
+    def test_a_program_that_never_ended(self):
+        text = OUTPUT[:OUTPUT.index("ok 3 selftests")]
+        self.assertIn("all_programs_ended fail\n",
+                      awk("ktap", text, "-v", "programs=3"))
+        self.assertIn("all_programs_ended fail\n",
+                      awk("ktap", "", "-v", "programs=1"))
+
+    def test_names_are_lavas(self):
+        for line in awk("ktap", OUTPUT).splitlines():
+            self.assertRegex(line, r"^[-_a-zA-Z0-9.]+ (pass|fail|skip)$")
+
+    def test_splats(self):
+        log = ("[    1.0] nvme: overlay: expect /WARNING: .*uq_power/\n"
+               "[    2.0] WARNING: at uq_power.c:3\n"
+               "[    3.0] nothing to see\n")
+        self.assertEqual(awk("splats", log), "")
+        for line in ("[    4.0] BUG: KASAN: use-after-free",
+                     "[    5.0] WARNING: at mm/memory.c:1",
+                     "[    6.0] INFO: task x:1 blocked for more than 120 s"):
+            self.assertEqual(awk("splats", f"{log}{line}\n"), f"{line}\n")
+
+
+class Groups(unittest.TestCase):
+    """Tests are dealt out by the seconds that the tree has of them."""
+
+    def test_balance(self):
+        found = jobs.groups()
+        self.assertLessEqual(jobs.balance(found), jobs.BALANCE)
+        self.assertGreater(len(found), 8)
+
+    def test_each_test_is_in_one_job_of_its_kernel(self):
+        found = jobs.groups()
+        for mode in kernels.having("checked"):
+            names = [test for group in found if group.mode == mode
+                     for test in group.tests]
+            self.assertEqual(sorted(names), sorted(set(names)))
+            self.assertEqual(set(names), set(jobs._given(mode)))
+
+    def test_all_tests_are_known(self):
+        tests = jobs.tests()
+        for test in ("uq:uq_io", "uq:uq_safety.sh", "filesystems/dax:read_diff",
+                     "filesystems/dax:mmap_race", "filesystems/dax:read_dm.sh"):
+            self.assertIn(test, tests)
+        self.assertNotIn("uq:uq_kexec", tests)
+
+    def test_the_record_has_all(self):
+        known = jobs.recorded()
+        for mode in kernels.having("checked"):
+            self.assertEqual(set(jobs._given(mode)) - set(known[mode]), set(),
+                             "make lava ARGS=record, when they ran")
+
+    def test_a_test_that_is_new(self):
+        known = {mode: dict(tests) for mode, tests in jobs.recorded().items()}
+        del known["lean"]["uq:uq_io"]
+        found = jobs.groups(seconds=known)
+        self.assertTrue(any("uq:uq_io" in group.tests for group in found))
+
+    def test_one_long_test(self):
+        known = {"lean": {"uq:uq_io": 1000.0}}
+        with mock.patch.object(jobs, "_given",
+                               return_value=["uq:uq_io", "uq:uq_cq"]):
+            found = jobs.groups(["lean"], known)
+        self.assertEqual(sum(len(group.tests) for group in found), 2)
+
+
+class Jobs(unittest.TestCase):
+    """A job has all that it needs."""
+
+    def job(self, mode="lean", tests=("uq:uq_io", "uq:uq_fuzz"), **sums):
+        """A job of these tests."""
+        return jobs.job(jobs.Group(f"{mode}-1", mode, tests, 100),
+                        "https://ci.example.org/a", sums)
+
+    def test_files_and_checksums(self):
+        job = self.job(**{"lean/bzImage": "0" * 64})
+        images = job["actions"][0]["deploy"]["images"]
+        self.assertEqual(images["kernel"]["url"],
+                         "https://ci.example.org/a/lean/bzImage")
+        self.assertEqual(images["kernel"]["sha256sum"], "0" * 64)
+        self.assertNotIn("sha256sum", images["rootfs"])
+        # Without libguestfs: LAVA's files go into the ramdisk.
+        self.assertEqual(images["rootfs"]["format"], "cpio.newc")
+        self.assertTrue(images["rootfs"]["overlays"]["lava"])
+
+    def test_all_disks_are_of_the_image_that_comes_with_it(self):
+        arg = self.job()["actions"][0]["deploy"]["images"]["blank"]["image_arg"]
+        self.assertEqual(arg.count("-drive "), arg.count("file={blank},"))
+        self.assertEqual(arg.count("-drive "), arg.count(",snapshot=on"))
+        for serial in ("main", "slow", "vector", "few", "buffer", "many"):
+            self.assertIn(f"serial=uq-selftest-{serial}", arg)
+
+    def test_timeouts(self):
+        lean, debug = self.job(), self.job("debug")
+        for mode, job in (("lean", lean), ("debug", debug)):
+            limit = kernels.KERNELS[mode].test_timeout
+            steps = "\n".join(self.steps(job))
+            self.assertIn(f"-o {limit} ", steps)
+            test = job["actions"][2]["test"]["timeout"]["minutes"] * 60
+            self.assertGreater(test, limit)
+            self.assertGreater(job["timeouts"]["job"]["minutes"] * 60, test)
+
+    def test_timeouts_of_settings(self):
+        with mock.patch.object(jobs, "_of_settings", return_value=5000):
+            self.assertEqual(jobs.test_timeout("lean", ["uq:uq_io"]), 5000)
+        self.assertEqual(jobs._of_settings("uq"), 0)
+
+    def steps(self, job):
+        """What a job's guest does."""
+        return job["actions"][2]["test"]["definitions"][0]["repository"]["run"][
+            "steps"]
+
+    def test_the_script_is_a_shells(self):
+        script = "\n".join(self.steps(self.job()))
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+        self.assertIn("KSELFTEST_UQ_FUZZ_ARGS='-V prp'", script)
+        self.assertIn("-t uq:uq_io -t uq:uq_fuzz", script)
+
+
+class Disks(Folder):
+    """README has the disks; there is no other list of them."""
+
+    def test_options_are_qemus(self):
+        found = disks.options()
+        self.assertTrue(all(re.match(r"-(drive|device) \S+$", one)
+                            for one in found))
+        ids = [name for one in found if one.startswith("-drive")
+               for name in re.findall(r"[ ,]id=(\w+)", one)]
+        self.assertEqual(len(ids), len(set(ids)))
+
+    def test_guests_have_images_of_their_own(self):
+        words, = disks.attach(self.top / "disks")
+        self.assertNotIn("snapshot=on", words)
+        self.assertNotIn("blank.img", words)
+        self.assertEqual(words.count("-drive "),
+                         len(list((self.top / "disks").iterdir())))
+
+
+class Dispatcher(Folder):
+    """What lava-run says is judged."""
+
+    LINE = ('- {"dt": "2026", "lvl": "results", "msg": {"case": "%s", '
+            '"definition": "%s", "result": "%s"}}\n')
+
+    def test_results(self):
+        log = (self.LINE % ("uq_uq_cq", "0_kselftest", "pass")
+               + '- {"dt": "2026", "lvl": "target", "msg": "x"}\n'
+               + self.LINE % ("uq_uq_io", "0_kselftest", "fail")
+               + self.LINE % ("uq_uq_fuzz", "0_kselftest", "skip")
+               + self.LINE % ("job", "lava", "pass"))
+        self.assertEqual([(case.name, case.status)
+                          for case in dispatcher.results(log)], [
+            ("0_kselftest: uq_uq_cq", ktap.PASS),
+            ("0_kselftest: uq_uq_io", ktap.FAIL),
+            ("0_kselftest: uq_uq_fuzz", ktap.SKIP),
+            ("lava: job", ktap.PASS)])
+
+    def test_a_job_without_an_end_is_red(self):
+        self.assertEqual(dispatcher.results("")[0].status, ktap.FAIL)
+
+    def test_without_artifacts(self):
+        with self.assertRaisesRegex(UserError, "make artifacts"), \
+                mock.patch.object(dispatcher.os, "geteuid", return_value=0):
+            dispatcher.run(jobs.groups()[0])
