@@ -15,7 +15,8 @@ from engine.host import UserError
 from engine.ktap import Case
 
 # What is quick and what most often fails comes first.
-STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava")
+STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
+         "results")
 # Seconds from which on a part of a step stands in the table at the end.
 LONG = 5
 

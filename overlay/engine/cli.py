@@ -14,8 +14,8 @@ from engine.ktap import Case
 # name: (module, and its function if that is not main; what it does)
 COMMANDS = {
     "demo": ("demo", "build and boot a patched kernel and show what it gains"),
-    "check": ("check", "selftest, lint, kunit, kselftest, docs, series and lava, "
-              "and one total"),
+    "check": ("check", "selftest, lint, kunit, kselftest, docs, series, lava and "
+              "results, and one total"),
     "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
              "ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
@@ -35,6 +35,7 @@ COMMANDS = {
     "artifacts": ("artifacts", "kernels, kselftests and a root file system for "
                   "any CI"),
     "lava": ("lava", "jobs for a LAVA farm; run one of them here"),
+    "results": ("results", "the last runs' results for KCIDB; compare two"),
     "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
               "what was fetched)"),
     "help": ("help", "this text"),
@@ -57,6 +58,8 @@ ARGUMENTS = (
     ("artifacts", "lean", "of these kernels alone"),
     ("lava", '"run lean-1"', "run this job here, a short one without a name"),
     ("lava", "record", "bring overlay/kselftest.seconds up to date"),
+    ("results", '"OLD.json NEW.json"', "what is different; without NEW against "
+     "the last runs"),
 )
 
 

@@ -666,7 +666,7 @@ def pytool(name: str) -> Path:
 def _make_venv(venv: Path) -> None:
     need("python3-venv")
     with step("installing Python tools (virtme-ng, b4, ruff, mypy, gcovr, "
-              "matplotlib)"):
+              "matplotlib, kcidb-io, kci-dev)"):
         remove(venv)
         run([sys.executable, "-m", "venv", venv], what="making the venv")
         run([venv / "bin" / "pip", "install", "--quiet", "--no-input",

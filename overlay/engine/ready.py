@@ -36,6 +36,7 @@ NEEDS = {
     "docs": (build, docs),
     "series": (build, series),
     "lava": (lava,),
+    "results": (),
 }
 
 

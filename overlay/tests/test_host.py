@@ -371,7 +371,8 @@ class Commands(Folder):
         done = self.engine("help")
         self.assertEqual(done.returncode, 0)
         for name in ("demo", "check", "kunit", "kselftest", "lint", "docs",
-                     "bench", "series", "soak", "coverage", "artifacts", "lava", "clean"):
+                     "bench", "series", "soak", "coverage", "artifacts", "lava",
+                     "results", "clean"):
             self.assertIn(f"\n  {name} ", done.stdout)
         self.assertIn("kselftest ARGS=uq:uq_reset", done.stdout)
         self.assertIn("DAX_TEST_SEED=", done.stdout)
@@ -392,6 +393,7 @@ class Commands(Folder):
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
                  "artifacts": kernels.KERNELS, "lava": ("run", "record", *(
                      group.name for group in jobs.groups())),
+                 "results": ("OLD.json", "NEW.json"),
                  "kselftest": kernels.having("checked"), "coverage": (), "series": [
                      path.name for path in
                      (host.ROOT / "overlay" / "series").iterdir()]}[command]
