@@ -116,8 +116,12 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
  * Completion in the context of the task that submitted the command
  */
 
-/* The most commands that one task work completes, so that it does not take long. */
-#define NVME_UQ_CHAIN	32
+/*
+ * The most commands that one task work completes. io_uring takes 20 task works
+ * before it looks at what a task waits for and at the completion queue, so the
+ * more there are in each, the more completions may come at once.
+ */
+#define NVME_UQ_CHAIN	8
 
 /* Unpin user memory. May sleep. */
 static __always_inline void nvme_uq_unpin_user(unsigned long val,
@@ -1006,7 +1010,7 @@ nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	return -EIOCBQUEUED;
 }
 
-/* As nvme_uq_try(). Returns 1 for a queue without SGLs. */
+/* As nvme_uq_try(). A command that meets a queue without SGLs is tried again. */
 static __always_inline int
 nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 		struct io_uring_cmd *ioucmd, u8 opcode, phys_addr_t phys,
@@ -1019,8 +1023,6 @@ nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 
 	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(uf->blocked_mask)))
 		return nvme_uq_submit_errno(uq, uf, uf->node);
-	if (unlikely(!uq->force_sgl))
-		return 1;
 	addr = dma_map_phys(uq->dma_dev, phys, len,
 			    write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
 	if (unlikely(dma_mapping_error(uq->dma_dev, addr)))
@@ -1029,7 +1031,7 @@ nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
-	if (likely(nvme_uq_admit(uq, uf, uf->node, NULL)))
+	if (likely(uq->force_sgl && nvme_uq_admit(uq, uf, uf->node, NULL)))
 		ret = nvme_uq_write_one(uq, uf, ioucmd, opcode, addr, len);
 	if (likely(ret == -EIOCBQUEUED)) {
 		if (!defer)
@@ -1061,7 +1063,7 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 	if (unlikely(READ_ONCE(cmd->flags) | READ_ONCE(cmd->timeout_ms) |
 		     READ_ONCE(cmd->metadata)))
 		goto queue;
-	/* nor is the length 0 */
+	/* nor is the length 0; without SGLs, no length is taken */
 	if (unlikely(len - 1 >= uq->max_len))
 		goto queue;
 	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
@@ -1085,8 +1087,7 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 	if (likely(ret == -EIOCBQUEUED))
 		return ret;
 	nvme_uq_unpin_user(nvme_uq_pdu(ioucmd)->user, false);
-	if (ret <= 0)
-		return ret;
+	return ret;
 queue:
 	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }

@@ -488,7 +488,7 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 		!nvme_uq_fault_no_sgl(ctrl);
 	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
 		uq->force_sgl;
-	uq->max_len = ctrl->max_hw_sectors << SECTOR_SHIFT;
+	uq->max_len = uq->force_sgl ? ctrl->max_hw_sectors << SECTOR_SHIFT : 0;
 	/*
 	 * Remove the completions of previous users. A zero entry is not
 	 * pending, as the phase starts at 1.

@@ -121,7 +121,7 @@ struct nvme_uq_iod {
  * @dbbuf_cq_ei: event index of the completion queue, or NULL
  * @force_sgl:	data is described by SGLs, else by PRPs
  * @meta_sgl_ok: metadata is described by SGLs too
- * @max_len:	the most data that a command can transfer, in bytes
+ * @max_len:	the most data that ->submit_one() takes, in bytes; 0 without SGLs
  * @claim_lock:	protects @owner to @mappable; writers hold @sq_lock and @cq_lock
  *		too
  * @owner:	the open file that has claimed the queue, or NULL

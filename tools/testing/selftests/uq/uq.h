@@ -146,6 +146,8 @@ int uq_write_line(const char *path, const char *val);
 /* Entries of a folder, without hidden ones; none if it is not there. */
 unsigned int uq_count_entries(const char *path);
 
+/* How many pages have been pinned so far, in the whole system. */
+unsigned long uq_pages_pinned(void);
 /* The monotonic clock, in seconds. */
 time_t uq_seconds(void);
 /* Waits until a file is there, or gone. */

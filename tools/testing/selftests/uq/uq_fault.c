@@ -541,6 +541,18 @@ TEST_F(fault, transfers)
 		}
 }
 
+/* The path of usual commands leaves none half-way to the path of all. */
+TEST_F(fault, each_page_is_pinned_once)
+{
+	unsigned long before;
+
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	before = uq_pages_pinned();
+	read_all(_metadata, self);
+	EXPECT_LE(before + 32, uq_pages_pinned());
+	EXPECT_GT(before + 48, uq_pages_pinned());
+}
+
 UQ_LEAVE_OUT("fault.irq.several_lists", "with SGLs it is in uq_io");
 UQ_LEAVE_OUT("fault.poll.several_lists", "with SGLs it is in uq_io");
 

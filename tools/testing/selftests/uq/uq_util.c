@@ -573,6 +573,23 @@ bool uq_pci_restore(const char *pci, const struct uq_ns *was)
 	return !uq_wait_path(path, true);
 }
 
+unsigned long uq_pages_pinned(void)
+{
+	unsigned long pages = 0;
+	char line[128];
+	FILE *f;
+
+	/* adds up what each processor has counted */
+	uq_write_line("/proc/sys/vm/stat_refresh", "1");
+	f = fopen("/proc/vmstat", "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "nr_foll_pin_acquired %lu", &pages) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return pages;
+}
+
 /* -- controllers */
 
 static void ctrl_path(int ctrl, const char *name, char *path, size_t len)
