@@ -524,5 +524,6 @@ static struct kunit_suite nvme_uq_limit_suite = {
 
 kunit_test_suites(&nvme_uq_limit_suite);
 
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 MODULE_DESCRIPTION("KUnit tests of limits of NVMe user queues");
 MODULE_LICENSE("GPL");

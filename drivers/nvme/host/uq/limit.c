@@ -7,6 +7,7 @@
  * needs a tag. Commands wait for both in wait queues, in order of arrival. A
  * command that arrives later does not take what a waiting one is entitled to.
  */
+#include <kunit/visibility.h>
 #include <linux/capability.h>
 #include <linux/freezer.h>
 #include <linux/minmax.h>
@@ -432,6 +433,7 @@ int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 	spin_unlock(&uq->sq_lock);
 	return ret;
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_limit);
 
 /**
  * nvme_uq_request_limit - limit commands in flight of an open file

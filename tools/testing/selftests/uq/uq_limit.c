@@ -274,41 +274,6 @@ TEST_F(limit, submission_does_not_wait)
 }
 
 /* Pages that the kernel has ever pinned; 0 if it does not tell. */
-/* A command that has to wait pins its page once, in the worker that waits. */
-static void pins_once(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(limit) *self)
-{
-	unsigned long before;
-	struct io_uring ring;
-	unsigned int i;
-
-	ASSERT_EQ(0, ring_of(&self->node, &ring));
-	before = uq_pages_pinned();
-	for (i = 0; i < 32; i++)
-		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
-	ASSERT_EQ(32, io_uring_submit(&ring));
-	for (i = 0; i < 32; i++)
-		ASSERT_EQ(0, uq_reap(&ring, NULL));
-	/* once each, but for a few that had a place in sight and lost it */
-	EXPECT_LE(before + 32, uq_pages_pinned());
-	EXPECT_GT(before + 48, uq_pages_pinned());
-	io_uring_queue_exit(&ring);
-}
-
-TEST_F(limit, full_queue_pins_once)
-{
-	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE, 1));
-	pins_once(_metadata, self);
-	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
-			       self->node.depth));
-}
-
-TEST_F(limit, file_at_its_limit_pins_once)
-{
-	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 1));
-	pins_once(_metadata, self);
-}
-
 /* Limited when much is in flight already: it is counted, and not exceeded. */
 TEST_F(limit, limited_afterwards)
 {
