@@ -45,21 +45,25 @@ xfs_dax_read_begin_other(
 }
 
 /*
- * Find the extent of a block, or the hole, with the ILOCK held.  Return
- * IOMAP_HOLE, IOMAP_MAPPED, or -ENOTBLK for all else.
+ * Find the extent at a position, or the hole, with the ILOCK held.  A hole behind
+ * the last extent ends with the range that is asked for.  Return IOMAP_HOLE,
+ * IOMAP_MAPPED, or -ENOTBLK for all else.
  */
 static __always_inline int
 xfs_dax_read_extent(
 	struct xfs_inode	*ip,
-	xfs_fileoff_t		offset_fsb,
+	loff_t			pos,
+	loff_t			length,
 	struct xfs_bmbt_irec	*got)
 {
+	struct xfs_mount	*mp = ip->i_mount;
+	xfs_fileoff_t		offset_fsb = XFS_B_TO_FSBT(mp, pos);
 	struct xfs_iext_cursor	icur;
 
 	if (!xfs_ifork_has_extents(&ip->i_df))
 		return -ENOTBLK;
 	if (!xfs_iext_lookup_extent(ip, &ip->i_df, offset_fsb, &icur, got))
-		got->br_startoff = XFS_MAX_FILEOFF;
+		got->br_startoff = XFS_B_TO_FSB(mp, pos + length);
 	if (unlikely(got->br_startoff > offset_fsb)) {
 		got->br_blockcount = got->br_startoff - offset_fsb;
 		got->br_startoff = offset_fsb;
@@ -106,7 +110,7 @@ xfs_dax_read_begin(
 		xfs_ilock(ip, XFS_ILOCK_SHARED);
 	else if (!xfs_ilock_nowait(ip, XFS_ILOCK_SHARED))
 		return -EAGAIN;
-	type = xfs_dax_read_extent(ip, XFS_B_TO_FSBT(mp, pos), &got);
+	type = xfs_dax_read_extent(ip, pos, length, &got);
 	xfs_iunlock(ip, XFS_ILOCK_SHARED);
 	if (unlikely(type < 0))
 		goto other;

@@ -626,6 +626,32 @@ TEST_BOTH(offsets_in_largest_file)
 	close(fd);
 }
 
+/*
+ * A hole behind the last extent of a file of 9 GiB, at each block around 8 GiB,
+ * and across. The largest block number of XFS less one of these is a length in
+ * bytes that 64 bits do not hold.
+ */
+TEST_BOTH(hole_of_gigabytes)
+{
+	loff_t at = (1LL << 33) - 4 * t->bs;
+	size_t len = 3 * t->bs;
+	struct outcome out;
+	int fd, i;
+
+	fd = dax_open(&t->test.fs, t->compare ? "holes2" : "holes",
+		      O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, ftruncate(fd, 9LL << 30));
+	memset(t->want, 0, len);
+	for (i = 0; i < 8; i++, at += t->bs) {
+		out = do_read(_metadata, t, fd, PREAD, t->buf, len, at, t->buf,
+			      len);
+		EXPECT_EQ((ssize_t)len, out.ret) TH_LOG("block %d", i);
+		EXPECT_EQ(0, memcmp(t->buf, t->want, len));
+	}
+	close(fd);
+}
+
 /* Not asked for, not given. */
 TEST_BOTH(length_zero)
 {
