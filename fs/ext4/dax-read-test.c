@@ -1913,6 +1913,19 @@ static void drt_test_read_dead(struct kunit *test)
 	drt_expect_read(test, &drt_file, DRT_SIZE, 1, 0);
 }
 
+/* What is in the inode is not where its blocks are. */
+static void drt_test_read_inline(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_plant_file(inode);
+	ext4_set_inode_flag(inode, EXT4_INODE_INLINE_DATA);
+	rd->fs.ei.i_inline_off = 1;
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, 0, DRT_B,
+				       DRT_BUF_SIZE, rd->got), -ERANGE);
+}
+
 static void drt_test_read_killed(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -2181,6 +2194,7 @@ static struct kunit_case drt_read_cases[] = {
 	KUNIT_CASE(drt_test_read_invalid),
 	KUNIT_CASE(drt_test_read_replay),
 	KUNIT_CASE(drt_test_read_dead),
+	KUNIT_CASE(drt_test_read_inline),
 	KUNIT_CASE(drt_test_read_killed),
 	KUNIT_CASE(drt_test_read_refused),
 	KUNIT_CASE(drt_test_read_nowait),

@@ -24,6 +24,9 @@ static noinline int ext4_dax_lookup(struct inode *inode,
 {
 	int ret;
 
+	/* i_data holds the user's bytes, which must not be taken for blocks */
+	if (unlikely(ext4_has_inline_data(inode)))
+		return -ERANGE;
 	if (ext4_dax_lookup_cached(inode, map))
 		return 0;
 	ret = ext4_map_blocks(NULL, inode, map, 0);

@@ -254,6 +254,91 @@ TEST_F(read_flag, side_by_side)
 	close(dax);
 }
 
+/* A file system that keeps small files in their inodes. */
+FIXTURE(read_inline)
+{
+	struct flag t;
+};
+
+FIXTURE_VARIANT(read_inline)
+{
+	enum dax_path_kind kind;
+	struct dax_setup setup;
+};
+
+FIXTURE_VARIANT_ADD(read_inline, generic)
+{
+	.kind = DAX_GENERIC,
+	.setup.mkfs = DAX_MKFS " -O inline_data", .setup.mount = "dax=inode",
+};
+
+FIXTURE_VARIANT_ADD(read_inline, fast)
+{
+	.kind = DAX_FAST,
+	.setup.mkfs = DAX_MKFS " -O inline_data", .setup.mount = "dax=inode",
+};
+
+FIXTURE_SETUP(read_inline)
+{
+	struct flag *t = &self->t;
+
+	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
+	if (_metadata->exit_code)
+		return;
+	dax_seed(&t->rnd, _metadata->name);
+	t->len = dax_bs();
+	t->want = dax_alloc(_metadata, t->len);
+	t->buf = dax_alloc(_metadata, t->len);
+}
+
+FIXTURE_TEARDOWN(read_inline)
+{
+	dax_end(_metadata, &self->t.test);
+}
+
+/*
+ * The bytes of a small file with the DAX flag, where an inode without extents has
+ * the number of its first block: they name a block of another file. They are the
+ * file's content all the same, and the other file stays what it is.
+ */
+TEST_F(read_inline, content_is_no_block_number)
+{
+	struct flag *t = &self->t;
+	char small[60], got[60];
+	int other, fd, block = 0;
+
+	other = dax_open(&t->test.fs, "other", O_RDWR | O_CREAT);
+	ASSERT_GE(other, 0);
+	fill(_metadata, t, other);
+	ASSERT_EQ(0, fsync(other));
+	ASSERT_EQ(0, ioctl(other, FIBMAP, &block));
+	ASSERT_NE(0, block);
+
+	dax_rnd_fill(&t->rnd, small, sizeof(small));
+	memset(small, 0, 48);
+	memcpy(small, &block, sizeof(block));
+	fd = dax_open(&t->test.fs, "small", O_RDWR | O_CREAT);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, set_flag(fd, true));
+	ASSERT_EQ(0, dax_write_all(fd, small, sizeof(small), 0));
+	close(fd);
+	ASSERT_EQ(0, dax_drop_caches());
+
+	fd = dax_open(&t->test.fs, "small", O_RDWR);
+	ASSERT_GE(fd, 0);
+	EXPECT_EQ((ssize_t)sizeof(got), pread(fd, got, sizeof(got), 0));
+	EXPECT_EQ(0, memcmp(got, small, sizeof(got)));
+	/* out of the inode */
+	EXPECT_EQ(0, fallocate(fd, 0, 0, t->len));
+	EXPECT_EQ((ssize_t)sizeof(got), pread(fd, got, sizeof(got), 0));
+	EXPECT_EQ(0, memcmp(got, small, sizeof(got)));
+	close(fd);
+	ASSERT_EQ(0, dax_drop_caches());
+	EXPECT_EQ((ssize_t)t->len, pread(other, t->buf, t->len, 0));
+	EXPECT_EQ(0, memcmp(t->buf, t->want, t->len));
+	close(other);
+}
+
 /* However a file comes into being, it can be read, then and after eviction. */
 FIXTURE(read_new)
 {
