@@ -92,12 +92,14 @@ class Report(Folder):
 class Command(Folder):
     """What `make results` makes of what the venv says."""
 
+    TESTS = ({"path": "kselftest.uq"},)
+
     def run_with(self, code, output, *args):
         """The cases, when the venv's module ends so."""
         done = host.Done([], code, output)
         with mock.patch.object(results, "_venv", return_value=done), \
                 mock.patch.object(report, "report",
-                                  return_value={"builds": [], "tests": []}):
+                                  return_value={"builds": [], "tests": self.TESTS}):
             return results.main(list(args))
 
     def test_valid(self):
@@ -105,6 +107,12 @@ class Command(Folder):
         case, = self.run_with(1, "'x' does not match at $.tests[0].path")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("$.tests[0].path", case.detail)
+
+    def test_nothing_to_report(self):
+        with mock.patch.object(Command, "TESTS", ()):
+            case, = self.run_with(0, "")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("NOT RUN", case.detail)
 
     def test_compare(self):
         self.assertEqual(self.run_with(0, "", "a", "b")[0].status, ktap.PASS)

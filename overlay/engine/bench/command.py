@@ -59,8 +59,8 @@ def _by_clock(row: Row) -> bool:
     one command there is one, and of many they come together.
     """
     params = row["params"]
-    return (params.get("threads", 1) > 1
-            or (params.get("mode") == "irq" and params.get("batch") == 2))
+    return bool(params.get("threads", 1) > 1
+                or (params.get("mode") == "irq" and params.get("batch") == 2))
 
 
 def steady(rows: list[Row]) -> Case:

@@ -30,6 +30,9 @@ def write() -> list[Case]:
         host.write(path, json.dumps(data, indent=1) + "\n")
         done = _venv("validate", path, what="validating KCIDB's report")
         host.say(f"    {len(data['builds'])} builds, {len(data['tests'])} tests")
+    if not data["tests"]:
+        return [Case(FILE, ktap.FAIL, "NOT RUN: no run of kunit or kselftest has "
+                     f"left results in {host.short(host.OUT)}")]
     wrong = done.stdout.strip() if done.returncode else ""
     return [Case(f"{FILE} is valid by kcidb-io",
                  ktap.FAIL if wrong or done.returncode else ktap.PASS,
