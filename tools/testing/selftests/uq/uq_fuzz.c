@@ -958,7 +958,9 @@ TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
 	EXPECT_LE(ops, self->all->done);
 	/* neither all nor none of them were good */
 	EXPECT_LT(0, self->all->ended[0]);
-	EXPECT_LT(0, self->all->ended[1]);
+	/* of 2000 operations few come so far: 0 to 9 */
+	if (ops > 2000)
+		EXPECT_LT(0, self->all->ended[1]);
 	EXPECT_LT(0, self->all->ended[2]);
 	EXPECT_LT(0, self->all->maps);
 }
