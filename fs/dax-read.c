@@ -196,24 +196,15 @@ EXPORT_SYMBOL_GPL(dax_read_user_rest);
 static ssize_t dax_read_copy_segments(const struct iomap *iomap, loff_t pos,
 				      size_t len, struct iov_iter *to)
 {
-	struct dax_device *dax_dev = iomap->dax_dev;
 	u64 addr = iomap->addr + (pos - iomap->offset);
-	unsigned int offset = offset_in_page(addr);
-	size_t copied;
+	ssize_t ret;
 	void *kaddr;
-	long nr;
 
-	if (fatal_signal_pending(current))
-		return -EINTR;
-
-	nr = dax_direct_access(dax_dev, PHYS_PFN(addr), PFN_UP(offset + len),
-			       DAX_ACCESS, &kaddr, NULL);
-	if (unlikely(nr < 0))
-		return dax_mem2blk_err(nr);
-
-	copied = dax_copy_to_iter(dax_dev, PHYS_PFN(addr), kaddr + offset,
-				  min(len, (size_t)PFN_PHYS(nr) - offset), to);
-	return likely(copied) ? copied : -EFAULT;
+	ret = dax_read_address(iomap->dax_dev, addr, len, &kaddr);
+	if (unlikely(ret < 0))
+		return ret;
+	return dax_copy_to_iter(iomap->dax_dev, PHYS_PFN(addr), kaddr, ret,
+				to) ?: -EFAULT;
 }
 
 /* Map @pos and read some of what the mapping holds of the @count bytes there. */

@@ -41,31 +41,48 @@ static __always_inline bool dax_read_simple_enabled(void)
 }
 
 /*
- * Copy what the device maps in one piece of the @len bytes at its byte @addr.
+ * Find the @len bytes at byte @addr of the device, or those of them that it maps
+ * in one piece.
  *
- * Returns the bytes copied, or when there are none: -EIO for a bad block,
- * -EFAULT, -EINTR for a fatal signal, or dax_direct_access()'s errno.
+ * Returns how many bytes are at @kaddr, or -EIO for a bad block, -EINTR for a
+ * fatal signal, or dax_direct_access()'s errno.
  */
-static __always_inline ssize_t dax_read_copy_piece(struct dax_device *dax_dev,
-						   u64 addr, char __user *buf,
-						   size_t len)
+static __always_inline ssize_t dax_read_address(struct dax_device *dax_dev,
+						u64 addr, size_t len,
+						void **kaddr)
 {
 	unsigned int offset = offset_in_page(addr);
-	size_t copied;
-	void *kaddr;
 	long nr;
 
 	if (fatal_signal_pending(current))
 		return -EINTR;
 
 	nr = dax_direct_access(dax_dev, PHYS_PFN(addr), PFN_UP(offset + len),
-			       DAX_ACCESS, &kaddr, NULL);
+			       DAX_ACCESS, kaddr, NULL);
 	if (unlikely(nr < 0))
 		return dax_mem2blk_err(nr);
 
-	copied = dax_copy_to_user(dax_dev, buf, kaddr + offset,
-				  min(len, (size_t)PFN_PHYS(nr) - offset));
-	return likely(copied) ? copied : -EFAULT;
+	*kaddr += offset;
+	return min(len, (size_t)PFN_PHYS(nr) - offset);
+}
+
+/*
+ * Copy what the device maps in one piece of the @len bytes at its byte @addr.
+ *
+ * Returns the bytes copied, or when there are none: -EFAULT, or an errno of
+ * dax_read_address().
+ */
+static __always_inline ssize_t dax_read_copy_piece(struct dax_device *dax_dev,
+						   u64 addr, char __user *buf,
+						   size_t len)
+{
+	ssize_t ret;
+	void *kaddr;
+
+	ret = dax_read_address(dax_dev, addr, len, &kaddr);
+	if (unlikely(ret < 0))
+		return ret;
+	return dax_copy_to_user(dax_dev, buf, kaddr, ret) ?: -EFAULT;
 }
 
 static __always_inline ssize_t dax_read_copy(struct dax_device *dax_dev,
