@@ -24,6 +24,19 @@ struct flag {
 	char *fixed;
 };
 
+static void flag_begin(struct __test_metadata *_metadata, struct flag *t,
+		       enum dax_path_kind kind, const struct dax_setup *setup,
+		       size_t blocks)
+{
+	dax_begin(_metadata, &t->test, kind, setup);
+	if (_metadata->exit_code)
+		return;
+	dax_seed(&t->rnd, _metadata->name);
+	t->len = blocks * dax_bs();
+	t->want = dax_alloc(_metadata, t->len);
+	t->buf = dax_alloc(_metadata, t->len);
+}
+
 FIXTURE(read_flag)
 {
 	struct flag t;
@@ -47,16 +60,11 @@ FIXTURE_VARIANT_ADD(read_flag, fast)
 
 FIXTURE_SETUP(read_flag)
 {
-	struct flag *t = &self->t;
-
-	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
+	flag_begin(_metadata, &self->t, variant->kind, &variant->setup,
+		   FILE_BLOCKS);
 	if (_metadata->exit_code)
 		return;
-	dax_seed(&t->rnd, _metadata->name);
-	t->len = FILE_BLOCKS * dax_bs();
-	t->want = dax_alloc(_metadata, t->len);
-	t->buf = dax_alloc(_metadata, t->len);
-	t->fixed = dax_alloc(_metadata, t->len);
+	self->t.fixed = dax_alloc(_metadata, self->t.len);
 }
 
 FIXTURE_TEARDOWN(read_flag)
@@ -280,15 +288,7 @@ FIXTURE_VARIANT_ADD(read_inline, fast)
 
 FIXTURE_SETUP(read_inline)
 {
-	struct flag *t = &self->t;
-
-	dax_begin(_metadata, &t->test, variant->kind, &variant->setup);
-	if (_metadata->exit_code)
-		return;
-	dax_seed(&t->rnd, _metadata->name);
-	t->len = dax_bs();
-	t->want = dax_alloc(_metadata, t->len);
-	t->buf = dax_alloc(_metadata, t->len);
+	flag_begin(_metadata, &self->t, variant->kind, &variant->setup, 1);
 }
 
 FIXTURE_TEARDOWN(read_inline)
