@@ -271,12 +271,7 @@ def _many(found: list[Row], mode: str) -> Case:
     name = f"uq, {mode} does not grow with the number of queues"
     few, many = (figures.find(found, BENCH, "uq", **_cell(
         mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8))
-    if not few or not many:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = f"{few:.0f}, {many:.0f}"
-    if many / few > GROWS:
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    return figures.at_most(name, many, few, GROWS, 1)
 
 
 def _hidden(found: list[Row]) -> Case:
