@@ -6,7 +6,9 @@ Their serial numbers tell the tests what they are. Data is in sparse files, made
 anew for each guest.
 """
 
+import functools
 import re
+import subprocess
 from pathlib import Path
 
 from engine import host
@@ -24,6 +26,10 @@ LABEL_BYTES = 4096
 # The image of all drives in README, and what makes it do for all of them.
 BLANK, COPIED = "file=blank.img,", ",snapshot=on"
 
+# The largest transfers that every QEMU offers, and those that need several lists
+# of PRPs, which newer ones refuse.
+LARGE, LARGER = ",mdts=9", ",mdts=10"
+
 
 def label() -> bytes:
     """What stands in the last bytes of a device that is the tests' own."""
@@ -39,6 +45,25 @@ def options() -> list[str]:
     if not found:
         raise UserError(f"{host.short(README)} has no options of QEMU")
     return list(found)
+
+
+@functools.cache
+def _takes(limit: str) -> bool:
+    """Whether the QEMU of this machine takes such a controller."""
+    cmd = ["qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none",
+           "-S", "-monitor", "stdio", "-device", f"nvme,serial=probe{limit}"]
+    try:
+        return not subprocess.run(cmd, input=b"quit\n", capture_output=True,
+                                  timeout=60, check=False).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def given() -> list[str]:
+    """The options that guests on this machine have."""
+    return [option.replace(LARGE, LARGER)
+            if LARGE in option and _takes(LARGER) else option
+            for option in options()]
 
 
 def _image(folder: Path, name: str) -> Path:
@@ -65,4 +90,4 @@ def attach(folder: Path) -> tuple[str, ...]:
     """Options of QEMU for all of them; their files are in FOLDER."""
     host.remove(folder)
     folder.mkdir(parents=True)
-    return (" ".join(_own(folder, option) for option in options()),)
+    return (" ".join(_own(folder, option) for option in given()),)

@@ -314,7 +314,7 @@ def key(share: Share, test: str) -> str | None:
         "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
                                   guest.SCRIPTS),
         "variables": share.variables(), "hardware": share.hardware(),
-        "disks": disks.options() if share.nvme else [],
+        "disks": disks.given() if share.nvme else [],
     })
 
 

@@ -191,6 +191,13 @@ class Disks(Folder):
         self.assertEqual(words.count("-drive "),
                          len(list((self.top / "disks").iterdir())))
 
+    def test_transfers_are_as_large_as_qemu_takes(self):
+        for takes, limit in ((True, "mdts=10"), (False, "mdts=9")):
+            with mock.patch.object(disks, "_takes", lambda _, now=takes: now):
+                self.assertEqual(
+                    [limit], [word for option in disks.given()
+                              for word in option.split(",") if "mdts" in word])
+
 
 class Dispatcher(Folder):
     """What lava-run says is judged."""

@@ -557,8 +557,9 @@ UQ_LEAVE_OUT("fault.irq.several_lists", "with SGLs it is in uq_io");
 UQ_LEAVE_OUT("fault.poll.several_lists", "with SGLs it is in uq_io");
 
 /*
- * Nearly as large as the controller takes: without SGLs, by more than one list.
- * QEMU's fails where pieces of memory are more than IOV_MAX, which 4 MiB can be.
+ * Nearly as large as the controller takes: without SGLs, by more than one list if
+ * that is more than 2 MiB. QEMU's fails where pieces of memory are more than
+ * IOV_MAX, which 4 MiB can be.
  */
 TEST_F(fault, several_lists)
 {
