@@ -187,6 +187,33 @@ TEST_F(meta, fixed_buffers)
 	EXPECT_EQ(0, memcmp(self->mbuf, self->mback, self->mlen));
 }
 
+UQ_LEAVE_OUT("meta.*_extended.block_device_writes_back",
+	     "the block layer has no metadata after each block");
+
+/*
+ * The block device beside: its buffers write back several pieces of metadata at
+ * once, which a controller that has SGLs for them gets as they are. An IOMMU has no
+ * page boundary between them.
+ */
+TEST_F(meta, block_device_writes_back)
+{
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/%s", self->node.ns.block);
+	fd = open(path, O_RDWR);
+	ASSERT_LE(0, fd);
+	uq_fill(self->buf, AREA, 9);
+	EXPECT_EQ(AREA, pwrite(fd, self->buf, AREA, 0));
+	EXPECT_EQ(0, fsync(fd));
+	close(fd);
+	fd = open(path, O_RDONLY | O_DIRECT);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(AREA, pread(fd, self->back, AREA, 0));
+	EXPECT_EQ(0, memcmp(self->buf, self->back, AREA));
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	return uq_main(argc, argv);
