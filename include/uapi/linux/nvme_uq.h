@@ -97,7 +97,8 @@
  * * ENOMEM: no memory.
  * * ENXIO: the namespace was removed, or the queue is not available.
  * * EOPNOTSUPP: a completion queue cannot be mapped on this machine: the device
- *   is not cache coherent, or memory is encrypted.
+ *   is not cache coherent, or memory is encrypted. Or it had to be put together
+ *   from scattered memory when the last reset created it.
  */
 #define NVME_UQ_IOCTL_CLAIM	_IO('N', 0x60)
 

@@ -191,7 +191,6 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	const fmode_t both = FMODE_READ | FMODE_WRITE;
 	struct nvme_uq *uq = uf->node->uq;
 	struct page *info;
-	unsigned int noio;
 	int ret;
 
 	if ((uf->file->f_mode & both) != both)
@@ -206,10 +205,7 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 		__free_page(info);
 		return 0;
 	}
-	/* as in nvme_uq_fault_cq() */
-	noio = memalloc_noio_save();
 	ret = nvme_uq_may_claim(uq, uf);
-	memalloc_noio_restore(noio);
 	if (!ret) {
 		uf->info = info;
 		ret = nvme_uq_claim_locked(uq, uf);

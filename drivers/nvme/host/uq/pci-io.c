@@ -8,13 +8,10 @@
 #include <kunit/visibility.h>
 #include <linux/blkdev.h>
 #include <linux/bvec.h>
-#include <linux/cc_platform.h>
 #include <linux/delay.h>
-#include <linux/dma-map-ops.h>
 #include <linux/err.h>
 #include <linux/io.h>
 #include <linux/nvme_ioctl.h>
-#include <linux/scatterlist.h>
 #include <linux/slab.h>
 
 #include "../uq.h"
@@ -1092,30 +1089,9 @@ queue:
 	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
-/*
- * A page of the completion queue. It has to be normal memory that needs no
- * special page protection, as only dma_mmap_coherent() knows that.
- */
 static struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr)
 {
-	struct page *page = ERR_PTR(-EOPNOTSUPP);
-	struct sg_page_iter iter;
-	struct sg_table sgt;
-	int ret;
-
-	if (cc_platform_has(CC_ATTR_MEM_ENCRYPT) ||
-	    !dev_is_dma_coherent(uq->dma_dev))
-		return page;
-	ret = dma_get_sgtable(uq->dma_dev, &sgt, uq->cqes, uq->cq_dma,
-			      NVME_UQ_CQ_BYTES(uq));
-	if (ret)
-		return ret == -ENOMEM ? ERR_PTR(ret) : page;
-	for_each_sgtable_page(&sgt, &iter, nr) {
-		page = sg_page_iter_page(&iter);
-		break;
-	}
-	sg_free_table(&sgt);
-	return page;
+	return uq->cq_pages ? uq->cq_pages + nr : ERR_PTR(-EOPNOTSUPP);
 }
 
 const struct nvme_uq_ops nvme_uq_pci_ops = {

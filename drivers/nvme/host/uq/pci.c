@@ -4,6 +4,8 @@
  * deleting them in the order of nvme_dev_disable().
  */
 #include <linux/blk-mq.h>
+#include <linux/cc_platform.h>
+#include <linux/dma-map-ops.h>
 #include <linux/dmapool.h>
 #include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
@@ -227,6 +229,43 @@ static int nvme_uq_alloc_small(struct nvme_uq *uq)
 }
 
 /*
+ * Memory of the completion queue. User space may map it, and only dma_alloc_pages()
+ * promises that there are pages, and which: coherent memory can be anything, and
+ * dma_get_sgtable() cannot tell what. Where the device is not coherent, such pages
+ * would have to be synchronized for each entry, and where memory is encrypted they
+ * cannot be mapped as others are. Coherent memory does there, and if there are not
+ * so many pages together. Then the queue works but cannot be claimed.
+ */
+static void nvme_uq_alloc_cq(struct nvme_uq *uq)
+{
+	size_t bytes = NVME_UQ_CQ_BYTES(uq);
+
+	if (dev_is_dma_coherent(uq->dma_dev) &&
+	    !cc_platform_has(CC_ATTR_MEM_ENCRYPT))
+		uq->cq_pages = dma_alloc_pages(uq->dma_dev, bytes, &uq->cq_dma,
+					       DMA_BIDIRECTIONAL,
+					       GFP_KERNEL | __GFP_NOWARN);
+	if (uq->cq_pages)
+		uq->cqes = page_address(uq->cq_pages);
+	else
+		uq->cqes = dma_alloc_coherent(uq->dma_dev, bytes, &uq->cq_dma,
+					      GFP_KERNEL);
+}
+
+static void nvme_uq_free_cq(struct nvme_uq *uq)
+{
+	size_t bytes = NVME_UQ_CQ_BYTES(uq);
+
+	if (uq->cq_pages)
+		dma_free_pages(uq->dma_dev, bytes, uq->cq_pages, uq->cq_dma,
+			       DMA_BIDIRECTIONAL);
+	else if (uq->cqes)
+		dma_free_coherent(uq->dma_dev, bytes, uq->cqes, uq->cq_dma);
+	uq->cq_pages = NULL;
+	uq->cqes = NULL;
+}
+
+/*
  * Free the memory of a queue that is down. With claim_lock held, and after a grace
  * period since cq_live was cleared.
  */
@@ -242,14 +281,11 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	if (uq->sq_cmds)
 		dma_free_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
 				  uq->sq_cmds, uq->sq_dma);
-	if (uq->cqes)
-		dma_free_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq), uq->cqes,
-				  uq->cq_dma);
+	nvme_uq_free_cq(uq);
 	kvfree(uq->iod);
 	nvme_uq_tags_free(&uq->tags);
 	uq->meta_sgls = NULL;
 	uq->sq_cmds = NULL;
-	uq->cqes = NULL;
 	uq->iod = NULL;
 	uq->depth = 0;
 }
@@ -271,8 +307,7 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 	if (nvme_uq_tags_alloc(&uq->tags, depth, genctr, GFP_KERNEL))
 		goto out_free;
 	uq->iod = kvcalloc(depth - 1, sizeof(*uq->iod), GFP_KERNEL);
-	uq->cqes = dma_alloc_coherent(uq->dma_dev, NVME_UQ_CQ_BYTES(uq),
-				      &uq->cq_dma, GFP_KERNEL);
+	nvme_uq_alloc_cq(uq);
 	uq->sq_cmds = dma_alloc_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
 					 &uq->sq_dma, GFP_KERNEL);
 	uq->meta_sgls = dma_alloc_coherent(uq->dma_dev, meta,

@@ -112,6 +112,8 @@ struct nvme_uq_iod {
  * @sq_cmds:	submission queue
  * @sq_dma:	where the device finds @sq_cmds
  * @cqes:	completion queue, in pages that hold nothing else
+ * @cq_pages:	these pages, one after the other, or NULL if they cannot be
+ *		mapped to user space
  * @cq_dma:	where the device finds @cqes
  * @sq_db:	doorbell of the submission queue
  * @cq_db:	doorbell of the completion queue
@@ -193,6 +195,7 @@ struct nvme_uq {
 	void			*sq_cmds;
 	dma_addr_t		sq_dma;
 	struct nvme_completion	*cqes;
+	struct page		*cq_pages;
 	dma_addr_t		cq_dma;
 	u32 __iomem		*sq_db;
 	u32 __iomem		*cq_db;
@@ -458,7 +461,7 @@ struct nvme_uq_io {
  *		sq_lock held
  * @reap:	complete the commands of all rings that have a completion
  * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if it cannot
- *		be mapped to user space, -ENOMEM. Under claim_lock, with
+ *		be mapped to user space. Under claim_lock, with
  *		nvme_uq.mappable set.
  */
 struct nvme_uq_ops {
