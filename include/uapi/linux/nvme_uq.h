@@ -67,7 +67,8 @@
  *   describe the buffer. The same for metadata if the device does not support
  *   SGLs for it.
  * * ENODEV: the controller is being removed.
- * * ENOMEM: no memory, or the buffer could not be mapped for DMA.
+ * * ENOMEM: no memory, or the buffer could not be mapped for DMA as long as the
+ *   command's timeout.
  * * ENOTTY: not an operation of this node, for example an admin command.
  * * ENXIO: the namespace was removed, or the queue is not available: the last
  *   reset did not create it.

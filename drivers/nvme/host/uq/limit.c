@@ -11,6 +11,7 @@
 #include <linux/capability.h>
 #include <linux/freezer.h>
 #include <linux/minmax.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <uapi/linux/nvme_uq.h>
@@ -327,6 +328,37 @@ int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 	return ret;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
+
+/**
+ * nvme_uq_wait_memory - wait until a command can be mapped again
+ * @uq:		the queue
+ * @io:		a command that could not be mapped, and may wait
+ * @waiter:	its waiter, which loses its position: others need not wait for
+ *		this command's memory
+ * @deadline:	when to give up, in jiffies
+ *
+ * Memory, bounce buffers and IOMMU addresses are allocated where nothing may
+ * sleep. They are also what commands in flight give back. Called by io_uring's
+ * workers only.
+ *
+ * Return: 0, or the errno to fail with: -EINTR, or -ENOMEM after @deadline.
+ */
+int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
+			struct nvme_uq_waiter *waiter, unsigned long deadline)
+{
+	nvme_uq_abandon(uq, io, waiter);
+	if (nvme_uq_cancelled(io))
+		return -EINTR;
+	if (time_after_eq(jiffies, deadline))
+		return -ENOMEM;
+	memalloc_retry_wait(GFP_ATOMIC);
+	/* the users of a polled queue may have stopped polling */
+	if (uq->polled)
+		uq->ops->reap(uq);
+	try_to_freeze();
+	return 0;
+}
+EXPORT_SYMBOL_GPL(nvme_uq_wait_memory);
 
 /**
  * nvme_uq_wake_all - wake all waiters of a queue

@@ -69,6 +69,8 @@ int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
 			 const struct nvme_uq_node *node);
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 		      struct nvme_uq_waiter *waiter);
+int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
+			struct nvme_uq_waiter *waiter, unsigned long deadline);
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 		     struct nvme_uq_waiter *waiter);
 void nvme_uq_wake_all(struct nvme_uq *uq);

@@ -33,6 +33,7 @@ enum nvme_uq_fault_what {
 	NVME_UQ_FAULT_DOORBELL,
 	NVME_UQ_FAULT_SILENT,
 	NVME_UQ_FAULT_REFUSE,
+	NVME_UQ_FAULT_NO_MEMORY,
 	NVME_UQ_NR_FAULTS
 };
 
@@ -47,6 +48,7 @@ static const char * const nvme_uq_fault_names[NVME_UQ_NR_FAULTS] = {
 	[NVME_UQ_FAULT_DOORBELL] = "doorbell",
 	[NVME_UQ_FAULT_SILENT]	= "silent",
 	[NVME_UQ_FAULT_REFUSE]	= "refuse",
+	[NVME_UQ_FAULT_NO_MEMORY] = "no_memory",
 };
 
 /**
@@ -296,6 +298,18 @@ bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
 {
 	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
 				  NVME_UQ_FAULT_DOORBELL);
+}
+
+/**
+ * nvme_uq_fault_no_memory - check for the fault that data cannot be mapped
+ * @uq:		the queue
+ *
+ * Return: true if there is to be no memory for the mapping.
+ */
+bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
+{
+	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
+				  NVME_UQ_FAULT_NO_MEMORY);
 }
 
 /**

@@ -212,6 +212,8 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 	io->flags = io->write ? flags | NVME_UQ_WRITE : flags;
 	if (!io->len)
 		return 0;
+	if (nvme_uq_fault_no_memory(uq))
+		return -ENOMEM;
 	if (unlikely(io->sglist || io->metabuf || !uq->force_sgl))
 		return nvme_uq_dma_map_slow(uq, io);
 	return nvme_uq_dma_map_one(uq, io);
@@ -814,7 +816,10 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	return -EIOCBQUEUED;
 }
 
-/* Try once; -EAGAIN if there is no tag or the queue is blocked. */
+/*
+ * Try once; -EAGAIN if there is no tag or the queue is blocked, -ENOMEM if data
+ * cannot be mapped without sleeping.
+ */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
 				       struct nvme_uq_waiter *waiter, u8 flags)
@@ -863,15 +868,17 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 			.func		= default_wake_function,
 		},
 	};
+	unsigned long deadline = jiffies + io->timeout;
 	int ret;
 
 	do {
 		rcu_read_lock();
 		ret = nvme_uq_try(uq, io, &waiter, flags);
 		rcu_read_unlock();
-		if (ret != -EAGAIN)
-			break;
-		ret = nvme_uq_wait_turn(uq, io, &waiter);
+		if (ret == -EAGAIN)
+			ret = nvme_uq_wait_turn(uq, io, &waiter);
+		else if (ret == -ENOMEM)
+			ret = nvme_uq_wait_memory(uq, io, &waiter, deadline);
 	} while (!ret);
 
 	if (ret != -EIOCBQUEUED)
@@ -897,6 +904,9 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 		rcu_read_lock();
 		ret = nvme_uq_try(uq, io, NULL, flags);
 		rcu_read_unlock();
+		/* a worker can wait for memory */
+		if (ret == -ENOMEM)
+			ret = -EAGAIN;
 	}
 	if (unlikely(ret != -EIOCBQUEUED))
 		nvme_uq_unprep(io);
@@ -1020,10 +1030,13 @@ nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 
 	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(uf->blocked_mask)))
 		return nvme_uq_submit_errno(uq, uf, uf->node);
+	/* a worker can wait for memory */
+	if (nvme_uq_fault_no_memory(uq))
+		return -EAGAIN;
 	addr = dma_map_phys(uq->dma_dev, phys, len,
 			    write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
 	if (unlikely(dma_mapping_error(uq->dma_dev, addr)))
-		return -ENOMEM;
+		return -EAGAIN;
 	defer = nvme_uq_defer_doorbell(uq, ioucmd);
 
 	spin_lock(&uq->sq_lock);

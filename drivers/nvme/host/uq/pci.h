@@ -178,6 +178,7 @@ bool nvme_uq_fault_irq(struct nvme_uq *uq);
 bool nvme_uq_fault_doorbell(struct nvme_uq *uq);
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
 bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl);
+bool nvme_uq_fault_no_memory(struct nvme_uq *uq);
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode);
 #else
 static inline void nvme_uq_fault_init(struct nvme_ctrl *ctrl,
@@ -211,6 +212,11 @@ static inline bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
 }
 
 static inline bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
+{
+	return false;
+}
+
+static inline bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
 {
 	return false;
 }

@@ -507,6 +507,56 @@ TEST_F(fault, lost_doorbell)
 	EXPECT_EQ(before, uq_attr(self->node.name, "timeouts"));
 }
 
+/* No memory for the mappings of a batch, and not when workers try again either. */
+TEST_F(fault, no_memory_for_a_while)
+{
+	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "no_memory", 80));
+	read_all(_metadata, self);
+	EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "no_memory"));
+}
+
+/* A command that never gets any fails when its timeout is over. */
+TEST_F(fault, no_memory_for_ever)
+{
+	int ctrl = self->node.ns.ctrl;
+
+	ASSERT_EQ(0, uq_fault_set(ctrl, "no_memory", 1));
+	ASSERT_EQ(0, uq_fault_attr(ctrl, "no_memory", "times", -1));
+	prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 100;
+	EXPECT_EQ(-ENOMEM, uq_run(&self->ring));
+	ASSERT_EQ(0, uq_fault_set(ctrl, "no_memory", 0));
+	prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 100;
+	EXPECT_EQ(0, uq_run(&self->ring));
+}
+
+/* The task of a command that waits for memory can be killed. */
+TEST_F(fault, killed_without_memory)
+{
+	const long long many = 1000000;
+	int ctrl = self->node.ns.ctrl, status;
+	pid_t pid;
+
+	ASSERT_EQ(0, uq_fault_set(ctrl, "no_memory", many));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct io_uring ring;
+
+		if (uq_ring(&ring, 4, variant->poll ? IORING_SETUP_IOPOLL : 0))
+			_exit(1);
+		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, 0,
+			self->buf, 512);
+		_exit(uq_run(&ring) ? 2 : 3);
+	}
+	/* the task has tried, and a worker for it */
+	while (uq_fault_left(ctrl, "no_memory") > many - 3)
+		sched_yield();
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+}
+
 static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092 };
 static const __u32 lengths[] = {
 	512, 4096, 4608, 8192, 12288, 65536, 131072, 262144
