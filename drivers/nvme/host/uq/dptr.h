@@ -27,7 +27,7 @@ struct nvme_uq_list {
 	dma_addr_t	dma;
 };
 
-/* Every tag owns one list of this many bytes; longer ones come from a pool. */
+/* A list is of this many bytes if that is enough, else of a page. */
 #define NVME_UQ_SMALL_LIST	512
 
 /* The most lists that a command needs: 8 MiB in 4 KiB segments, as an SGL. */

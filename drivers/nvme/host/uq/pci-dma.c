@@ -11,19 +11,12 @@
 
 #include "pci.h"
 
-/* Entries of a list, small and large. */
-#define NVME_UQ_SMALL_PRPS	(NVME_UQ_SMALL_LIST / sizeof(__le64))
-#define NVME_UQ_LARGE_PRPS	(NVME_CTRL_PAGE_SIZE / sizeof(__le64))
-#define NVME_UQ_SMALL_SGES	(NVME_UQ_SMALL_LIST / sizeof(struct nvme_sgl_desc))
-#define NVME_UQ_LARGE_SGES	(NVME_CTRL_PAGE_SIZE / sizeof(struct nvme_sgl_desc))
-
-static void nvme_uq_free_lists(struct nvme_uq *uq,
-			       struct nvme_uq_sglist *sglist)
+static void nvme_uq_free_lists(struct nvme_uq_sglist *sglist)
 {
 	while (sglist->nlist) {
 		struct nvme_uq_list *list = &sglist->list[--sglist->nlist];
 
-		dma_pool_free(uq->ctrl->uq->large, list->virt, list->dma);
+		dma_pool_free(sglist->pool, list->virt, list->dma);
 	}
 }
 
@@ -52,46 +45,62 @@ void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 		if (iod->flags & NVME_UQ_UNMAP)
 			nvme_uq_dma_unmap_segs(uq, iod->sglist,
 					       iod->sglist->nseg, iod->flags);
-		nvme_uq_free_lists(uq, iod->sglist);
+		nvme_uq_free_lists(iod->sglist);
 	} else if (iod->flags & NVME_UQ_UNMAP) {
 		dma_unmap_phys(uq->dma_dev, iod->addr, iod->len,
 			       nvme_uq_dir(iod->flags), 0);
 	}
 }
 
+/*
+ * Count the entries that go into lists: neither a single SGL descriptor nor the
+ * first two PRPs do.
+ */
+static int nvme_uq_list_entries(const struct nvme_uq *uq,
+				const struct nvme_uq_sglist *sglist)
+{
+	unsigned int n;
+
+	if (uq->force_sgl)
+		return sglist->nseg > 1 ? sglist->nseg : 0;
+	n = nvme_uq_prp_entries(sglist->seg, sglist->nseg);
+	if (!n)
+		return -EINVAL;
+	return n > 2 ? n - 1 : 0;
+}
+
+/*
+ * Most commands need no list, so no tag has one of its own. If there is no memory
+ * without sleeping, a worker tries again, see nvme_uq_pci_submit().
+ */
 static int nvme_uq_alloc_lists(struct nvme_uq *uq,
 			       struct nvme_uq_sglist *sglist)
 {
-	unsigned int entries, small, large, n;
+	unsigned int size = uq->force_sgl ? sizeof(struct nvme_sgl_desc) :
+		sizeof(__le64);
+	int entries = nvme_uq_list_entries(uq, sglist);
+	unsigned int n;
 
-	if (uq->force_sgl) {
-		entries = sglist->nseg;
-		small = NVME_UQ_SMALL_SGES;
-		large = NVME_UQ_LARGE_SGES;
-	} else {
-		entries = nvme_uq_prp_entries(sglist->seg, sglist->nseg);
-		if (!entries)
-			return -EINVAL;
-		entries = max(entries, 2) - 1;
-		small = NVME_UQ_SMALL_PRPS;
-		large = NVME_UQ_LARGE_PRPS;
+	if (entries <= 0)
+		return entries;
+
+	sglist->pool = uq->ctrl->uq->small;
+	sglist->per_list = NVME_UQ_SMALL_LIST / size;
+	if (entries > sglist->per_list) {
+		sglist->pool = uq->ctrl->uq->large;
+		sglist->per_list = NVME_CTRL_PAGE_SIZE / size;
 	}
-
-	sglist->per_list = small;
-	if (entries <= small)
-		return 0;
-
-	sglist->per_list = large;
-	n = nvme_uq_nr_lists(entries, large);
+	n = nvme_uq_nr_lists(entries, sglist->per_list);
 	if (n > NVME_UQ_MAX_LISTS)
 		return -EINVAL;
 	while (sglist->nlist < n) {
 		struct nvme_uq_list *list = &sglist->list[sglist->nlist];
 
-		list->virt = dma_pool_alloc(uq->ctrl->uq->large, GFP_ATOMIC,
+		list->virt = dma_pool_alloc(sglist->pool,
+					    GFP_ATOMIC | __GFP_NOWARN,
 					    &list->dma);
 		if (!list->virt) {
-			nvme_uq_free_lists(uq, sglist);
+			nvme_uq_free_lists(sglist);
 			return -ENOMEM;
 		}
 		sglist->nlist++;
@@ -205,22 +214,18 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
  * @uq:		the queue
  * @c:		the command
  * @sglist:	the data, mapped
- * @idx:	number of the command's tag
  */
 void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
-			const struct nvme_uq_sglist *sglist, unsigned int idx)
+			const struct nvme_uq_sglist *sglist)
 {
-	const struct nvme_uq_list *list = sglist->nlist ? sglist->list :
-		&uq->small[idx];
-
 	if (!uq->force_sgl) {
 		nvme_uq_prp_build(&c->common.dptr, sglist->seg, sglist->nseg,
-				  list, sglist->per_list);
+				  sglist->list, sglist->per_list);
 		return;
 	}
 	c->common.flags = NVME_CMD_SGL_METABUF;
-	nvme_uq_sgl_build(&c->common.dptr, sglist->seg, sglist->nseg, list,
-			  sglist->per_list);
+	nvme_uq_sgl_build(&c->common.dptr, sglist->seg, sglist->nseg,
+			  sglist->list, sglist->per_list);
 }
 
 /**

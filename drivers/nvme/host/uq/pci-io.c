@@ -804,7 +804,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 		iod->meta_len = io->meta_len;
 	}
 	if (unlikely(io->flags & NVME_UQ_SGLIST))
-		nvme_uq_set_sglist(uq, c, io->sglist, idx);
+		nvme_uq_set_sglist(uq, c, io->sglist);
 	else if (io->len)
 		nvme_uq_set_one(uq, c, io);
 	else

@@ -79,6 +79,7 @@ struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 		return NULL;
 	sglist->nseg = 0;
 	sglist->nlist = 0;
+	sglist->per_list = 0;
 	sglist->phys = (phys_addr_t *)&sglist->seg[nseg];
 	return sglist;
 }

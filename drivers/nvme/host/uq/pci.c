@@ -199,35 +199,6 @@ int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
 	return 0;
 }
 
-static void nvme_uq_free_small(struct nvme_uq *uq)
-{
-	unsigned int i;
-
-	for (i = 0; uq->small && i < uq->tags.nr; i++)
-		if (uq->small[i].virt)
-			dma_pool_free(uq->ctrl->uq->small, uq->small[i].virt,
-				      uq->small[i].dma);
-	kvfree(uq->small);
-	uq->small = NULL;
-}
-
-static int nvme_uq_alloc_small(struct nvme_uq *uq)
-{
-	struct nvme_uq_ctrl *uqc = uq->ctrl->uq;
-	unsigned int i;
-
-	uq->small = kvcalloc(uq->tags.nr, sizeof(*uq->small), GFP_KERNEL);
-	if (!uq->small)
-		return -ENOMEM;
-	for (i = 0; i < uq->tags.nr; i++) {
-		uq->small[i].virt = dma_pool_alloc(uqc->small, GFP_KERNEL,
-						   &uq->small[i].dma);
-		if (!uq->small[i].virt)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /*
  * Memory of the completion queue. User space may map it, and only dma_alloc_pages()
  * promises that there are pages, and which: coherent memory can be anything, and
@@ -274,7 +245,6 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
 
 	nvme_uq_set_mappable(uq, false);
-	nvme_uq_free_small(uq);
 	if (uq->meta_sgls)
 		dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls,
 				  uq->meta_sgls_dma);
@@ -312,8 +282,7 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 					 &uq->sq_dma, GFP_KERNEL);
 	uq->meta_sgls = dma_alloc_coherent(uq->dma_dev, meta,
 					   &uq->meta_sgls_dma, GFP_KERNEL);
-	if (!uq->iod || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls ||
-	    nvme_uq_alloc_small(uq))
+	if (!uq->iod || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls)
 		goto out_free;
 	nvme_uq_set_mappable(uq, true);
 	return 0;

@@ -26,9 +26,10 @@
 /**
  * struct nvme_uq_sglist - data in several segments
  * @nseg:	number of @seg and of @phys
- * @nlist:	number of @list; 0 if the tag's own list is enough
+ * @nlist:	number of @list; 0 if the command needs none
  * @per_list:	entries per list
- * @list:	lists from the pool
+ * @pool:	pool of the lists
+ * @list:	lists
  * @phys:	physical addresses of the segments
  * @seg:	bus addresses and lengths of the segments
  */
@@ -36,6 +37,7 @@ struct nvme_uq_sglist {
 	unsigned int		nseg;
 	unsigned int		nlist;
 	unsigned int		per_list;
+	struct dma_pool		*pool;
 	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS];
 	phys_addr_t		*phys;
 	struct nvme_uq_seg	seg[];
@@ -143,7 +145,7 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod);
 void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
-			const struct nvme_uq_sglist *sglist, unsigned int idx);
+			const struct nvme_uq_sglist *sglist);
 void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
 

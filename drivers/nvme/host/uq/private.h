@@ -106,7 +106,6 @@ struct nvme_uq_iod {
  * @vector:	its interrupt vector, if it is one for interrupts
  * @irq:	its interrupt, or -1
  * @iod:	commands in flight, indexed by tag
- * @small:	a list for each tag
  * @meta_sgls:	an SGL descriptor for the metadata of each tag
  * @meta_sgls_dma: where the device finds @meta_sgls
  * @sq_cmds:	submission queue
@@ -189,7 +188,6 @@ struct nvme_uq {
 	int			vector;
 	int			irq;
 	struct nvme_uq_iod	*iod;
-	struct nvme_uq_list	*small;
 	void			*meta_sgls;
 	dma_addr_t		meta_sgls_dma;
 	void			*sq_cmds;
@@ -279,7 +277,7 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @aborts:	aborts in flight for commands of user queues; atomic
  * @passthrus:	admin commands in flight that block user queues
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
- * @small:	pool of lists that belong to tags
+ * @small:	pool of lists of NVME_UQ_SMALL_LIST bytes
  * @large:	pool of lists of one page
  * @fault:	faults for tests, or NULL
  * @max:	size of @q

@@ -169,6 +169,51 @@ TEST_F(uq, largest_transfer)
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 }
 
+/* Lists of pieces that the driver of a controller has made; -1 if it has none. */
+static long long lists(FIXTURE_DATA(uq) *self)
+{
+	char path[64], line[128];
+	long long all = -1, n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/pools",
+		 self->node.ns.ctrl);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "nvme user queue small %lld", &n) != 1 &&
+		    sscanf(line, "nvme user queue large %lld", &n) != 1)
+			continue;
+		all = all < 0 ? n : all + n;
+	}
+	if (f)
+		fclose(f);
+	return all;
+}
+
+/* A queue takes no memory for them until a command needs some. */
+TEST_F(uq, lists_end_with_their_commands)
+{
+	struct iovec iov[40];
+	unsigned int i, n;
+
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(0, lists(self));
+	/* pieces with gaps, for a small list and for a large one */
+	for (i = 0; i < ARRAY_SIZE(iov); i++) {
+		iov[i].iov_base = self->buf + i * 8192;
+		iov[i].iov_len = 512;
+	}
+	for (n = 4; n <= ARRAY_SIZE(iov); n += 36) {
+		struct nvme_uring_cmd *c = prep(self, CMD_READ, 0, iov, n);
+
+		uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+		c->cdw12 = n - 1;
+		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%u pieces", n);
+	}
+	EXPECT_TRUE(uq_wait_idle(self->node.name));
+	EXPECT_EQ(0, lists(self));
+}
+
 /* Pieces of one transfer in a vector, out of order in memory. */
 static void run_vector(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(uq) *self, struct iovec *iov,
