@@ -312,6 +312,45 @@ static void pieces(struct kunit *test)
 	}
 }
 
+/* What keeps an IOMMU from putting pieces together: ends and starts in a page. */
+static void gaps(struct kunit *test)
+{
+	static const struct {
+		phys_addr_t	phys[3];
+		unsigned int	len[3];
+		unsigned int	nseg;
+		bool		fit;	/* into pages of 4096 bytes */
+	} cases[] = {
+		{ { 0x1004 }, { 0x200 }, 1, true },
+		{ { 0x1004, 0x8000 }, { 0xffc, 0x200 }, 2, true },
+		{ { 0x1004, 0x8000, 0x4000 }, { 0xffc, 0x3000, 4 }, 3, true },
+		{ { 0x1000, 0x8000 }, { 0xffc, 0x200 }, 2, false },
+		{ { 0x1000, 0x8004 }, { 0x1000, 0x200 }, 2, false },
+		{ { 0x1000, 0x8000, 0x4000 }, { 0x1000, 0xe00, 0x1000 }, 3,
+		  false },
+		{ { 0x1000, 0x8000, 0x4200 }, { 0x1000, 0x1000, 0x1000 }, 3,
+		  false },
+	};
+	phys_addr_t phys[PIECES];
+	struct nvme_uq_sglist *sglist;
+	unsigned int i, n;
+
+	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES),
+			       GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, sglist);
+	sglist->phys = phys;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		sglist->nseg = 0;
+		for (n = 0; n < cases[i].nseg; n++)
+			nvme_uq_sglist_add(sglist, cases[i].phys[n],
+					   cases[i].len[n]);
+		KUNIT_ASSERT_EQ(test, cases[i].nseg, sglist->nseg);
+		KUNIT_EXPECT_EQ_MSG(test, cases[i].fit,
+				    !(nvme_uq_sglist_gaps(sglist) & 0xfff),
+				    "case %u", i);
+	}
+}
+
 static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
@@ -319,6 +358,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(pieces),
+	KUNIT_CASE(gaps),
 	{ }
 };
 

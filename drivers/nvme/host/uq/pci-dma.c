@@ -20,15 +20,28 @@ static void nvme_uq_free_lists(struct nvme_uq_sglist *sglist)
 	}
 }
 
-static void nvme_uq_dma_unmap_segs(struct nvme_uq *uq,
+/* Unmap the first @nseg segments. */
+static void nvme_uq_dma_unmap_each(struct nvme_uq *uq,
 				   struct nvme_uq_sglist *sglist,
-				   unsigned int nseg, u8 flags)
+				   unsigned int nseg,
+				   enum dma_data_direction dir)
 {
 	unsigned int i;
 
 	for (i = 0; i < nseg; i++)
 		dma_unmap_phys(uq->dma_dev, sglist->seg[i].addr,
-			       sglist->seg[i].len, nvme_uq_dir(flags), 0);
+			       sglist->seg[i].len, dir, 0);
+}
+
+static void nvme_uq_dma_unmap_sglist(struct nvme_uq *uq,
+				     struct nvme_uq_sglist *sglist,
+				     enum dma_data_direction dir)
+{
+	if (dma_use_iova(&sglist->iova))
+		dma_iova_destroy(uq->dma_dev, &sglist->iova, sglist->whole.len,
+				 dir, 0);
+	else
+		nvme_uq_dma_unmap_each(uq, sglist, sglist->nseg, dir);
 }
 
 /**
@@ -43,8 +56,8 @@ void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 			       nvme_uq_dir(iod->flags), 0);
 	if (iod->flags & NVME_UQ_SGLIST) {
 		if (iod->flags & NVME_UQ_UNMAP)
-			nvme_uq_dma_unmap_segs(uq, iod->sglist,
-					       iod->sglist->nseg, iod->flags);
+			nvme_uq_dma_unmap_sglist(uq, iod->sglist,
+						 nvme_uq_dir(iod->flags));
 		nvme_uq_free_lists(iod->sglist);
 	} else if (iod->flags & NVME_UQ_UNMAP) {
 		dma_unmap_phys(uq->dma_dev, iod->addr, iod->len,
@@ -62,8 +75,8 @@ static int nvme_uq_list_entries(const struct nvme_uq *uq,
 	unsigned int n;
 
 	if (uq->force_sgl)
-		return sglist->nseg > 1 ? sglist->nseg : 0;
-	n = nvme_uq_prp_entries(sglist->seg, sglist->nseg);
+		return sglist->nbus > 1 ? sglist->nbus : 0;
+	n = nvme_uq_prp_entries(sglist->bus, sglist->nbus);
 	if (!n)
 		return -EINVAL;
 	return n > 2 ? n - 1 : 0;
@@ -108,33 +121,90 @@ static int nvme_uq_alloc_lists(struct nvme_uq *uq,
 	return 0;
 }
 
-static int nvme_uq_dma_map_segs(struct nvme_uq *uq, struct nvme_uq_io *io)
+/*
+ * Have the IOMMU put all segments together, as blk_rq_dma_map_iter_start() does:
+ * one range of bus addresses, and one flush of the IOTLB when it is unmapped.
+ */
+static int nvme_uq_dma_link(struct nvme_uq *uq, struct nvme_uq_sglist *sglist,
+			    enum dma_data_direction dir)
 {
-	struct nvme_uq_sglist *sglist = io->sglist;
+	struct dma_iova_state *iova = &sglist->iova;
+	size_t linked = 0;
 	unsigned int i;
-	int ret;
+	int ret = 0;
+
+	for (i = 0; i < sglist->nseg && !ret; i++) {
+		ret = dma_iova_link(uq->dma_dev, iova, sglist->phys[i], linked,
+				    sglist->seg[i].len, dir, 0);
+		if (!ret)
+			linked += sglist->seg[i].len;
+	}
+	if (!ret)
+		ret = dma_iova_sync(uq->dma_dev, iova, 0, linked);
+	if (ret) {
+		dma_iova_destroy(uq->dma_dev, iova, linked, dir, 0);
+		return ret;
+	}
+	sglist->whole.addr = iova->addr;
+	sglist->whole.len = linked;
+	sglist->bus = &sglist->whole;
+	sglist->nbus = 1;
+	return 0;
+}
+
+static int nvme_uq_dma_map_each(struct nvme_uq *uq,
+				struct nvme_uq_sglist *sglist,
+				enum dma_data_direction dir)
+{
+	unsigned int i;
 
 	for (i = 0; i < sglist->nseg; i++) {
 		sglist->seg[i].addr = dma_map_phys(uq->dma_dev, sglist->phys[i],
-						   sglist->seg[i].len,
-						   nvme_uq_dir(io->flags), 0);
+						   sglist->seg[i].len, dir, 0);
 		if (dma_mapping_error(uq->dma_dev, sglist->seg[i].addr)) {
-			ret = -ENOMEM;
-			goto out_unmap;
+			nvme_uq_dma_unmap_each(uq, sglist, i, dir);
+			return -ENOMEM;
 		}
 	}
+	sglist->bus = sglist->seg;
+	sglist->nbus = sglist->nseg;
+	return 0;
+}
 
-	ret = nvme_uq_alloc_lists(uq, sglist);
+/* A command that waits after it was mapped in vain is mapped again. */
+static int nvme_uq_dma_map_sglist(struct nvme_uq *uq,
+				  struct nvme_uq_sglist *sglist, size_t len,
+				  enum dma_data_direction dir)
+{
+	/* 0 if there is no IOMMU */
+	unsigned long boundary = dma_get_merge_boundary(uq->dma_dev);
+
+	memset(&sglist->iova, 0, sizeof(sglist->iova));
+	/* one segment is mapped for less without it */
+	if (boundary && sglist->nseg > 1 &&
+	    !(nvme_uq_sglist_gaps(sglist) & boundary) &&
+	    dma_iova_try_alloc(uq->dma_dev, &sglist->iova, sglist->phys[0], len))
+		return nvme_uq_dma_link(uq, sglist, dir);
+	return nvme_uq_dma_map_each(uq, sglist, dir);
+}
+
+static int nvme_uq_dma_map_segs(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	enum dma_data_direction dir = nvme_uq_dir(io->flags);
+	int ret;
+
+	ret = nvme_uq_dma_map_sglist(uq, io->sglist, io->len, dir);
 	if (ret)
-		goto out_unmap;
+		return ret;
+	ret = nvme_uq_alloc_lists(uq, io->sglist);
+	if (ret) {
+		nvme_uq_dma_unmap_sglist(uq, io->sglist, dir);
+		return ret;
+	}
 	io->flags |= NVME_UQ_SGLIST;
 	if (dma_need_unmap(uq->dma_dev))
 		io->flags |= NVME_UQ_UNMAP;
 	return 0;
-
-out_unmap:
-	nvme_uq_dma_unmap_segs(uq, sglist, i, io->flags);
-	return ret;
 }
 
 static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
@@ -219,12 +289,12 @@ void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 			const struct nvme_uq_sglist *sglist)
 {
 	if (!uq->force_sgl) {
-		nvme_uq_prp_build(&c->common.dptr, sglist->seg, sglist->nseg,
+		nvme_uq_prp_build(&c->common.dptr, sglist->bus, sglist->nbus,
 				  sglist->list, sglist->per_list);
 		return;
 	}
 	c->common.flags = NVME_CMD_SGL_METABUF;
-	nvme_uq_sgl_build(&c->common.dptr, sglist->seg, sglist->nseg,
+	nvme_uq_sgl_build(&c->common.dptr, sglist->bus, sglist->nbus,
 			  sglist->list, sglist->per_list);
 }
 

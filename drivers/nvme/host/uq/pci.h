@@ -26,19 +26,27 @@
 /**
  * struct nvme_uq_sglist - data in several segments
  * @nseg:	number of @seg and of @phys
+ * @nbus:	number of @bus
  * @nlist:	number of @list; 0 if the command needs none
  * @per_list:	entries per list
  * @pool:	pool of the lists
  * @list:	lists
+ * @bus:	the data as the device sees it: @seg, or @whole
+ * @iova:	in use if an IOMMU puts all segments together
+ * @whole:	the range of bus addresses that they have then
  * @phys:	physical addresses of the segments
  * @seg:	bus addresses and lengths of the segments
  */
 struct nvme_uq_sglist {
 	unsigned int		nseg;
+	unsigned int		nbus;
 	unsigned int		nlist;
 	unsigned int		per_list;
 	struct dma_pool		*pool;
 	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS];
+	const struct nvme_uq_seg *bus;
+	struct dma_iova_state	iova;
+	struct nvme_uq_seg	whole;
 	phys_addr_t		*phys;
 	struct nvme_uq_seg	seg[];
 };
@@ -56,6 +64,21 @@ static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
 	sglist->phys[sglist->nseg] = phys;
 	sglist->seg[sglist->nseg].len = len;
 	sglist->nseg++;
+}
+
+/*
+ * All bits of the addresses at which one segment ends and the next one starts.
+ * An IOMMU can put the segments together if these are addresses of its pages.
+ */
+static inline phys_addr_t nvme_uq_sglist_gaps(const struct nvme_uq_sglist *sglist)
+{
+	phys_addr_t gaps = 0;
+	unsigned int i;
+
+	for (i = 1; i < sglist->nseg; i++)
+		gaps |= (sglist->phys[i - 1] + sglist->seg[i - 1].len) |
+			sglist->phys[i];
+	return gaps;
 }
 
 /**

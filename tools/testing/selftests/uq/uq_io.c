@@ -169,6 +169,131 @@ TEST_F(uq, largest_transfer)
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 }
 
+/*
+ * Memory of which neighbouring pages are no neighbours for a device, as pages come
+ * in the order in which they are touched.
+ */
+static unsigned char *alloc_scattered(size_t len)
+{
+	unsigned char *p = uq_alloc(len);
+	size_t i, first;
+
+	if (!p)
+		return NULL;
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (first = 0; first < 8192; first += 4096)
+		for (i = first; i < len; i += 8192)
+			p[i] = 1;
+	return p;
+}
+
+/* The fixture with such memory instead of its own, and a ring that has it. */
+static void set_up_scattered(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(uq) *self, size_t len,
+			     FIXTURE_DATA(uq) *other)
+{
+	struct iovec iov = { .iov_len = len };
+
+	*other = *self;
+	other->buf = alloc_scattered(len);
+	ASSERT_NE(NULL, other->buf);
+	iov.iov_base = other->buf;
+	ASSERT_EQ(0, uq_ring(&other->ring, 64, self->flags));
+	ASSERT_EQ(0, io_uring_register_buffers(&other->ring, &iov, 1));
+}
+
+static void tear_down_scattered(FIXTURE_DATA(uq) *other, size_t len)
+{
+	io_uring_queue_exit(&other->ring);
+	munmap(other->buf, len);
+}
+
+/* Each page is a piece by itself, which an IOMMU may put together again. */
+TEST_F(uq, scattered_pages)
+{
+	FIXTURE_DATA(uq) other;
+	static const __u32 lens[] = { 8192, 12800, 65536, 131072, 262144 };
+	const size_t len = 2 * 262144;
+	unsigned int o, l;
+
+	set_up_scattered(_metadata, self, len, &other);
+	for (o = 0; o < ARRAY_SIZE(offsets); o++) {
+		for (l = 0; l < ARRAY_SIZE(lens); l++) {
+			if (lens[l] > self->node.ns.max)
+				continue;
+			round_trip(_metadata, &other, offsets[o], lens[l],
+				   false, 2000 + o * 64 + l);
+			round_trip(_metadata, &other, offsets[o], lens[l],
+				   true, 3000 + o * 64 + l);
+		}
+	}
+	tear_down_scattered(&other, len);
+}
+
+/* Pages of all IOMMUs' tables; -1 if the kernel does not tell. */
+static long long iommu_pages(void)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	long long pages = -1;
+	char line[128];
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "nr_iommu_pages %lld", &pages) == 1)
+			break;
+	fclose(f);
+	return pages;
+}
+
+/* Reads of so many bytes into all of a buffer, @n of them, by both kinds of it. */
+static void read_many(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(uq) *self, __u32 len, unsigned int n)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < n; i += 16) {
+		for (k = 0; k < 16; k++) {
+			struct nvme_uring_cmd *c;
+
+			/* every fourth is not on the edge of a page */
+			c = prep(self, CMD_READ, 2048,
+				 self->buf + k * len + k % 4 / 3 * 512, len);
+			if (k % 2)
+				uq_sqe(c)->uring_cmd_flags =
+					IORING_URING_CMD_FIXED;
+		}
+		ASSERT_EQ(0, uq_run_all(&self->ring, 16));
+	}
+}
+
+/*
+ * A mapping ends with its command: if it did not, the tables of the IOMMU would
+ * grow with each. 1024 commands would fill 64 pages of them.
+ */
+TEST_F(uq, mappings_do_not_pile_up)
+{
+	FIXTURE_DATA(uq) other;
+	const __u32 len = 131072;
+	const size_t area = 17 * len;
+	long long before;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/iommu_group",
+		 self->node.ns.ctrl);
+	before = iommu_pages();
+	if (access(path, F_OK) || before < 0)
+		SKIP(return, "the device has no IOMMU");
+	ASSERT_LE(len, self->node.ns.max);
+	set_up_scattered(_metadata, self, area, &other);
+	/* what the IOMMU keeps for the next mapping */
+	read_many(_metadata, &other, len, 256);
+	before = iommu_pages();
+	read_many(_metadata, &other, len, 1024);
+	EXPECT_GT(before + 32, iommu_pages());
+	tear_down_scattered(&other, area);
+}
+
 /* Lists of pieces that the driver of a controller has made; -1 if it has none. */
 static long long lists(FIXTURE_DATA(uq) *self)
 {
