@@ -20,6 +20,11 @@ RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
           "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
           "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
 
+# Options of QEMU that give a guest an IOMMU, and the kernel's parameters to use it
+# so that each unmapping waits for it.
+IOMMU = ("-device intel-iommu",)
+STRICT = ("intel_iommu=on", "iommu.strict=1")
+
 # What a guest leaves to others: a test as a whole (None), or the options of the
 # harness that leave a part of it out.
 LeftOut = Mapping[str, str | None]
@@ -132,8 +137,8 @@ KERNELS: dict[str, Kernel] = {
         steps=2500,
         gigabytes=4,
         # An IOMMU stops transfers to memory that is not mapped for them.
-        append=("intel_iommu=on", "iommu.strict=1"),
-        qemu=("-device intel-iommu",),
+        append=STRICT,
+        qemu=IOMMU,
         checked=True,
         subset="kselftest.debug",
         test_timeout=2700,
@@ -157,6 +162,8 @@ KERNELS: dict[str, Kernel] = {
     "coverage": Kernel(
         fragments=("lean", "coverage"),
         steps=2400,
+        append=STRICT,
+        qemu=IOMMU,
         instrument="GCOV_PROFILE",
         test_timeout=1800,
         guest_timeout=2 * 3600,
