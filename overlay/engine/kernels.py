@@ -20,10 +20,12 @@ RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
           "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
           "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
 
-# Options of QEMU that give a guest an IOMMU, and the kernel's parameters to use it
-# so that each unmapping waits for it.
+# Options of QEMU that give a guest an IOMMU, if its kernel is told to use it.
 IOMMU = ("-device intel-iommu",)
+# The kernel's parameters for one: does each unmapping wait for the IOMMU, or may
+# they be collected?
 STRICT = ("intel_iommu=on", "iommu.strict=1")
+LAZY = ("intel_iommu=on", "iommu.strict=0")
 
 # What a guest leaves to others: a test as a whole (None), or the options of the
 # harness that leave a part of it out.
@@ -34,10 +36,11 @@ LeftOut = Mapping[str, str | None]
 class Hardware:
     """Guests of other hardware, and the tests that are about it."""
 
-    # Parameters of the kernel that make it.
+    # Parameters of the kernel, and options of QEMU, that make it.
     append: tuple[str, ...]
     tests: tuple[str, ...]
     left_out: LeftOut = field(default_factory=dict)
+    qemu: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,12 @@ HARDWARE: dict[str, Hardware] = {
             "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
             "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
         },
+    ),
+    # All DMA is translated; the debug kernel's guests have the strict way.
+    "iommu": Hardware(
+        append=LAZY,
+        qemu=IOMMU,
+        tests=("uq:uq_io", "uq:uq_mmap"),
     ),
 }
 

@@ -59,7 +59,10 @@ class Share:
     def hardware(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What its guest has: parameters of its kernel, options of QEMU."""
         kernel = KERNELS[self.mode]
-        return (*guest.PMEM, *kernel.append, *self.append), kernel.qemu
+        qemu = HARDWARE[self.kind].qemu if self.kind else ()
+        # a kernel's guests may have what it asks for already
+        return (*guest.PMEM, *kernel.append, *self.append), \
+            tuple(dict.fromkeys((*kernel.qemu, *qemu)))
 
     def packages(self) -> tuple[str, ...]:
         """The packages that its tests call."""

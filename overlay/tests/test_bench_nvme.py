@@ -199,9 +199,13 @@ class Others(unittest.TestCase):
     TESTS = ["uq:uq_io", "uq:uq_reset"]
 
     def test_only_what_is_about_it(self):
-        share, = kselftest.others("lean", Path("x"), self.TESTS)
-        self.assertEqual(share.tests, ("uq:uq_io",))
-        self.assertIn("pci=nomsi", share.append)
+        intx, iommu = kselftest.others("lean", Path("x"), self.TESTS)
+        self.assertEqual(intx.tests, ("uq:uq_io",))
+        self.assertIn("pci=nomsi", intx.append)
+        self.assertEqual(intx.hardware()[1], ())
+        self.assertEqual(iommu.tests, ("uq:uq_io",))
+        self.assertIn("intel_iommu=on", iommu.hardware()[0])
+        self.assertEqual(iommu.hardware()[1], ("-device intel-iommu",))
 
     def test_not_on_the_debug_kernel_and_not_without_tests(self):
         self.assertEqual(list(kselftest.others("debug", Path("x"),
