@@ -2,9 +2,12 @@
 /*
  * Instructions per NVMe command, for three ways to the same device:
  *
- *	nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth]
+ *	nvme-bench -v block|passthru|uq|nop [-p] [-f] [-a] [-b batch] [-d depth]
  *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
  *		[-x name=value] [-P] [node]
+ *
+ * With -a, memory is in single pages that lie apart, so data in several pages is in
+ * as many pieces.
  *
  * Runs in a guest with a clock that counts instructions (QEMU, -icount
  * shift=0). One pass submits until @depth are in flight, @batch at a time, spins in user
@@ -59,6 +62,7 @@ struct opts {
 	unsigned long	spin;
 	bool		poll;
 	bool		fixed;
+	bool		pieces;
 	bool		profile;
 	bool		block;
 	bool		nop;
@@ -194,7 +198,7 @@ static void setup(struct run *r)
 		r->nsid = nsid_of(r->fd);
 	check(io_uring_register_files(&r->ring, &r->fd, 1), "register files");
 	r->buf = get_buffers(&r->ring, (size_t)r->o.depth * BUF_STRIDE,
-			     r->o.fixed);
+			     r->o.fixed, r->o.pieces);
 }
 
 /* The shortest of many: a tick makes one longer, nothing makes one shorter. */
@@ -409,6 +413,8 @@ static void print_cell(struct run *r)
 		       r->o.op);
 	if (r->o.extra)
 		printf(" %s", r->o.extra);
+	if (r->o.pieces)
+		printf(" pieces=true");
 }
 
 static void one_run(struct run *r, unsigned int run, uint64_t base,
@@ -501,7 +507,7 @@ static void measure(struct run *r)
 
 static void usage(void)
 {
-	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [node]\n");
+	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [node]\n");
 	exit(2);
 }
 
@@ -509,7 +515,7 @@ static void parse(struct opts *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pfP")) != -1) {
+	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pfaP")) != -1) {
 		switch (c) {
 		case 'v': o->variant = optarg; break;
 		case 'b': o->batch = atoi(optarg); break;
@@ -522,6 +528,7 @@ static void parse(struct opts *o, int argc, char **argv)
 		case 'x': o->extra = optarg; break;
 		case 'p': o->poll = true; break;
 		case 'f': o->fixed = true; break;
+		case 'a': o->pieces = true; break;
 		case 'P': o->profile = true; break;
 		default: usage();
 		}

@@ -3,7 +3,7 @@
 # In a guest: instructions per NVMe command, by block device, passthrough and
 # user queue.
 #
-#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile RUNS
+#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile|strict|lazy RUNS
 #
 # A kernel without user queues has the other two only.
 programs=$1
@@ -35,12 +35,19 @@ cell()
 	[ -n "$node" ] || return 0
 	[ "$mode" = irq ] || set -- -p "$@"
 	"$programs/nvme-bench" -v "$variant" -r "$runs" -n 12 -w "$spin" \
-		-x "queues=$queues$possible" "$@" "$node" || exit 1
+		-x "queues=$queues iommu=$iommu$possible" "$@" "$node" || exit 1
 }
 
 variants()
 {
 	cell block "$@"
+	cell passthru "$@"
+	cell uq "$@"
+}
+
+# The same without the block device.
+behind()
+{
 	cell passthru "$@"
 	cell uq "$@"
 }
@@ -120,10 +127,28 @@ all()
 			variants "$mode" -f -b 32 -s "$bs"
 			variants "$mode" -b 32 -s "$bs"
 		done
+		variants "$mode" -f -b 32 -s 131072 -a
+		variants "$mode" -b 32 -s 131072 -a
 		variants "$mode" -f -b 32 -o write
 		for depth in 64 128 256; do
 			variants "$mode" -f -b 32 -d "$depth"
 		done
+	done
+}
+
+# Behind an IOMMU, which the guest has for that.
+behind_iommu()
+{
+	[ "$iommu" = "$which" ] || fail "the IOMMU is $iommu, not $which"
+	with_queues 1
+	for mode in poll irq; do
+		behind "$mode" -f -b 1
+		for bs in 512 4096 131072; do
+			behind "$mode" -f -b 32 -s "$bs"
+			behind "$mode" -b 32 -s "$bs"
+		done
+		behind "$mode" -f -b 32 -s 131072 -a
+		behind "$mode" -b 32 -s 131072 -a
 	done
 }
 
@@ -154,8 +179,15 @@ profile()
 }
 
 [ -b /dev/nvme0n1 ] || fail "the guest has no /dev/nvme0n1"
+# What the kernel says of the device's mappings.
+case $(cat /sys/class/nvme/nvme0/device/iommu_group/type 2>/dev/null) in
+DMA) iommu=strict ;;
+DMA-FQ) iommu=lazy ;;
+*) iommu=off ;;
+esac
 case $which in
 all | few | off | grow | profile) $which ;;
-*) fail "nvme-bench.sh knows all, few, off, grow and profile, not $which" ;;
+strict | lazy) behind_iommu ;;
+*) fail "nvme-bench.sh knows all, few, off, grow, profile, strict and lazy, not $which" ;;
 esac
 echo "complete $which"

@@ -85,16 +85,36 @@ static inline unsigned int nsid_of(int fd)
 	return nsid;
 }
 
-/* Memory for transfers, registered if @fixed. */
+/*
+ * Touch every other page first: pages come in the order in which they are
+ * touched, so none lies beside the next one for a device.
+ */
+static inline void touch_apart(volatile unsigned char *buf, size_t len)
+{
+	size_t i, first;
+
+	madvise((void *)buf, len, MADV_NOHUGEPAGE);
+	for (first = 0; first < 8192; first += 4096)
+		for (i = first; i < len; i += 8192)
+			buf[i] = 1;
+}
+
+/*
+ * Memory for transfers, registered if @fixed; in huge pages, or with @pieces in
+ * small ones that lie apart.
+ */
 static inline unsigned char *get_buffers(struct io_uring *ring, size_t len,
-					 bool fixed)
+					 bool fixed, bool pieces)
 {
 	struct iovec iov = { .iov_len = len };
 
 	iov.iov_base = mmap(NULL, len, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+			    MAP_PRIVATE | MAP_ANONYMOUS |
+			    (pieces ? 0 : MAP_POPULATE), -1, 0);
 	if (iov.iov_base == MAP_FAILED)
 		die("mmap");
+	if (pieces)
+		touch_apart(iov.iov_base, len);
 	if (fixed)
 		check(io_uring_register_buffers(ring, &iov, 1),
 		      "register buffers");

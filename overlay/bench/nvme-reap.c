@@ -149,7 +149,7 @@ static void setup(struct run *r)
 	r->fd = open_device(r->o.path, O_RDWR);
 	r->nsid = nsid_of(r->fd);
 	check(io_uring_register_files(&r->ring, &r->fd, 1), "register files");
-	r->buf = get_buffers(&r->ring, len, true);
+	r->buf = get_buffers(&r->ring, len, true, false);
 	if (r->o.mmap)
 		check(uq_cq_map(&r->cq, r->fd), "mapping the completion queue");
 }

@@ -19,7 +19,8 @@ MARK = ADMIN + ("pci_nvme_getfeat cid 4 nsid 0x0 fid 0x7 sel 0x0 "
 def cell(variant, insn, whole=1000, **params):
     """What a run of a cell prints."""
     params = {"mode": "poll", "batch": 32, "depth": 32, "bs": 512,
-              "fixed": "true", "op": "read", "queues": 2, **params}
+              "fixed": "true", "op": "read", "queues": 2, "iommu": "off",
+              **params}
     words = " ".join(f"{name}={value}" for name, value in params.items())
     return (f"cell nvme {variant} {words} run=0 insn={insn}\n"
             f"about nvme {variant} {words} run=0 irqs=10 ops=100 "
@@ -117,9 +118,39 @@ class Judge(unittest.TestCase):
                                     "uq, poll does not grow with the number"),
                              result)
 
+    def behind(self, large, small, modes=("poll", "irq")):
+        """How cells behind a strict IOMMU are judged: all, and small ones."""
+        found = []
+        for mode in modes:
+            for bs, ratio in ((512, small), (4096, 0.5), (131072, large)):
+                for variant, part in (("passthru", 1), ("uq", ratio)):
+                    found.append(cell(variant, 4000 * part, mode=mode, bs=bs,
+                                      iommu="strict"))
+        cases = nvme.judge(rows("".join(found), [1] * len(found)))
+        return (status(cases, "uq, strict IOMMU, 512, 4096, 131072 B"),
+                status(cases, "uq, strict IOMMU, 512, 4096 B"),
+                status(cases, "uq, lazy IOMMU, 512, 4096 B"))
+
+    def test_behind_an_iommu(self):
+        for large, small, results in (
+                (1.0, 0.75, (ktap.PASS, ktap.PASS, ktap.FAIL)),
+                (1.001, 0.75, (ktap.FAIL, ktap.PASS, ktap.FAIL)),
+                (0.9, 0.751, (ktap.PASS, ktap.FAIL, ktap.FAIL)),
+                (0.9, 1.2, (ktap.FAIL, ktap.FAIL, ktap.FAIL))):
+            self.assertEqual(self.behind(large, small), results)
+
+    def test_not_measured_behind_an_iommu(self):
+        self.assertEqual(self.behind(0.5, 0.5, ("poll",)), (ktap.FAIL,) * 3)
+
+    def test_behind_an_iommu_is_no_cell_without(self):
+        found = rows(cell("passthru", 2000, iommu="strict")
+                     + cell("uq", 500, iommu="strict"), [9, 1])
+        self.assertEqual(status(nvme.judge(found), self.NAME), ktap.FAIL)
+
     def test_off(self):
         params = {"mode": "poll", "batch": 32, "depth": 32, "bs": 512,
-                  "fixed": True, "op": "read", "queues": 0, "config": "lean"}
+                  "fixed": True, "op": "read", "queues": 0, "iommu": "off",
+                  "config": "lean"}
         base = [{"bench": "nvme", "variant": "block", "params": params,
                  "insn_per_op": 3000}]
         for insn, result in ((3010, ktap.PASS), (3030, ktap.FAIL)):

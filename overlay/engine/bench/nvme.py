@@ -18,6 +18,7 @@ from engine.bench import figures, measure
 from engine.bench.figures import Functions, Params, Profiles, Row
 from engine.guest import Machine
 from engine.host import UserError
+from engine.kernels import IOMMU, LAZY, STRICT
 from engine.ktap import Case
 
 NAME = "NVMe commands"
@@ -43,12 +44,23 @@ BARS = (
     (("poll", 32, True, 4096), 0.44, 0.42), (("irq", 32, True, 4096), 0.44, 0.41),
     (("poll", 32, False, 4096), 0.50, 0.47), (("irq", 32, False, 4096), 0.50, 0.47),
 )
+# Behind an IOMMU, at most so much of passthrough's: each cell, and those of these
+# sizes. What mapping and unmapping takes is the same for both.
+BEHIND, BEHIND_SMALL = 1.0, 0.75
+SMALL = (512, 4096)
+SIZES = (512, 4096, 131072)
 DEPTHS = (32, 64, 128, 256)
 # What a command takes, in ns of the host's time: longer than to submit all of
 # a batch, so that they end together, as far as they can.
 TAKES = 100_000
 MACHINE = Machine(append=("nokaslr", "nvme.poll_queues=1"),
                   qemu=guest.nvme(TAKES), icount=True, timeout=3600)
+# Machines with an IOMMU, by how the kernel uses it.
+IOMMUS = {
+    name: replace(MACHINE, append=(*MACHINE.append, *append),
+                  qemu=(*IOMMU, *MACHINE.qemu))
+    for name, append in (("strict", STRICT), ("lazy", LAZY))
+}
 # Processors that the machine may have, of which one ever runs.
 POSSIBLE = replace(MACHINE.adding(append=("maxcpus=1",)), cpus=4)
 
@@ -61,7 +73,12 @@ instruction that writes a doorbell or takes an interrupt costs far more than one
 they are in columns of their own. By function: `out/bench/profile-nvme-*.txt`.
 
 A ring keeps 128 contexts of commands for the next ones; what it has in flight
-beyond that it allocates and frees, for *passthru* and *uq* alike."""
+beyond that it allocates and frees, for *passthru* and *uq* alike.
+
+*In pieces*: the buffer's pages lie apart. *Strict*, *lazy*: the device is behind an
+IOMMU (QEMU's `intel-iommu`), and each unmapping waits for it, or up to 256 are
+collected. Freeing what was collected is not in a median: it comes with one round
+in several, for *passthru* and *uq* alike, once for each mapping."""
 
 
 def programs(out: Path) -> Path:
@@ -169,6 +186,12 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
     except UserError as why:
         # judge() says that it is missing; the rest is worth keeping.
         host.say(f"    NOT RUN: {why}")
+    for name, machine in IOMMUS.items():
+        try:
+            with host.step(f"the same behind a {name} IOMMU ({mode})"):
+                found += _count(mode, out, name, min(runs, 5), machine)
+        except UserError as why:
+            host.say(f"    NOT RUN: {why}")
     return found
 
 
@@ -230,8 +253,8 @@ def few(out: Path, runs: int = 3) -> list[Row]:
 
 def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
     return {"mode": mode, "batch": batch, "depth": batch, "bs": bs,
-            "fixed": fixed, "op": "read", "queues": 2, "config": "lean",
-            **more}
+            "fixed": fixed, "op": "read", "queues": 2, "iommu": "off",
+            "config": "lean", **more}
 
 
 def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
@@ -272,6 +295,30 @@ def _many(found: list[Row], mode: str) -> Case:
     few, many = (figures.find(found, BENCH, "uq", **_cell(
         mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8))
     return figures.at_most(name, many, few, GROWS, 1)
+
+
+def _behind(found: list[Row], iommu: str, sizes: tuple[int, ...],
+            most: float) -> Case:
+    """What a command costs behind an IOMMU, in all cells of these sizes."""
+    name = (f"uq, {iommu} IOMMU, {', '.join(map(str, sizes))} B takes at most "
+            f"{most:.2f} of {BASE}")
+    part = {_kind(row["params"]): ratio
+            for row, _, ratio in figures.ratios(
+                [row for row in found if row["params"].get("iommu") == iommu],
+                BENCH, BASE)
+            if row["variant"] == "uq" and row["params"]["bs"] in sizes}
+    missing = [f"{mode}, {bs} B" for mode in ("poll", "irq") for bs in sizes
+               if not any(cell.startswith(f"{mode},") and f" {bs} B" in cell
+                          for cell in part)]
+    if missing:
+        return Case(name, ktap.FAIL,
+                    f"NOT RUN: {'; '.join(missing)} was not measured")
+    bad = [f"{cell}: {ratio:.3f}" for cell, ratio in part.items()
+           if ratio > most]
+    if bad:
+        return Case(name, ktap.FAIL, "\n".join(bad))
+    worst = max(part, key=lambda cell: part[cell])
+    return Case(f"{name} (most: {part[worst]:.3f}, {worst})", ktap.PASS)
 
 
 def _hidden(found: list[Row]) -> Case:
@@ -334,6 +381,9 @@ def judge(found: list[Row]) -> list[Case]:
     cases = [_bar(found, *bar) for bar in BARS]
     for mode in ("poll", "irq"):
         cases += [_deep(found, mode), _many(found, mode)]
+    for iommu in IOMMUS:
+        cases += [_behind(found, iommu, SIZES, BEHIND),
+                  _behind(found, iommu, SMALL, BEHIND_SMALL)]
     return [*cases, _bells(found), _hidden(found), _off(found)]
 
 
@@ -346,6 +396,10 @@ def _kind(params: Params) -> str:
     text += f", {params['bs']} B" + (", fixed" if params["fixed"] else "")
     if params["op"] != "read":
         text += f", {params['op']}"
+    if params.get("pieces"):
+        text += ", in pieces"
+    if params["iommu"] != "off":
+        return f"{text}, {params['iommu']} IOMMU"
     return text + f", {params['queues']} queues"
 
 
@@ -355,6 +409,7 @@ def _events(found: list[Row]) -> str:
               f"{row['doorbells_per_op']:.3f}", f"{row['irqs_per_op']:.3f}"]
              for row in found if row["params"]["bs"] == 512
              and row["params"]["fixed"] and row["params"]["queues"] == 2
+             and row["params"]["iommu"] == "off"
              and "possible" not in row["params"]]
     return figures.markdown(["variant", "cell", "doorbells per op",
                              "interrupts per op"], lines)
