@@ -2,7 +2,7 @@
 /*
  * What a page costs that is read through a mapping, in instructions.
  *
- *	dax-mmap NAME DIRECTORY all|few|CELL RUNS
+ *	dax-mmap NAME DIRECTORY all|few|lines|CELL RUNS
  *
  * NAME is the name of the measurement in what is printed, see figures.py. With
  * CELL, only the cells that begin so: "dax-fault-around kind=data" and so on.
@@ -24,6 +24,10 @@
  * window	fault_around_bytes; dax is measured again beside each
  *
  * An operation is a page read.
+ *
+ * With "lines", processes that map the same file, each on a processor of its own,
+ * take turns under the plugin that follows cache lines, see turns.h: pages of
+ * data in order, which were read through another mapping before.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,6 +43,7 @@
 #include <unistd.h>
 
 #include "icount.h"
+#include "turns.h"
 
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
@@ -48,6 +53,9 @@
 #define MAX_RUNS	99
 #define ROUNDS		3
 #define WINDOW		65536UL	/* what fault_around_bytes is by default */
+#define TURN_PAGES	64	/* in a turn: several windows */
+#define TURN_ROUNDS	12
+#define TURN_WARM	3
 #define WINDOW_KNOB	"/sys/kernel/debug/fault_around_bytes"
 
 enum variant { PAGECACHE, DAX, AROUND };
@@ -317,29 +325,100 @@ static void measure_kind(const struct options *o, bool data)
 		measure(o, (struct cell){ .data = data, .window = others[i] });
 }
 
+static void measure_all(const struct options *o)
+{
+	measure_kind(o, false);
+	measure_kind(o, true);
+	if (!o->few)
+		measure(o, (struct cell){ .random = true, .touch = COLD,
+					  .window = PAGE });
+}
+
+/* -- cache lines ---------------------------------------------------------- */
+
+/* A file, and where the task whose turn it is has mapped it. */
+struct mapped {
+	int fd;
+	unsigned char *p;
+};
+
+static void turn_to_read(void *arg, unsigned int cpu, int round)
+{
+	struct mapped *m = arg;
+	size_t area_size;
+	char *area;
+
+	(void)cpu;
+	if (round < 0) {
+		m->p = map(m->fd, false, &area, &area_size);
+		return;
+	}
+	profile_start();
+	read_pages(m->p + round * TURN_PAGES * PAGE, NULL, TURN_PAGES, 'd');
+	profile_stop();
+}
+
+static void read_in_turns(const struct options *o, enum variant variant,
+			  unsigned int cpus, int run)
+{
+	struct cell c = {
+		.variant = variant, .data = true, .touch = REMAP,
+		.window = WINDOW,
+	};
+	struct turns t = {
+		.cpus = cpus,
+		.warm = TURN_WARM,
+		.rounds = TURN_ROUNDS,
+		.detail = !run,
+	};
+	struct mapped m = { .fd = new_file(o->dir, &c) };
+	size_t area_size;
+	char *area;
+
+	read_pages(map(m.fd, false, &area, &area_size), NULL, PAGES, 'd');
+	munmap(area, area_size);
+	set_window(variant == DAX ? PAGE : WINDOW);
+	turns_new();
+	take_turns(&t, turn_to_read, &m);
+	close(m.fd);
+	printf("turns %s %s", o->name, cell_name(&c));
+	turns_print(&t, run, TURN_PAGES);
+}
+
+static void lines_all(const struct options *o)
+{
+	for (int run = 0; run < o->runs; run++)
+		for (int variant = PAGECACHE; variant <= AROUND; variant++)
+			for (unsigned int cpus = 1; cpus <= TURN_CPUS; cpus *= 2)
+				read_in_turns(o, variant, cpus, run);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o;
+	bool lines;
 
 	if (argc != 5)
-		die("usage: dax-mmap NAME DIRECTORY all|few|CELL RUNS");
+		die("usage: dax-mmap NAME DIRECTORY all|few|lines|CELL RUNS");
 	o = (struct options){ .name = argv[1], .dir = argv[2],
 			      .few = !strcmp(argv[3], "few"),
 			      .runs = atoi(argv[4]) };
-	if (!o.few && strcmp(argv[3], "all"))
+	lines = !strcmp(argv[3], "lines");
+	if (!o.few && !lines && strcmp(argv[3], "all"))
 		o.cell = argv[3];
 	if (o.runs < 1 || o.runs > MAX_RUNS)
 		die("RUNS is 1 to %d", MAX_RUNS);
-	if (!counter_is_exact())
+	if (!lines && !counter_is_exact())
 		die("the cycle counter does not count instructions; is this an icount guest?");
 	make_directory(o.dir, "dax", true);
 	make_directory(o.dir, "cached", false);
 	shuffle();
-	measure_kind(&o, false);
-	measure_kind(&o, true);
-	if (!o.few)
-		measure(&o, (struct cell){ .random = true, .touch = COLD,
-					   .window = PAGE });
+	if (lines) {
+		check_plugin(TURN_CPUS);
+		lines_all(&o);
+	} else {
+		measure_all(&o);
+	}
 	set_window(WINDOW);
 	printf("complete\n");
 	return 0;

@@ -21,6 +21,14 @@
  *
  * Everything read is compared with what has to be there, outside of the
  * counted part: a fast read of wrong bytes is no result.
+ *
+ * With "lines", readers on processors of their own take turns under the plugin
+ * that follows cache lines, see turns.h. There are two more variants then:
+ *
+ *   unlocked   read, with ext4.dax_unlocked_read on
+ *   pagecache  a file of the same file system without DAX, all of it cached
+ *
+ * for which the file system has to be mounted with -o dax=inode.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,6 +53,7 @@
 #include <unistd.h>
 
 #include "icount.h"
+#include "turns.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define BLOCK		4096
@@ -56,8 +65,12 @@
 #define PROFILE_ROUNDS	9
 #define WALL_ROUNDS	40
 #define MAX_READERS	2
+/* Rounds of turns, and those before them that warm up. */
+#define TURN_ROUNDS	12
+#define TURN_WARM	4
 
 #define EXT4_PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
+#define UNLOCKED	"/sys/module/ext4/parameters/dax_unlocked_read"
 #define XFS_PARAMETER	"/sys/module/dax_read/parameters/simple"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
@@ -72,12 +85,15 @@ struct variant {
 	const char *name;
 	bool fast;		/* the parameter */
 	bool noread;		/* through the descriptor without ->read */
+	bool unlocked;		/* ext4.dax_unlocked_read */
 };
 
 static const struct variant generic = { "generic", false, true };
 static const struct variant read_iter = { "read_iter", true, true };
 static const struct variant read_op = { "read", true, false };
 static const struct variant off = { "off", false, false };
+static const struct variant unlocked = { "unlocked", true, false, true };
+static const struct variant pagecache = { "pagecache", false, false };
 
 /* A file, and where in it to read. */
 struct layout {
@@ -96,6 +112,9 @@ static struct layout layouts[] = {
 
 /* A file of its own to append to, so that the others stay as they are. */
 static struct layout grown = { 1, false };
+
+/* The one without DAX. */
+static struct layout cached = { 1, false };
 
 struct cell {
 	const char *bench;
@@ -278,7 +297,8 @@ static void make_layout(struct layout *l)
 	int extents;
 
 	snprintf(name, sizeof(name), "%s-%d", l == &grown ? "grown" :
-		 l->hole ? "holes" : "data", l->extents);
+		 l == &cached ? "cached" : l->hole ? "holes" : "data",
+		 l->extents);
 	l->fd = create(name);
 	if (l->hole)
 		make_holes(l->fd, l->extents);
@@ -786,6 +806,107 @@ static void wall(void)
 	printf("complete wall\n");
 }
 
+/* -- cache lines ---------------------------------------------------------- */
+
+static void turn_to_read(void *arg, unsigned int cpu, int round)
+{
+	const struct cell *c = arg;
+	ssize_t got;
+
+	if (round < 0) {
+		/* a buffer of this task's own, no longer copied on write */
+		memset(buf, 0x5a, c->size);
+		turns_show(buf, c->size);
+		return;
+	}
+	profile_start();
+	got = pread(cell_fd(c), buf, c->size,
+		    c->layout->places[(round * TURN_CPUS + cpu) % PLACES]);
+	profile_stop();
+	if (got != (ssize_t)c->size)
+		die("pread");
+}
+
+static void read_in_turns(const struct variant *v, size_t size,
+			  unsigned int cpus, bool shared_files, int run)
+{
+	struct cell c = {
+		"dax-read", PREAD, v, v == &pagecache ? &cached : &layouts[0],
+		size, 1
+	};
+	struct turns t = {
+		.cpus = cpus,
+		.warm = TURN_WARM,
+		.rounds = TURN_ROUNDS,
+		.shared_files = shared_files,
+		.detail = !run,
+	};
+
+	set_fast(v->fast);
+	if (v->unlocked && !write_text(UNLOCKED, "1"))
+		die("%s", UNLOCKED);
+	check_bytes(&c);
+	turns_new();
+	take_turns(&t, turn_to_read, &c);
+	if (v->unlocked && !write_text(UNLOCKED, "0"))
+		die("%s", UNLOCKED);
+	printf("turns dax-read %s fs=%s syscall=pread size=%zu extents=1 hole=false",
+	       v->name, fs, size);
+	turns_print(&t, run, 1);
+}
+
+static void lines_of_variant(const struct variant *v, int run)
+{
+	for (unsigned int cpus = 1; cpus <= TURN_CPUS; cpus *= 2)
+		read_in_turns(v, 8, cpus, false, run);
+	read_in_turns(v, 8, TURN_CPUS, true, run);
+	read_in_turns(v, 4096, 1, false, run);
+}
+
+static void lines_all(int runs)
+{
+	const struct variant *v[5];
+	int nr = variants(v);
+
+	if (has_read && !access(UNLOCKED, W_OK))
+		v[nr++] = &unlocked;
+	v[nr++] = &pagecache;
+	check_plugin(TURN_CPUS);
+	for (int run = 0; run < runs; run++)
+		for (int i = 0; i < nr; i++)
+			lines_of_variant(v[i], run);
+	printf("complete lines\n");
+}
+
+/* Files that are made from now on in this directory are DAX files, or not. */
+static void inherit_dax(bool dax)
+{
+	struct fsxattr attr;
+	int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, FS_IOC_FSGETXATTR, &attr))
+		die("FS_IOC_FSGETXATTR");
+	attr.fsx_xflags &= ~FS_XFLAG_DAX;
+	if (dax)
+		attr.fsx_xflags |= FS_XFLAG_DAX;
+	if (ioctl(fd, FS_IOC_FSSETXATTR, &attr))
+		die("FS_IOC_FSSETXATTR");
+	close(fd);
+}
+
+static void need_dax(int fd, bool dax)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, 0, &stx))
+		die("statx");
+	errno = 0;
+	if (!!(stx.stx_attributes & STATX_ATTR_DAX) != dax)
+		die("a file is%s a DAX file", dax ? " not" : "");
+}
+
+/* -- where it all begins -------------------------------------------------- */
+
 static void prepare(const char *dir, size_t nr_layouts)
 {
 	struct layout *l;
@@ -821,6 +942,19 @@ static void prepare(const char *dir, size_t nr_layouts)
 	       has_read ? "yes" : "no");
 }
 
+/* A DAX file and one without, in one file system. */
+static void prepare_lines(const char *dir)
+{
+	if (chdir(dir))
+		die("%s", dir);
+	inherit_dax(true);
+	prepare(dir, 1);
+	need_dax(layouts[0].fd, true);
+	inherit_dax(false);
+	make_layout(&cached);
+	need_dax(cached.fd, false);
+}
+
 static int number(const char *text)
 {
 	char *end;
@@ -837,7 +971,7 @@ int main(int argc, char **argv)
 	const char *what = argc > 2 ? argv[2] : "";
 
 	errno = 0;
-	if (strcmp(what, "wall") && !counter_is_exact())
+	if (strcmp(what, "wall") && strcmp(what, "lines") && !counter_is_exact())
 		die("the instruction counter is not exact: is this an icount guest?");
 	if (!strcmp(what, "all") && argc == 4) {
 		prepare(argv[1], ARRAY_SIZE(layouts));
@@ -853,8 +987,11 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "wall") && argc == 3) {
 		prepare(argv[1], 1);
 		wall();
+	} else if (!strcmp(what, "lines") && argc == 4) {
+		prepare_lines(argv[1]);
+		lines_all(number(argv[3]));
 	} else {
-		printf("usage: dax-read DIR all|few RUNS | profile | wall\n");
+		printf("usage: dax-read DIR all|few|lines RUNS | profile | wall\n");
 		return 2;
 	}
 	return 0;

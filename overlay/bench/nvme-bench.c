@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Instructions per NVMe command, for three ways to the same device:
+ * Instructions per NVMe command, for several ways to the same device:
  *
- *	nvme-bench -v block|passthru|uq|nop [-p] [-f] [-a] [-b batch] [-d depth]
+ *	nvme-bench -v block|passthru|uq|uq-memory|nop [-p] [-f] [-a] [-b batch] [-d depth]
  *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
- *		[-x name=value] [-P] [node]
+ *		[-x name=value] [-P] [-c cpus] [node]
  *
  * With -a, memory is in single pages that lie apart, so data in several pages is in
  * as many pieces.
@@ -28,14 +28,23 @@
  * that no other program sends. A log of doorbells from outside of the guest shows
  * by it where the cell begins and where it ends.
  *
+ * With uq-memory, data is in memory of the open file, at the offsets that the
+ * buffers of the others have.
+ *
  * With -P what counts is marked for the profiling plugin (insnprof.c) instead: in
  * each round so many windows, of which a round's profile is the sum.
+ *
+ * With -c the same windows are marked for the plugin that follows cache lines: on
+ * each of so many processors a task with a ring of its own, all on the same node,
+ * takes its turn, a pass (turns.h); with nop, what is known to the plugin. Rounds are then those that count, after as many
+ * as it takes to go once around a queue.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <limits.h>
 
 #include "nvme-common.h"
+#include "turns.h"
 
 /* In command dword 11 of a Get Features, which ignores it: "mark". */
 #define MARK		0x6d61726b
@@ -44,6 +53,10 @@
 /* On a host too busy for quiet rounds, so many times the rounds are tried. */
 #define PATIENCE	100
 #define BUF_STRIDE	(128 * 1024)
+/* More than a queue has, so that each of its entries and tags was used. */
+#define QUEUE_ENTRIES	1100
+/* Once around a ring for completions, and a little more. */
+#define RING_ROUNDS	4
 /* io_uring's completion ring is twice as long as that for submissions. */
 #define PASSES		2
 
@@ -60,12 +73,14 @@ struct opts {
 	unsigned int	runs;
 	unsigned int	rounds;
 	unsigned long	spin;
+	unsigned int	cpus;
 	bool		poll;
 	bool		fixed;
 	bool		pieces;
 	bool		profile;
 	bool		block;
 	bool		nop;
+	bool		memory;
 };
 
 struct run {
@@ -83,7 +98,9 @@ static void prep_passthru(struct run *r, struct io_uring_sqe *sqe,
 	uint64_t slba = next_block(&r->seed, r->o.bs) * (r->o.bs / 512);
 
 	prep_command(sqe, strcmp(r->o.op, "write") ? 2 : 1, r->nsid, buf, slba,
-		     r->o.bs, r->o.fixed);
+		     r->o.bs, r->o.fixed && !r->o.memory);
+	if (r->o.memory)
+		name_offset(sqe, buf - r->buf);
 }
 
 static void prep_block(struct run *r, struct io_uring_sqe *sqe,
@@ -197,8 +214,11 @@ static void setup(struct run *r)
 	if (!r->o.block)
 		r->nsid = nsid_of(r->fd);
 	check(io_uring_register_files(&r->ring, &r->fd, 1), "register files");
-	r->buf = get_buffers(&r->ring, (size_t)r->o.depth * BUF_STRIDE,
-			     r->o.fixed, r->o.pieces);
+	if (r->o.memory)
+		r->buf = get_memory(r->fd, (size_t)r->o.depth * BUF_STRIDE);
+	else
+		r->buf = get_buffers(&r->ring, (size_t)r->o.depth * BUF_STRIDE,
+				     r->o.fixed, r->o.pieces);
 }
 
 /* The shortest of many: a tick makes one longer, nothing makes one shorter. */
@@ -243,7 +263,7 @@ static uint64_t wait_for_device(struct run *r, struct round *out,
 
 	if (r->o.nop)
 		return 0;
-	if (r->o.poll) {
+	if (r->o.poll && !r->o.cpus) {
 		before = read_irqs();
 		spin(r->o.spin);
 		after = read_irqs();
@@ -505,9 +525,55 @@ static void measure(struct run *r)
 	mark(r);
 }
 
+/* What the program shares with the kernel in order to say what it wants. */
+static void show_ring(struct run *r)
+{
+	turns_show(r->ring.sq.ring_ptr, r->ring.sq.ring_sz);
+	turns_show(r->ring.sq.sqes, (size_t)r->ring.sq.ring_entries *
+		   (r->ring.flags & IORING_SETUP_SQE128 ? 128 : 64));
+	turns_show(r->ring.cq.ring_ptr, r->ring.cq.ring_sz);
+}
+
+static void turn_of_a_pass(void *arg, unsigned int cpu, int round)
+{
+	struct run *r = arg;
+	struct round out = { 0 };
+
+	(void)cpu;
+	if (round >= 0) {
+		one_pass(r, &out, 0, 0);
+		return;
+	}
+	setup(r);
+	show_ring(r);
+}
+
+/* Each task sets up its own ring. */
+static void lines(struct run *r)
+{
+	unsigned int a_lap = r->o.cpus * r->o.depth;
+	struct turns t = {
+		.cpus = r->o.cpus,
+		.warm = (QUEUE_ENTRIES + a_lap - 1) / a_lap,
+		.rounds = r->o.rounds,
+	};
+
+	r->o.profile = true;
+	turns_new();
+	for (unsigned int run = 0; run < r->o.runs; run++) {
+		t.detail = !run;
+		take_turns(&t, turn_of_a_pass, r);
+		printf("turns ");
+		print_cell(r);
+		turns_print(&t, run, r->o.depth);
+		/* the queue is still as it was, only the rings are new */
+		t.warm = RING_ROUNDS;
+	}
+}
+
 static void usage(void)
 {
-	printf("error usage: nvme-bench -v block|passthru|uq|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [node]\n");
+	printf("error usage: nvme-bench -v block|passthru|uq|uq-memory|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [-c cpus] [node]\n");
 	exit(2);
 }
 
@@ -515,7 +581,7 @@ static void parse(struct opts *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:pfaP")) != -1) {
+	while ((c = getopt(argc, argv, "v:b:d:s:r:n:w:o:x:c:pfaP")) != -1) {
 		switch (c) {
 		case 'v': o->variant = optarg; break;
 		case 'b': o->batch = atoi(optarg); break;
@@ -526,6 +592,7 @@ static void parse(struct opts *o, int argc, char **argv)
 		case 'w': o->spin = atol(optarg); break;
 		case 'o': o->op = optarg; break;
 		case 'x': o->extra = optarg; break;
+		case 'c': o->cpus = atoi(optarg); break;
 		case 'p': o->poll = true; break;
 		case 'f': o->fixed = true; break;
 		case 'a': o->pieces = true; break;
@@ -537,10 +604,11 @@ static void parse(struct opts *o, int argc, char **argv)
 		o->depth = o->batch;
 	if (!o->variant || !o->batch || o->depth > MAX_DEPTH ||
 	    o->depth % o->batch || !o->runs || !o->rounds || o->bs < 512 ||
-	    o->bs > BUF_STRIDE)
+	    o->bs > BUF_STRIDE || o->cpus > TURN_CPUS)
 		usage();
 	o->block = !strcmp(o->variant, "block");
 	o->nop = !strcmp(o->variant, "nop");
+	o->memory = !strcmp(o->variant, "uq-memory");
 	o->path = o->nop ? NULL : argv[optind];
 	if (!o->nop && !o->path)
 		usage();
@@ -555,6 +623,13 @@ int main(int argc, char **argv)
 	};
 
 	parse(&r.o, argc, argv);
+	if (r.o.cpus) {
+		if (r.o.nop)
+			check_plugin(r.o.cpus);
+		else
+			lines(&r);
+		return 0;
+	}
 	setup(&r);
 	if (r.o.profile)
 		profile(&r);

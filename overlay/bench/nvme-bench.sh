@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# In a guest: instructions per NVMe command, by block device, passthrough and
-# user queue.
+# In a guest: instructions per NVMe command, by block device, passthrough, user
+# queue, and user queue with memory of the open file.
 #
-#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile|strict|lazy RUNS
+#	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile|lines|strict|lazy RUNS
 #
 # A kernel without user queues has the other two only.
 programs=$1
@@ -29,8 +29,8 @@ cell()
 	case $variant-$mode in
 	block-*) node=/dev/nvme0n1 ;;
 	passthru-*) node=/dev/ng0n1 ;;
-	uq-irq) node=$irq_node ;;
-	uq-poll) node=$poll_node ;;
+	uq-irq | uq-memory-irq) node=$irq_node ;;
+	uq-poll | uq-memory-poll) node=$poll_node ;;
 	esac
 	[ -n "$node" ] || return 0
 	[ "$mode" = irq ] || set -- -p "$@"
@@ -38,11 +38,22 @@ cell()
 		-x "queues=$queues iommu=$iommu$possible" "$@" "$node" || exit 1
 }
 
+# Memory of the open file is beside registered buffers, which it takes the place of.
+# It is not made of pieces that lie apart.
+memory()
+{
+	case " $* " in
+	*" -a "*) ;;
+	*" -f "*) cell uq-memory "$@" ;;
+	esac
+}
+
 variants()
 {
 	cell block "$@"
 	cell passthru "$@"
 	cell uq "$@"
+	memory "$@"
 }
 
 # The same without the block device.
@@ -50,6 +61,7 @@ behind()
 {
 	cell passthru "$@"
 	cell uq "$@"
+	memory "$@"
 }
 
 nop()
@@ -178,6 +190,22 @@ profile()
 	done
 }
 
+# The cache lines of a pass, by tasks on so many processors that take turns. With
+# interrupts there is one: those of the others would come while its turn is over.
+lines()
+{
+	with_queues 1
+	# lines do not depend on how long reaping looks for completions
+	spin=20000
+	"$programs/nvme-bench" -v nop -c 4 || exit 1
+	for batch in 1 32; do
+		for cpus in 1 2 4; do
+			variants poll -f -b "$batch" -c "$cpus"
+		done
+		variants irq -f -b "$batch" -c 1 -w 100000
+	done
+}
+
 [ -b /dev/nvme0n1 ] || fail "the guest has no /dev/nvme0n1"
 # What the kernel says of the device's mappings.
 case $(cat /sys/class/nvme/nvme0/device/iommu_group/type 2>/dev/null) in
@@ -186,8 +214,8 @@ DMA-FQ) iommu=lazy ;;
 *) iommu=off ;;
 esac
 case $which in
-all | few | off | grow | profile) $which ;;
+all | few | off | grow | profile | lines) $which ;;
 strict | lazy) behind_iommu ;;
-*) fail "nvme-bench.sh knows all, few, off, grow, profile, strict and lazy, not $which" ;;
+*) fail "nvme-bench.sh knows all, few, off, grow, profile, lines, strict and lazy, not $which" ;;
 esac
 echo "complete $which"

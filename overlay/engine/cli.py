@@ -52,7 +52,7 @@ ARGUMENTS = (
      "a test all of that kernel's"),
     ("soak", "kcsan", "one of its two kernels, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
-    ("bench", "lean", "one of lean and distro"),
+    ("bench", "lean", "lean, distro, or lines for cache lines alone"),
     ("series", "ext4-dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
     ("artifacts", "lean", "of these kernels alone"),

@@ -290,9 +290,11 @@ class Main(unittest.TestCase):
                 mock.patch.object(command, "_lean", return_value=(
                     rows(), None, dax_read.judge(rows(met())))), \
                 mock.patch.object(command, "_distro", **distro), \
-                mock.patch.object(command, "_data", side_effect=lambda found: {
-                    "kernel": "7.3.4", "commit": "none", "tool": "QEMU",
-                    "results": found}), \
+                mock.patch.object(command, "_lines", return_value=([], [])), \
+                mock.patch.object(
+                    command, "_data", side_effect=lambda found, followed: {
+                        "kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                        "results": found, "lines": followed}), \
                 redirect_stdout(io.StringIO()):
             cases = command.main([])
             return cases, json.loads((Path(folder) / "bench.json").read_text())

@@ -3,7 +3,9 @@
 
 The guests run under QEMU's -icount with one processor, where guest time is
 instructions. All variants of an operation are measured in one boot. Results
-go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt.
+go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt. What
+the same operations do to cache lines is followed in guests of four processors
+(lines.py), and stands apart in both.
 """
 
 import json
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import build, host, kernels, ktap, source
-from engine.bench import dax_mmap, dax_read, figures, measure, nvme, reap
+from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, reap
 from engine.bench.figures import Row
 from engine.bench.measurement import Measurement, Profiled
 from engine.host import UserError
@@ -25,6 +27,8 @@ BASELINE = measure.PROGRAMS / "baseline.json"
 RUNS = 9
 MEASUREMENTS: tuple[Measurement, ...] = (dax_read, dax_mmap, nvme, reap)
 PROFILED: tuple[Profiled, ...] = (dax_read, nvme, reap)
+# What follows cache lines alone.
+LINES = "lines"
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 
 ABOUT = """\
@@ -107,6 +111,7 @@ def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
         f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
         _baseline_part(rows),
         *(one.section(rows) for one in MEASUREMENTS),
+        lines.section(data.get("lines") or []),
         dax_read.clock_section(wall) if wall else "",
         "## Judged\n\n" + "\n".join(
             f"- {case.status}: {case.name}" +
@@ -138,9 +143,9 @@ def _tool() -> str:
     return f"QEMU {qemu[1] if qemu else 'unknown'} {COUNTED}; {gcc}"
 
 
-def _data(rows: list[Row]) -> Data:
+def _data(rows: list[Row], followed: list[Row]) -> Data:
     return {"kernel": source.kernel().version, "commit": _commit(),
-            "tool": _tool(), "results": rows}
+            "tool": _tool(), "results": rows, "lines": followed}
 
 
 # -- commands ----------------------------------------------------------------
@@ -168,6 +173,13 @@ def _lean(out: Path) -> tuple[list[Row], dax_read.Wall | None, list[Case]]:
     return rows, wall, [*cases, steady(rows), *more]
 
 
+def _lines(out: Path) -> tuple[list[Row], list[Case]]:
+    """Cache lines, on the kernel that is judged."""
+    build.build("lean")
+    found, case = _information(lines.TITLE, lines.rows, "lean", out)
+    return (found, [*lines.judge(found), case]) if found else ([], [case])
+
+
 def _distro(out: Path) -> list[Row]:
     """A few rows on a distribution-like config."""
     build.build("distro")
@@ -175,28 +187,34 @@ def _distro(out: Path) -> list[Row]:
 
 
 def _modes(args: list[str]) -> list[str]:
-    measured = kernels.having("measured")
+    known = [*kernels.having("measured"), LINES]
     for mode in args:
-        if mode not in measured:
-            raise UserError(f"bench measures the kernels {' and '.join(measured)}, "
-                            f"not {mode}")
-    return args or measured
+        if mode not in known:
+            raise UserError(f"bench measures {', '.join(known)}, not {mode}")
+    return args or known
 
 
 def main(args: list[str]) -> list[Case]:
-    """Measure: `bench [lean|distro]...`, both kernels unless named."""
+    """Measure: `bench [lean|distro|lines]...`, everything unless named.
+
+    What follows cache lines does so on the lean kernel.
+    """
     modes = _modes(args)
     out = host.fresh("bench")
     rows: list[Row] = []
+    followed: list[Row] = []
     cases: list[Case] = []
     wall = None
     if "lean" in modes:
         rows, wall, cases = _lean(out)
+    if LINES in modes or "lean" in modes:
+        followed, more_cases = _lines(out)
+        cases += more_cases
     if "distro" in modes:
         more, case = _information("distribution-like kernel", _distro, out)
         rows += more or []
         cases.append(case)
-    return _finish(_data(rows), wall, cases)
+    return _finish(_data(rows, followed), wall, cases)
 
 
 def _finish(data: Data, wall: dax_read.Wall | None,
@@ -206,5 +224,5 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     host.write(host.OUT / "bench.md", text)
     host.say(text)
     host.say("written: out/bench.json, out/bench.md, "
-             "out/bench/profile-*.txt")
+             "out/bench/profile-*.txt, out/bench/lines-*.txt")
     return cases

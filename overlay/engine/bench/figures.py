@@ -40,7 +40,8 @@ MOVED = 3.0
 
 # -- results -----------------------------------------------------------------
 
-def _value(word: str) -> Any:
+def value(word: str) -> Any:
+    """A parameter, as a program prints it."""
     if word in ("true", "false"):
         return word == "true"
     return int(word) if re.fullmatch(r"-?\d+", word) else word
@@ -57,7 +58,7 @@ def _cell(line: str) -> tuple[Key, float]:
         raise UserError("the measuring guest printed a line that cannot be read: "
                         f"{line.strip()[:80]!r}") from None
     return (bench, variant,
-            tuple((name, _value(word)) for name, word in params.items())), insn
+            tuple((name, value(word)) for name, word in params.items())), insn
 
 
 def check_complete(text: str) -> None:

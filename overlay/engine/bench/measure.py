@@ -44,9 +44,9 @@ def plugin_api(version: tuple[int, ...]) -> int:
     return 2 if version < (9, 1) else 3
 
 
-def plugin(out: Path) -> Path:
-    """QEMU's plugin that counts instructions by address, compiled into OUT."""
-    return compiled(out, "insnprof", "-shared", "-fPIC",
+def plugin(out: Path, name: str = "insnprof") -> Path:
+    """A plugin of QEMU's, by default that which counts instructions by address."""
+    return compiled(out, name, "-shared", "-fPIC",
                     f"-DPLUGIN_API={plugin_api(guest.qemu_version())}",
                     folder=host.PROGRAMS)
 

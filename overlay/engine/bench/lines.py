@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cache lines: how many an operation touches, and takes from other processors.
+
+The measuring programs have tasks that take turns, each on a processor of its own
+(overlay/bench/turns.h); QEMU's plugin cachelines.c writes what each turn has
+touched. A program prints for each run of a cell which of the plugin's turns are
+of it, in their order:
+
+    turns BENCH VARIANT name=value... run=N ops=X warm=W turns=T
+
+that is W turns that only warm up and T that count, each of X operations. Before
+the first cell come turns of which is known what has to be counted.
+"""
+
+import bisect
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from engine import build, host, ktap
+from engine.bench import dax_mmap, dax_read, figures, measure, nvme
+from engine.bench.figures import Params, Row, Symbols
+from engine.guest import Machine
+from engine.host import UserError
+from engine.ktap import Case
+
+TITLE = "cache lines"
+# Of the measuring programs.
+CPUS = 4
+RUNS = 3
+KNOWN = "known"
+# What the plugin writes of a turn, and as what a row has it.
+FIELDS = {"insns": "insn_per_op", "lines": "lines_per_op",
+          "own": "own_lines_per_op", "code": "code_lines_per_op",
+          "taken": "transfers_per_op"}
+# Lines of a known loop that are the loop's own: its stack, and no more.
+SLACK = 2
+# Lines of data of a polled command in a batch of 32, without rings and buffers.
+MOST_LINES = 14
+DAX = Machine(append=measure.PMEM, icount=True, cpus=CPUS, timeout=3600)
+# Interrupts where the commands are submitted: elsewhere they are not seen.
+NVME = replace(nvme.MACHINE.adding(append=("irqaffinity=0",)), cpus=CPUS)
+
+ABOUT = """\
+**This stands in for time, where there is no hardware.** QEMU's plugin
+`overlay/host/cachelines.c` follows lines of 64 bytes of physical memory while an
+operation runs, and a model of caches that are never full: a processor *takes* a
+line when it touches one that another has written last, or writes to one of which
+another has a copy. What the kernel touches counts. Devices, page walks, prefetching
+and lines that no longer fit are not in it, and neither lines nor transfers are
+nanoseconds.
+
+Tasks on so many processors take turns: one operation runs, or one batch, from its
+begin to its end, then one of the next task. So the figures do not depend on how an
+emulator switches processors, and a line counts once in a turn. Tasks that run at
+the same time take a line at least as often. *own*: those of the lines that the
+program has in common with the kernel by intent, its rings and its buffer. *taken*:
+the median of all turns and, in brackets, their 10th and 90th percentile.
+*files shared*: the tasks share a table of descriptors, as threads do. Instructions
+are the kernel's alone; of commands they would have waiting for the device in them."""
+
+
+@dataclass
+class Turn:
+    """What the plugin wrote of one turn, and of each line if it was asked to."""
+
+    figures: dict[str, int]
+    lines: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the program said of some turns."""
+
+    bench: str
+    variant: str
+    params: Params
+    ops: int
+    warm: int
+    turns: int
+
+
+# -- what the plugin and the program say -------------------------------------
+
+def read_turns(raw: str) -> list[Turn]:
+    """All turns that the plugin has seen, in order."""
+    found: list[Turn] = []
+    lines: list[tuple[int, int, str]] = []
+    for text in raw.splitlines():
+        kind, *words = text.split()
+        try:
+            if kind == "line":
+                lines.append((int(words[0], 16), int(words[1], 16), words[2]))
+                continue
+            if kind != "turn":
+                raise ValueError
+            values = {name: int(value) for name, value in
+                      (word.split("=", 1) for word in words[1:])}
+            found.append(Turn({name: values[name] for name in
+                               (*FIELDS, "user", "lost")}, lines))
+        except (ValueError, KeyError, IndexError):
+            raise UserError("the plugin for cache lines wrote a line that cannot "
+                            f"be read: {text[:80]!r}") from None
+        lines = []
+    if lines:
+        raise UserError("the plugin for cache lines broke off in a turn")
+    return found
+
+
+def read_told(output: str) -> list[Told]:
+    """What the program said of the turns, in order."""
+    figures.check_complete(output)
+    found = []
+    for text in output.splitlines():
+        if not text.startswith("turns "):
+            continue
+        _, bench, variant, *words = text.split()
+        params = dict(word.split("=", 1) for word in words)
+        del params["run"]
+        ops, warm, turns = (int(params.pop(name))
+                            for name in ("ops", "warm", "turns"))
+        found.append(Told(bench, variant, {
+            name: figures.value(word) for name, word in params.items()},
+            ops, warm, turns))
+    return found
+
+
+def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:
+    """What the program said, each with its turns that count."""
+    turns = read_turns(raw)
+    found = []
+    for told in read_told(output):
+        mine, turns = (turns[:told.warm + told.turns],
+                       turns[told.warm + told.turns:])
+        if len(mine) != told.warm + told.turns or not told.turns:
+            raise UserError("the plugin for cache lines has seen fewer turns "
+                            "than there were")
+        if any(turn.figures["lost"] for turn in mine):
+            raise UserError("QEMU did not know the address of an access")
+        found.append((told, mine[told.warm:]))
+    if turns or not found:
+        raise UserError("the turns that the plugin for cache lines has seen are "
+                        "not those that the program had")
+    return found
+
+
+def check_known(told: Told, turns: list[Turn]) -> None:
+    """UserError unless the plugin counted what is known to be there."""
+    wanted = {
+        "touch": lambda one: 0 <= one["user"] - told.params["size"] <= SLACK,
+        "bounce": lambda one: one["taken"] == 1,
+        "apart": lambda one: one["taken"] == 0,
+    }
+    if told.variant not in wanted:
+        raise UserError(f"nothing is known of the turns of {told.variant!r}")
+    good = [turn for turn in turns if wanted[told.variant](turn.figures)]
+    # A tick of the timer may be in one of them.
+    if len(good) < len(turns) - 1:
+        seen = [turn.figures for turn in turns]
+        raise UserError("the plugin for cache lines does not count right: "
+                        f"{told.variant} gave {seen}")
+
+
+# -- results -----------------------------------------------------------------
+
+Key = tuple[str, str, tuple[tuple[str, Any], ...]]
+
+
+def _median(turns: list[Turn], name: str, ops: int) -> float:
+    return statistics.median(turn.figures[name] for turn in turns) / ops
+
+
+def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
+    bench, variant, params = key
+    row: Row = {"bench": bench, "variant": variant,
+                "params": {**dict(params), "config": config}}
+    for name, called in FIELDS.items():
+        row[called] = round(statistics.median(
+            _median(turns, name, ops) for ops, turns in runs), 2)
+    taken = [turn.figures["taken"] / ops for ops, turns in runs
+             for turn in turns]
+    deciles = statistics.quantiles(taken, n=10, method="inclusive") \
+        if len(taken) > 1 else taken * 9
+    row["transfers_range"] = [round(deciles[0], 2), round(deciles[8], 2)]
+    row["runs"] = len(runs)
+    if bench == nvme.BENCH:
+        # A ring that looks for completions until they are there is in them.
+        del row["insn_per_op"]
+    row["spread_pct"] = round(figures.spread(
+        [_median(turns, "lines", ops) for ops, turns in runs]), 2)
+    return row
+
+
+def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
+    """A row for each cell; what is known is compared, and has none."""
+    cells: dict[Key, list[tuple[int, list[Turn]]]] = {}
+    known = 0
+    for told, turns in found:
+        if told.bench == KNOWN:
+            known += 1
+            check_known(told, turns)
+            continue
+        key = told.bench, told.variant, tuple(told.params.items())
+        cells.setdefault(key, []).append((told.ops, turns))
+    if not known:
+        raise UserError("it was not seen whether the plugin for cache lines "
+                        "counts right")
+    return [_row(key, runs, config) for key, runs in cells.items()]
+
+
+# -- by function -------------------------------------------------------------
+
+def objects(system_map: str) -> Symbols:
+    """System.map as sorted addresses and the variables that start there."""
+    found = sorted((int(words[0], 16), words[2]) for words in
+                   map(str.split, system_map.splitlines())
+                   if len(words) == 3 and words[1] in "bBdDrR")
+    return [at for at, _ in found], [name for _, name in found]
+
+
+def _named(address: int, symbols: Symbols, text: tuple[int, int]) -> str:
+    """The variable of an address, if it is in the kernel's image."""
+    addresses, names = symbols
+    if not addresses or not text[0] <= address < text[1]:
+        return "-"
+    at = bisect.bisect_right(addresses, address) - 1
+    return names[at] if at >= 0 else "-"
+
+
+def _image(system_map: str) -> tuple[int, int]:
+    ends = [int(words[0], 16) for words in
+            map(str.split, system_map.splitlines())
+            if len(words) == 3 and words[2] in ("_text", "_end")]
+    return (min(ends), max(ends)) if ends else (0, 0)
+
+
+def by_function(turns: Iterable[Turn], ops: int,
+                system_map: str) -> list[tuple[str, str, float, float, float]]:
+    """(function, variable, lines, own, taken) per operation, most lines first.
+
+    A line is the function's that touched it first.
+    """
+    functions, variables = figures.symbols(system_map), objects(system_map)
+    image = _image(system_map)
+    lines: Counter[tuple[str, str]] = Counter()
+    own: Counter[tuple[str, str]] = Counter()
+    taken: Counter[tuple[str, str]] = Counter()
+    detailed = [turn for turn in turns if turn.lines]
+    for turn in detailed:
+        for pc, address, flags in turn.lines:
+            if "k" not in flags and "t" not in flags:
+                continue
+            at = bisect.bisect_right(functions[0], pc) - 1
+            name = functions[1][at] if pc >= 1 << 63 and at >= 0 else \
+                "[user space]"
+            key = name, _named(address, variables, image)
+            lines[key] += 1
+            own[key] += "o" in flags
+            taken[key] += "t" in flags
+    per = len(detailed) * ops
+    return [(*key, nr / per, own[key] / per, taken[key] / per)
+            for key, nr in lines.most_common()]
+
+
+def function_text(told: Told, turns: list[Turn], system_map: str) -> str:
+    """One cell by function."""
+    words = " ".join(f"{name}={value}" for name, value in told.params.items())
+    text = [f"# {told.bench} {told.variant} {words}: lines of data per operation",
+            f"{'lines':>8}{'own':>8}{'taken':>8}   function, variable of the "
+            "kernel's image"]
+    rows = by_function(turns, told.ops, system_map)
+    text += [f"{lines:8.2f}{own:8.2f}{taken:8.2f}   {name}"
+             + ("" if variable == "-" else f", {variable}")
+             for name, variable, lines, own, taken in rows]
+    sums = (sum(row[2] for row in rows), sum(row[3] for row in rows),
+            sum(row[4] for row in rows))
+    return "\n".join([*text, "".join(f"{one:8.2f}" for one in sums) + "   all"])
+
+
+# -- guests ------------------------------------------------------------------
+
+def _boot(mode: str, out: Path, bench: str, script: str,
+          command: tuple[Any, ...], machine: Machine) -> list[Row]:
+    name = f"lines-{bench}"
+    raw = out / f"{name}.raw"
+    host.remove(raw)
+    option = f"-plugin {measure.plugin(out, 'cachelines')},out={raw}"
+    with host.step(f"following cache lines: {bench} ({mode})"):
+        output = measure.boot(mode, out, f"{name}-{mode}", script, command,
+                              machine.adding(qemu=(option,)))
+    found = match(output, raw.read_text("ascii"))
+    rows = results(found, mode)
+    system_map = (build.folder(mode) / "System.map").read_text("ascii")
+    texts = [function_text(told, turns, system_map) for told, turns in found
+             if told.bench != KNOWN and any(turn.lines for turn in turns)]
+    host.write(out / f"{name}.txt", "\n\n".join(texts) + "\n")
+    return rows
+
+
+def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
+    """All cells: reads, mapped reads and commands."""
+    runs = min(runs, RUNS)
+    return [
+        *_boot(mode, out, dax_read.BENCH, "dax-read.sh",
+               (dax_read.programs(mode, out), "ext4", "lines", runs), DAX),
+        *_boot(mode, out, dax_mmap.BENCH, "dax-mmap.sh",
+               (dax_mmap.programs(out), dax_mmap.BENCH, "ext4", "lines", runs),
+               DAX),
+        *_boot(mode, out, nvme.BENCH, "nvme-bench.sh",
+               (nvme.programs(out), "lines", runs), NVME),
+    ]
+
+
+# -- judging and the report --------------------------------------------------
+
+def _find(found: list[Row], bench: str, variant: str, **params: Any) -> Row | None:
+    return next((row for row in found if row["bench"] == bench
+                 and row["variant"] == variant
+                 and figures.matches(row, params)), None)
+
+
+def _command(found: list[Row]) -> Case:
+    """The lines of a command that are neither a ring's nor a buffer's."""
+    name = (f"uq, poll, batch 32 touches at most {MOST_LINES} lines of data a "
+            "command, without rings")
+    row = _find(found, nvme.BENCH, "uq", mode="poll", batch=32, cpus=1)
+    if not row:
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    lines = row["lines_per_op"] - row["own_lines_per_op"]
+    if lines > MOST_LINES:
+        return Case(name, ktap.FAIL, f"{lines:.2f}")
+    return Case(f"{name} ({lines:.2f})", ktap.PASS)
+
+
+def _readers(found: list[Row]) -> Case:
+    """Several readers take no more lines from each other than before."""
+    name = f"{CPUS} readers by the short way take no more lines than by generic"
+    base = _find(found, dax_read.BENCH, dax_read.BASE, cpus=CPUS, files="own")
+    others = [row for variant in ("read_iter", "read") if (row := _find(
+        found, dax_read.BENCH, variant, cpus=CPUS, files="own"))]
+    if not base or not others:
+        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    detail = ", ".join(f"{row['variant']} {row['transfers_per_op']:.2f}"
+                       for row in (base, *others))
+    if any(row["transfers_per_op"] > base["transfers_per_op"] for row in others):
+        return Case(name, ktap.FAIL, detail)
+    return Case(f"{name} ({detail})", ktap.PASS)
+
+
+def judge(found: list[Row]) -> list[Case]:
+    """The cases that the figures prove or not."""
+    return [_readers(found), _command(found)]
+
+
+# What says of a cell all that the others of its bench do not share.
+SHOWN = {dax_read.BENCH: ("size", "cpus", "files"),
+         dax_mmap.BENCH: ("cpus",),
+         nvme.BENCH: ("mode", "batch", "cpus")}
+
+
+def _insns(row: Row) -> str:
+    return f"{row['insn_per_op']:.0f}" if "insn_per_op" in row else "-"
+
+
+def _lines_of(found: list[Row], bench: str) -> Iterator[list[str]]:
+    for row in found:
+        if row["bench"] != bench:
+            continue
+        low, high = row["transfers_range"]
+        yield [row["variant"],
+               *(str(row["params"][name]) for name in SHOWN[bench]),
+               _insns(row), f"{row['lines_per_op']:.2f}",
+               f"{row['own_lines_per_op']:.2f}",
+               f"{row['code_lines_per_op']:.2f}",
+               f"{row['transfers_per_op']:.2f} ({low:g}..{high:g})"]
+
+
+def section(found: list[Row]) -> str:
+    """The part of out/bench.md."""
+    if not found:
+        return ""
+    parts = ["## Cache lines", ABOUT]
+    for bench, shown in SHOWN.items():
+        lines = list(_lines_of(found, bench))
+        if lines:
+            parts += [f"### {bench}", figures.markdown(
+                ["variant", *shown, "instructions", "lines", "own", "code",
+                 "taken"], lines)]
+    return "\n\n".join([*parts, "By function: `out/bench/lines-*.txt`."])
+

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What our QEMU plugins share: the part of QEMU's plugin interface that they
+ * use, for which Debian packages no header, and the marks of icount.h.
+ *
+ * PLUGIN_API is the version of the interface of the QEMU at hand.
+ */
+#ifndef OVERLAY_HOST_PLUGIN_H
+#define OVERLAY_HOST_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef PLUGIN_API
+#define PLUGIN_API 1
+#endif
+
+typedef uint64_t qemu_plugin_id_t;
+typedef uint32_t qemu_plugin_meminfo_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_hwaddr;
+struct qemu_info_t;
+
+/* enum qemu_plugin_mem_rw */
+#define QEMU_PLUGIN_MEM_RW	3
+
+void qemu_plugin_reset(qemu_plugin_id_t id, void (*cb)(qemu_plugin_id_t id));
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+		void (*cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb));
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
+		void (*cb)(unsigned int cpu, void *data), int flags, void *data);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
+		void (*cb)(unsigned int cpu, void *data), int flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+		void (*cb)(unsigned int cpu, qemu_plugin_meminfo_t info,
+			   uint64_t vaddr, void *data),
+		int flags, int rw, void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb,
+		size_t idx);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info,
+		uint64_t vaddr);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *haddr);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *haddr);
+#if PLUGIN_API >= 3
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *dest,
+			     size_t len);
+#else
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+#endif
+
+/* What a plugin has. */
+extern int qemu_plugin_version;
+int qemu_plugin_version = PLUGIN_API;
+
+int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info,
+			int argc, char **argv);
+
+/* What a program in the guest tells a plugin, see icount.h. */
+#define MARK_START	1	/* this processor is counted */
+#define MARK_STOP	2	/* and no longer */
+#define MARK_TURN	3	/* its figures are complete */
+#define MARK_DETAIL	4	/* the same, and each line is wanted */
+#define MARK_SHOW	5	/* what it touches now is the program's own */
+#define MARK_ARM	6	/* there will be something to count: caches are empty */
+#define NR_MARKS	6
+
+/* One of these, 0 for any other instruction. */
+static int mark_of(const struct qemu_plugin_insn *insn)
+{
+	static const unsigned char bytes[7] = { 0x0f, 0x1f, 0x80, 0, 0x00, 0xed, 0x5e };
+	unsigned char is[7];
+
+	if (qemu_plugin_insn_size(insn) != sizeof(is))
+		return 0;
+#if PLUGIN_API >= 3
+	if (qemu_plugin_insn_data(insn, is, sizeof(is)) != sizeof(is))
+		return 0;
+#else
+	memcpy(is, qemu_plugin_insn_data(insn), sizeof(is));
+#endif
+	if (memcmp(is, bytes, 3) || memcmp(is + 4, bytes + 4, 3))
+		return 0;
+	return is[3] <= NR_MARKS ? is[3] : 0;
+}
+
+#endif

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cache lines: the plugin counts right, and what it writes goes to its cells."""
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from engine import host, ktap
+from engine.bench import lines, measure
+from engine.host import UserError
+
+START, STOP, TURN, DETAIL, SHOW, ARM = range(1, 7)
+USER = 0x401000
+MAP = """\
+ffffffff81000000 T _text
+ffffffff81000100 T vfs_read
+ffffffff82000000 D jiffies
+ffffffff82001000 B _end
+"""
+
+
+class Plugin(unittest.TestCase):
+    """The plugin under a program that stands in for QEMU."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.program = Path(cls.folder.name) / "drive"
+        for api in (3, 1):
+            subprocess.run(
+                ["gcc", "-O1", "-Wall", "-Wextra", "-Werror",
+                 f"-DPLUGIN_API={api}", f"-I{host.PROGRAMS}",
+                 "-include", host.PROGRAMS / "cachelines.c",
+                 "-o", cls.program, Path(__file__).with_name("plugin_drive.c")],
+                check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def turns(self, *words):
+        """What the plugin wrote of these instructions."""
+        raw = Path(self.folder.name) / "raw"
+        subprocess.run([self.program, f"out={raw}"], check=True, text=True,
+                       input="".join(f"{word}\n" for word in
+                                     (f"mark 0 {ARM}", *words)))
+        return lines.read_turns(raw.read_text())
+
+    @staticmethod
+    def turn(cpu, *words, end=TURN):
+        """A processor's turn."""
+        return (f"mark {cpu} {START}", *words, f"mark {cpu} {STOP}",
+                f"mark {cpu} {end}")
+
+    def figures(self, name, *words):
+        """One figure of each turn."""
+        return [turn.figures[name] for turn in self.turns(*words)]
+
+    def test_loop_over_lines_touches_as_many(self):
+        loop = [f"{kind} 0 {64 * line:x} 8" for line in range(100)
+                for kind in ("load", "store")]
+        found, = self.turns(*self.turn(0, *loop, *loop))
+        self.assertEqual(found.figures["lines"], 100)
+        self.assertEqual(found.figures["taken"], 0)
+
+    def test_turns_do_not_add_up(self):
+        once = self.turn(0, "load 0 0 8", "load 0 40 8")
+        self.assertEqual(self.figures("lines", *once, *once), [2, 2])
+
+    def test_windows_of_a_turn_do(self):
+        self.assertEqual(self.figures(
+            "lines", f"mark 0 {START}", "load 0 0 8", "load 0 40 8",
+            f"mark 0 {STOP}", *self.turn(0, "load 0 40 8", "load 0 80 8")), [3])
+
+    def test_outside_of_a_window(self):
+        self.assertEqual(self.figures(
+            "lines", "load 0 0 8", *self.turn(0, "load 1 40 8"), "load 0 80 8",
+            *self.turn(1)), [0, 0])
+
+    def test_access_to_two_lines(self):
+        self.assertEqual(self.figures("lines", *self.turn(
+            0, "load 0 3c 4", "load 0 7c 8")), [3])
+        # The second one is of another page, wherever that is.
+        self.assertEqual(self.figures("lines", *self.turn(0, "load 0 ffc 8")), [1])
+
+    def test_bounced_line_is_taken_once_a_turn(self):
+        turns = [word for cpu in (0, 1, 0, 1) for word in self.turn(
+            cpu, f"load {cpu} 0 8", f"store {cpu} 0 8", f"store {cpu} 8 8")]
+        self.assertEqual(self.figures("taken", *turns), [0, 1, 1, 1])
+
+    def test_line_of_each_is_not(self):
+        turns = [word for cpu in (0, 1, 0, 1) for word in self.turn(
+            cpu, f"load {cpu} {64 * cpu:x} 8", f"store {cpu} {64 * cpu:x} 8")]
+        self.assertEqual(self.figures("taken", *turns), [0, 0, 0, 0])
+
+    def test_line_that_all_read_is_not(self):
+        turns = [word for cpu in (0, 1, 2, 0, 1, 2)
+                 for word in self.turn(cpu, f"load {cpu} 0 8")]
+        self.assertEqual(self.figures("taken", *turns), [0] * 6)
+
+    def test_readers_take_what_was_written_once(self):
+        turns = [*self.turn(0, "store 0 0 8")]
+        for cpu in (1, 2, 1, 2, 0):
+            turns += self.turn(cpu, f"load {cpu} 0 8")
+        self.assertEqual(self.figures("taken", *turns), [0, 1, 1, 0, 0, 0])
+
+    def test_writer_takes_what_others_have_read(self):
+        turns = [*self.turn(0, "store 0 0 8"), *self.turn(1, "load 1 0 8"),
+                 *self.turn(0, "store 0 0 8"), *self.turn(0, "store 0 0 8")]
+        self.assertEqual(self.figures("taken", *turns), [0, 1, 1, 0])
+
+    def test_new_cell_begins_with_empty_caches(self):
+        turns = [*self.turn(0, "store 0 0 8"), f"mark 0 {ARM}",
+                 *self.turn(1, "store 1 0 8"), *self.turn(0, "store 0 0 8")]
+        self.assertEqual(self.figures("taken", *turns), [0, 0, 1])
+
+    def test_own_lines_and_user_space(self):
+        found, = self.turns(
+            f"mark 0 {SHOW}", f"load 0 0 8 {USER:x}", f"mark 0 {STOP}",
+            *self.turn(0, "load 0 0 8", "load 0 40 8", f"load 0 80 8 {USER:x}"))
+        self.assertEqual(found.figures["lines"], 2)
+        self.assertEqual(found.figures["own"], 1)
+        self.assertEqual(found.figures["user"], 1)
+
+    def test_instructions_and_lines_of_code(self):
+        pc = 0xffffffff81000000
+        found, = self.turns(*self.turn(
+            0, f"load 0 0 8 {pc:x}", f"load 0 0 8 {pc + 7:x}",
+            f"load 0 0 8 {pc + 60:x}", f"load 0 0 8 {USER:x}"))
+        self.assertEqual(found.figures["insns"], 3)
+        self.assertEqual(found.figures["code"], 2)
+
+    def test_details(self):
+        pc = 0xffffffff81000104
+        first, then = self.turns(
+            *self.turn(0, f"store 0 1008 8 {pc:x}", f"load 0 40 8 {USER:x}",
+                       end=DETAIL),
+            *self.turn(1, f"load 1 1000 8 {pc:x}", end=DETAIL))
+        self.assertEqual(first.lines, [(pc, 0x1008, "k"), (USER, 0x40, "u")])
+        self.assertEqual(then.lines, [(pc, 0x1000, "kt")])
+
+    def test_unknown_addresses_and_devices(self):
+        found, = self.turns(*self.turn(0, "load 0 10040 8", "load 0 20000000 8"))
+        self.assertEqual(found.figures["lines"], 0)
+        self.assertEqual(found.figures["lost"], 1)
+
+
+def turn(cpu=0, lost=0, **figures):
+    """What the plugin writes of a turn."""
+    values = {"insns": 700, "lines": 50, "own": 2, "user": 0, "code": 40,
+              "taken": 1, **figures}
+    words = " ".join(f"{name}={value}" for name, value in values.items())
+    return f"turn {cpu} {words} lost={lost}\n"
+
+
+def told(variant="read", turns=2, bench="dax-read", warm=1, run=0, **params):
+    """What a program says of turns."""
+    params = {"size": 8, "cpus": 4, "files": "own", **params}
+    words = " ".join(f"{name}={value}" for name, value in params.items())
+    return (f"turns {bench} {variant} {words} run={run} ops=1 warm={warm} "
+            f"turns={turns}\n")
+
+
+KNOWN = told("bounce", bench="known", warm=0)
+BOUNCED = turn(taken=1) * 2
+
+
+def rows(output, raw):
+    """Results of what program and plugin said."""
+    return lines.results(lines.match(KNOWN + output + "complete\n",
+                                     BOUNCED + raw), "lean")
+
+
+class Turns(unittest.TestCase):
+    def test_median_without_those_that_warm_up(self):
+        row, = rows(told(turns=3), turn(taken=9) + turn(taken=1)
+                    + turn(taken=1) + turn(taken=3, lines=52))
+        self.assertEqual(row["transfers_per_op"], 1)
+        self.assertEqual(row["lines_per_op"], 50)
+        self.assertEqual(row["code_lines_per_op"], 40)
+        self.assertEqual(row["insn_per_op"], 700)
+        self.assertEqual(row["params"], {"size": 8, "cpus": 4, "files": "own",
+                                         "config": "lean"})
+
+    def test_runs_of_a_cell(self):
+        row, = rows(told(turns=1, warm=0) + told(turns=1, warm=0, run=1),
+                    turn(lines=50) + turn(lines=60))
+        self.assertEqual(row["runs"], 2)
+        self.assertEqual(row["lines_per_op"], 55)
+        self.assertGreater(row["spread_pct"], 0)
+
+    def test_per_operation(self):
+        row, = rows(told().replace("ops=1", "ops=10"), turn() * 3)
+        self.assertEqual(row["lines_per_op"], 5)
+        self.assertEqual(row["transfers_per_op"], 0.1)
+
+    def test_too_few_and_too_many(self):
+        with self.assertRaisesRegex(UserError, "fewer turns"):
+            rows(told(), turn() * 2)
+        with self.assertRaisesRegex(UserError, "not those"):
+            rows(told(), turn() * 4)
+
+    def test_lost_access(self):
+        with self.assertRaisesRegex(UserError, "did not know"):
+            rows(told(), turn() * 2 + turn(lost=1))
+
+    def test_what_cannot_be_read(self):
+        with self.assertRaisesRegex(UserError, "cannot be read"):
+            lines.read_turns("turn 0 insns=many\n")
+        with self.assertRaisesRegex(UserError, "cannot be read"):
+            lines.read_turns("other 0\n")
+        with self.assertRaisesRegex(UserError, "broke off"):
+            lines.read_turns("line ffffffff81000104 1000 k\n")
+
+    def test_the_known_has_to_be_there(self):
+        with self.assertRaisesRegex(UserError, "was not seen"):
+            lines.results(lines.match(told() + "complete\n", turn() * 3), "lean")
+
+    def test_the_known_has_to_be_right(self):
+        right = {"touch": turn(user=101), "apart": turn(taken=0),
+                 "bounce": turn(taken=1)}
+        wrong = {"touch": turn(user=99), "apart": turn(taken=1),
+                 "bounce": turn(taken=2)}
+        for name, good in right.items():
+            cell = told(name, 3, "known", 0, size=100)
+            # One turn may have a tick of the timer in it.
+            rows(cell + told(), good * 2 + wrong[name] + turn() * 3)
+            with self.assertRaisesRegex(UserError, "does not count right"):
+                rows(cell + told(), good + wrong[name] * 2 + turn() * 3)
+
+
+class Functions(unittest.TestCase):
+    RAW = ("line ffffffff81000104 ffffffff82000010 kt\n"
+           "line ffffffff81000108 ffff888000000000 ko\n"
+           "line 401000 7ffd0000 u\n" + turn())
+
+    def test_by_function(self):
+        found = lines.by_function(lines.read_turns(self.RAW), 1, MAP)
+        self.assertEqual(found, [("vfs_read", "jiffies", 1, 0, 1),
+                                 ("vfs_read", "-", 1, 1, 0)])
+
+    def test_text(self):
+        cell, = lines.read_told(told() + "complete\n")
+        text = lines.function_text(cell, lines.read_turns(self.RAW), MAP)
+        self.assertIn("    1.00    0.00    1.00   vfs_read, jiffies", text)
+        self.assertIn("    2.00    1.00    1.00   all", text)
+
+
+def command(found_lines, own=4):
+    """A user queue's row of a batch of 32."""
+    return rows(told("uq", bench="nvme", mode="poll", batch=32, cpus=1),
+                turn(lines=found_lines, own=own) * 3)
+
+
+def readers(generic=5, read_iter=4, read=4):
+    """Rows of four readers."""
+    return [row for variant, taken in (("generic", generic),
+                                       ("read_iter", read_iter), ("read", read))
+            for row in rows(told(variant), turn(taken=taken) * 3)]
+
+
+class Judge(unittest.TestCase):
+    def failed(self, found):
+        return [case.name for case in lines.judge(found)
+                if case.status == ktap.FAIL]
+
+    def test_met(self):
+        self.assertEqual(self.failed(command(18) + readers()), [])
+
+    def test_too_many_lines(self):
+        self.assertIn("at most 14", self.failed(command(19) + readers())[0])
+
+    def test_more_taken_than_before(self):
+        red = self.failed(command(18) + readers(read=6))
+        self.assertEqual(len(red), 1)
+        self.assertIn("readers", red[0])
+
+    def test_not_measured(self):
+        self.assertEqual(len(self.failed([])), 2)
+
+    def test_section(self):
+        text = lines.section(command(18) + readers())
+        self.assertIn("stands in for time", text)
+        self.assertIn("| read ", text)
+        self.assertEqual(lines.section([]), "")
+
+
+class Programs(unittest.TestCase):
+    def test_marks_are_the_same_on_both_sides(self):
+        header = (host.PROGRAMS / "plugin.h").read_text()
+        turns = (measure.PROGRAMS / "turns.h").read_text()
+        for name, number in (("TURN", TURN), ("DETAIL", DETAIL),
+                             ("SHOW", SHOW), ("ARM", ARM)):
+            self.assertRegex(header, rf"#define MARK_{name}\s+{number}\b")
+            self.assertIn(f"PLUGIN_MARK({number})", turns)
