@@ -81,22 +81,22 @@ EXPORT_SYMBOL_GPL(dax_read_simple_key);
 
 static int dax_read_param_set(const char *val, const struct kernel_param *kp)
 {
-	struct static_key_true *key = kp->arg;
+	struct static_key *key = kp->arg;
 	bool on;
 	int ret = kstrtobool(val, &on);
 
 	if (ret)
 		return ret;
 	if (on)
-		static_branch_enable(key);
+		static_key_enable(key);
 	else
-		static_branch_disable(key);
+		static_key_disable(key);
 	return 0;
 }
 
 static int dax_read_param_get(char *buf, const struct kernel_param *kp)
 {
-	struct static_key_true *key = kp->arg;
+	struct static_key *key = kp->arg;
 
 	return sysfs_emit(buf, "%c\n", static_key_enabled(key) ? 'Y' : 'N');
 }
@@ -108,7 +108,7 @@ const struct kernel_param_ops dax_read_param_ops = {
 };
 EXPORT_SYMBOL_GPL(dax_read_param_ops);
 
-module_param_cb(simple, &dax_read_param_ops, &dax_read_simple_key, 0644);
+module_param_cb(simple, &dax_read_param_ops, &dax_read_simple_key.key, 0644);
 MODULE_PARM_DESC(simple,
 		 "Read DAX files of file systems without a way of their own without iomap's iteration (default: on)");
 
@@ -220,8 +220,8 @@ static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
 		.flags	= flags,
 	};
 	const struct iomap *iomap = &iter.iomap;
+	struct srcu_ctr __percpu *scp;
 	ssize_t ret;
-	int id;
 
 	ret = begin(inode, pos, count, flags, &iter.iomap, &iter.srcmap);
 	if (unlikely(ret < 0))
@@ -238,9 +238,9 @@ static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
 		return iov_iter_zero(count, to) ?: -EFAULT;
 	}
 
-	id = dax_read_lock();
+	scp = dax_read_lock();
 	ret = dax_read_copy_segments(iomap, pos, count, to);
-	dax_read_unlock(id);
+	dax_read_unlock(scp);
 	return ret;
 }
 

@@ -15,7 +15,8 @@
 
 DEFINE_STATIC_KEY_TRUE(ext4_dax_fast_read);
 
-module_param_cb(dax_fast_read, &dax_read_param_ops, &ext4_dax_fast_read, 0644);
+module_param_cb(dax_fast_read, &dax_read_param_ops, &ext4_dax_fast_read.key,
+		0644);
 MODULE_PARM_DESC(dax_fast_read,
 		 "Read DAX files without iomap (default: on)");
 

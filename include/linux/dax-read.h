@@ -89,14 +89,14 @@ static __always_inline ssize_t dax_read_copy(struct dax_device *dax_dev,
 					     u64 addr, char __user *buf,
 					     size_t len)
 {
+	struct srcu_ctr __percpu *scp;
 	ssize_t ret;
-	int id;
 
-	id = dax_read_lock();
+	scp = dax_read_lock();
 	ret = dax_read_copy_piece(dax_dev, addr, buf, len);
 	if (unlikely((size_t)ret < len)) /* never 0, and an errno is large */
 		ret = dax_read_copy_rest(dax_dev, addr, buf, len, ret);
-	dax_read_unlock(id);
+	dax_read_unlock(scp);
 
 	return ret;
 }
