@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reading ext4 DAX files without i_rwsem. How it works, and why it is safe, is
+ * said in dax-unlocked.c.
+ */
+#ifndef _EXT4_DAX_UNLOCKED_H
+#define _EXT4_DAX_UNLOCKED_H
+
+#include <linux/jump_label.h>
+#include <linux/uio.h>
+#include "ext4.h"
+#include "dax-read.h"
+
+#ifdef CONFIG_FS_DAX
+DECLARE_STATIC_KEY_FALSE(ext4_dax_unlocked_key);
+
+ssize_t __ext4_dax_read_unlocked(struct inode *inode, loff_t pos,
+				 char __user *buf, size_t count);
+void ext4_dax_drain(struct inode *inode);
+
+/**
+ * ext4_dax_read_unlocked - read without i_rwsem, where that is switched on
+ * @inode: the file
+ * @pos: first byte to read, not negative
+ * @buf: user memory, inside the address space as access_ok() has it
+ * @count: bytes, from 1 to MAX_RW_COUNT
+ *
+ * Context: process context, no locks held.
+ * Return: bytes read, 0 at the end of the file; -EAGAIN when i_rwsem has to be
+ * taken. Some of @buf may have been written then.
+ */
+static __always_inline ssize_t
+ext4_dax_read_unlocked(struct inode *inode, loff_t pos, char __user *buf,
+		       size_t count)
+{
+	if (static_branch_unlikely(&ext4_dax_unlocked_key) &&
+	    static_branch_likely(&ext4_dax_fast_read))
+		return __ext4_dax_read_unlocked(inode, pos, buf, count);
+	return -EAGAIN;
+}
+
+/* As ext4_dax_read_unlocked(), for ->read_iter. */
+static __always_inline ssize_t
+ext4_dax_read_iter_unlocked(struct kiocb *iocb, struct iov_iter *to)
+{
+	ssize_t ret;
+
+	if (!static_branch_unlikely(&ext4_dax_unlocked_key) ||
+	    !static_branch_likely(&ext4_dax_fast_read) || !iter_is_ubuf(to))
+		return -EAGAIN;
+	ret = __ext4_dax_read_unlocked(file_inode(iocb->ki_filp), iocb->ki_pos,
+				       to->ubuf + to->iov_offset,
+				       iov_iter_count(to));
+	if (ret > 0) {
+		iocb->ki_pos += ret;
+		iov_iter_advance(to, ret);
+	}
+	return ret;
+}
+
+/**
+ * ext4_dax_let_in - let readers come without i_rwsem from now on
+ * @inode: the file, IS_DAX()
+ *
+ * Context: i_rwsem held shared, so that no task takes blocks away.
+ */
+static __always_inline void ext4_dax_let_in(struct inode *inode)
+{
+	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
+
+	if (!static_branch_unlikely(&ext4_dax_unlocked_key) ||
+	    READ_ONCE(m->open))
+		return;
+	/*
+	 * Pairs with the acquire of a reader: it sees all that was seen here,
+	 * under i_rwsem, of what the last task that took blocks away has done.
+	 */
+	smp_store_release(&m->open, 1);
+}
+#else
+static inline void ext4_dax_drain(struct inode *inode)
+{
+}
+#endif /* CONFIG_FS_DAX */
+
+#endif /* _EXT4_DAX_UNLOCKED_H */
