@@ -121,6 +121,32 @@ static inline unsigned char *get_buffers(struct io_uring *ring, size_t len,
 	return iov.iov_base;
 }
 
+/*
+ * Memory of an open file, as <linux/nvme_uq.h> has it where it was made; the
+ * headers of this machine have not.
+ */
+struct uq_memory {
+	uint64_t	size, piece, flags;
+};
+
+#define UQ_ALLOC_MEMORY	_IOWR('N', 0x63, struct uq_memory)
+#define UQ_OFF_MEMORY	0x80000000
+#define UQ_CMD_MEMORY	(1 << 2)
+
+/* Nothing is read from it: what counts is commands. */
+static inline unsigned char *get_memory(int fd, size_t len)
+{
+	struct uq_memory memory = { .size = len };
+	void *p;
+
+	if (ioctl(fd, UQ_ALLOC_MEMORY, &memory))
+		die("NVME_UQ_IOCTL_ALLOC_MEMORY");
+	p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, UQ_OFF_MEMORY);
+	if (p == MAP_FAILED)
+		die("mmap");
+	return p;
+}
+
 /* -- commands */
 
 /* A transfer's place within 512 MiB, on a multiple of its size. */
@@ -149,6 +175,15 @@ static inline void prep_command(struct io_uring_sqe *sqe, uint8_t opcode,
 	c->cdw12 = bytes / 512 - 1;
 	if (fixed)
 		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+}
+
+/* Of a command: its data is in the memory of the open file. */
+static inline void name_offset(struct io_uring_sqe *sqe, uint64_t offset)
+{
+	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
+
+	c->flags = UQ_CMD_MEMORY;
+	c->addr = offset;
 }
 
 /* What liburing's io_uring_submit() would do but for the system call. */

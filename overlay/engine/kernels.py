@@ -127,6 +127,8 @@ KERNELS: dict[str, Kernel] = {
         left_out={
             "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_suspend": None,
             "uq:uq_timeout": None, "uq:uq_fuzz": "-V prp",
+            "uq:uq_memory": "-V irq_no_sgl -V poll_no_sgl",
+            "uq:uq_memory_life": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_meta": "-V irq_separate -V poll_separate",
             "uq:uq_setup": "-T controller_memory_buffer",
         },

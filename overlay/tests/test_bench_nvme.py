@@ -70,6 +70,14 @@ class Judge(unittest.TestCase):
             self.assertEqual(status(nvme.judge(found), self.NAME),
                              result)
 
+    def test_bar_of_memory(self):
+        for bs, insn, result in ((4096, 760, ktap.PASS), (4096, 762, ktap.FAIL),
+                                 (131072, 800, ktap.PASS)):
+            found = rows(cell("passthru", 2000, bs=bs)
+                         + cell("uq-memory", insn, bs=bs), [9, 1])
+            self.assertEqual(status(nvme.judge(found), "uq-memory, poll, "
+                                    f"batch 32, {bs} B"), result)
+
     def test_a_kernel_without_user_queues_is_red(self):
         found = rows(cell("passthru", 2000), [9])
         self.assertEqual(status(nvme.judge(found), self.NAME),

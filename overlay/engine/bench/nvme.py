@@ -2,7 +2,7 @@
 """NVMe commands by io_uring: block device, passthrough and user queue.
 
 One client of ours sends the same commands to the three nodes of one emulated
-controller, in one boot. Waiting for the device is never counted. Doorbells are
+controller, and with memory of the open file to the third, in one boot. Waiting for the device is never counted. Doorbells are
 counted by QEMU, which sees every write to one; each cell is between two admin
 commands that are sent only here.
 """
@@ -44,6 +44,13 @@ BARS = (
     (("poll", 32, True, 4096), 0.44, 0.42), (("irq", 32, True, 4096), 0.44, 0.41),
     (("poll", 32, False, 4096), 0.50, 0.47), (("irq", 32, False, 4096), 0.50, 0.47),
 )
+# The same of uq-memory, whose aims are its bars, by IOMMU.
+MEMORY_BARS = (
+    (("poll", 32, True, 512), 0.38, "off"), (("poll", 32, True, 4096), 0.38, "off"),
+    (("poll", 32, True, 131072), 0.40, "off"),
+    (("poll", 32, True, 512), 0.25, "strict"),
+    (("poll", 32, True, 4096), 0.25, "strict"),
+)
 # Behind an IOMMU, at most so much of passthrough's: each cell, and those of these
 # sizes. What mapping and unmapping takes is the same for both.
 BEHIND, BEHIND_SMALL = 1.0, 0.75
@@ -66,8 +73,9 @@ POSSIBLE = replace(MACHINE.adding(append=("maxcpus=1",)), cpus=4)
 
 ABOUT = """\
 One client, the same loop for all: *block* reads `/dev/nvme0n1`, *passthru*
-sends the command to `/dev/ng0n1`, *uq* to a user queue's node. Registered files,
-`SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers. Submission,
+sends the command to `/dev/ng0n1`, *uq* to a user queue's node, *uq-memory* too, with
+data in memory that the driver has allocated for the open file. Registered files,
+`SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers, but for *uq-memory*. Submission,
 interrupts and reaping count; waiting for the emulated device does not. An
 instruction that writes a doorbell or takes an interrupt costs far more than one:
 they are in columns of their own. By function: `out/bench/profile-nvme-*.txt`.
@@ -258,14 +266,15 @@ def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
 
 
 def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
-         aim: float) -> Case:
+         aim: float, variant: str = "uq", iommu: str = "off") -> Case:
     mode, batch, fixed, bs = cell
-    kind = "fixed" if fixed else "plain"
-    name = (f"uq, {mode}, batch {batch}, {bs} B, {kind} takes at most "
+    kind = ("fixed" if fixed else "plain") + (
+        f", {iommu} IOMMU" if iommu != "off" else "")
+    name = (f"{variant}, {mode}, batch {batch}, {bs} B, {kind} takes at most "
             f"{most:.2f} of {BASE}")
-    params = _cell(mode, batch, fixed, bs)
+    params = _cell(mode, batch, fixed, bs, iommu=iommu)
     base = figures.find(found, BENCH, BASE, **params)
-    here = figures.find(found, BENCH, "uq", **params)
+    here = figures.find(found, BENCH, variant, **params)
     return figures.at_most(name, here, base, most, aim)
 
 
@@ -379,6 +388,8 @@ def _off(found: list[Row]) -> Case:
 def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     cases = [_bar(found, *bar) for bar in BARS]
+    cases += [_bar(found, cell, most, most, "uq-memory", iommu)
+              for cell, most, iommu in MEMORY_BARS]
     for mode in ("poll", "irq"):
         cases += [_deep(found, mode), _many(found, mode)]
     for iommu in IOMMUS:

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: memory of open files, see mem.h.
+ *
+ * An open file asks for memory once. The driver of the controller allocates it
+ * and maps it for the device; user space maps it at NVME_UQ_OFF_MEMORY, and
+ * commands name offsets in it.
+ */
+#include <linux/cred.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/user.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <uapi/linux/nvme_uq.h>
+
+#include "mem.h"
+
+#define NVME_UQ_MEMORY_PGOFF	(NVME_UQ_OFF_MEMORY >> PAGE_SHIFT)
+
+static struct nvme_uq_mems *nvme_uq_file_mems(const struct nvme_uq_file *uf)
+{
+	return &uf->node->uq->ctrl->uq->mems;
+}
+
+/**
+ * nvme_uq_mems_init - initialize what a controller knows of its open files' memory
+ * @mems:	it
+ */
+void nvme_uq_mems_init(struct nvme_uq_mems *mems)
+{
+	init_rwsem(&mems->lock);
+	spin_lock_init(&mems->list_lock);
+	INIT_LIST_HEAD(&mems->list);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_mems_init);
+
+/*
+ * RLIMIT_MEMLOCK counts by user, as for registered buffers of io_uring and with
+ * the same counter, and not by address space: the memory belongs to an open file,
+ * which several processes can have, which outlives the one that asked for it, and
+ * of which a user that forks could have one more for each child.
+ */
+static int nvme_uq_mem_account(struct nvme_uq_mem *mem)
+{
+	unsigned long nr = mem->pieces.size >> PAGE_SHIFT;
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+	unsigned long now;
+
+	if (capable(CAP_IPC_LOCK))
+		return 0;
+	now = atomic_long_read(&user->locked_vm);
+	do {
+		if (nr > limit || now > limit - nr)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &now, now + nr));
+	mem->user = get_uid(user);
+	return 0;
+}
+
+static void nvme_uq_mem_unaccount(struct nvme_uq_mem *mem)
+{
+	if (!mem->user)
+		return;
+	atomic_long_sub(mem->pieces.size >> PAGE_SHIFT, &mem->user->locked_vm);
+	free_uid(mem->user);
+	mem->user = NULL;
+}
+
+/* Take bytes of what the controller's open files may have together. */
+static int nvme_uq_mems_charge(struct nvme_uq_mems *mems, u64 size, u64 most)
+{
+	int ret = -ENOSPC;
+
+	spin_lock(&mems->list_lock);
+	if (size <= most && mems->bytes <= most - size) {
+		mems->bytes += size;
+		ret = 0;
+	}
+	spin_unlock(&mems->list_lock);
+	return ret;
+}
+
+static void nvme_uq_mems_uncharge(struct nvme_uq_mems *mems, u64 size)
+{
+	spin_lock(&mems->list_lock);
+	mems->bytes -= size;
+	spin_unlock(&mems->list_lock);
+}
+
+/* Free the pages of memory that is on no list. With nvme_uq_mems.lock held. */
+static void nvme_uq_mem_free_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems,
+				   struct nvme_uq_mem *mem)
+{
+	uq->ops->mem_free(uq, mem);
+	nvme_uq_mem_unaccount(mem);
+	nvme_uq_mems_uncharge(mems, mem->pieces.size);
+}
+
+/* Allocate memory of @mem->pieces.size. With nvme_uq_mems.lock held. */
+static int nvme_uq_mem_get_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems,
+				 struct nvme_uq_mem *mem)
+{
+	u64 most;
+	int ret;
+
+	if (mems->revoked)
+		return -ENXIO;
+	ret = uq->ops->mem_plan(uq, mem, &most);
+	if (ret)
+		return ret;
+	ret = nvme_uq_mems_charge(mems, mem->pieces.size, most);
+	if (ret)
+		return ret;
+	ret = nvme_uq_mem_account(mem);
+	if (ret)
+		goto out_uncharge;
+	ret = uq->ops->mem_alloc(uq, mem);
+	if (ret)
+		goto out_unaccount;
+
+	spin_lock(&mems->list_lock);
+	list_add(&mem->list, &mems->list);
+	spin_unlock(&mems->list_lock);
+	return 0;
+
+out_unaccount:
+	nvme_uq_mem_unaccount(mem);
+out_uncharge:
+	nvme_uq_mems_uncharge(mems, mem->pieces.size);
+	return ret;
+}
+
+static void nvme_uq_mem_destroy(struct nvme_uq_mem *mem)
+{
+	kvfree(mem->pieces.base);
+	kvfree(mem->pages);
+	kfree(mem);
+}
+
+static struct nvme_uq_mem *nvme_uq_mem_alloc(struct nvme_uq_file *uf, u64 size)
+{
+	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
+	struct nvme_uq_mem *mem;
+	int ret;
+
+	mem = kzalloc_obj(*mem, GFP_KERNEL_ACCOUNT);
+	if (!mem)
+		return ERR_PTR(-ENOMEM);
+	mem->file = uf->file;
+	mem->pieces.size = size;
+	INIT_LIST_HEAD(&mem->allocs);
+	INIT_LIST_HEAD(&mem->list);
+
+	down_read(&mems->lock);
+	ret = nvme_uq_mem_get_pages(uf->node->uq, mems, mem);
+	up_read(&mems->lock);
+	if (!ret)
+		return mem;
+	nvme_uq_mem_destroy(mem);
+	return ERR_PTR(ret);
+}
+
+static void nvme_uq_mem_free(struct nvme_uq_file *uf, struct nvme_uq_mem *mem)
+{
+	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
+	bool revoked;
+
+	down_read(&mems->lock);
+	spin_lock(&mems->list_lock);
+	revoked = list_empty(&mem->list);
+	list_del_init(&mem->list);
+	spin_unlock(&mems->list_lock);
+	if (!revoked)
+		nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
+	up_read(&mems->lock);
+	nvme_uq_mem_destroy(mem);
+}
+
+/**
+ * nvme_uq_ioctl_alloc_mem - NVME_UQ_IOCTL_ALLOC_MEMORY
+ * @uf:		the open file
+ * @argp:	struct nvme_uq_memory in user space
+ *
+ * Return: 0 or an error, see the uapi header.
+ */
+int nvme_uq_ioctl_alloc_mem(struct nvme_uq_file *uf, void __user *argp)
+{
+	struct nvme_uq_memory arg;
+	struct nvme_uq_mem *mem;
+	int ret;
+
+	if (copy_from_user(&arg, argp, sizeof(arg)))
+		return -EFAULT;
+	if (arg.flags || !arg.size)
+		return -EINVAL;
+	if (!uf->node->uq->ops->mem_plan)
+		return -EOPNOTSUPP;
+	if (READ_ONCE(uf->mem))
+		return -EBUSY;
+	mem = nvme_uq_mem_alloc(uf, arg.size);
+	if (IS_ERR(mem))
+		return PTR_ERR(mem);
+
+	/* user space may be told too early, but not in vain if it gets a 0 */
+	arg.size = mem->pieces.size;
+	arg.piece = min(1ULL << mem->pieces.shift, arg.size);
+	ret = -EFAULT;
+	if (copy_to_user(argp, &arg, sizeof(arg)))
+		goto out_free;
+	/* the memory comes before the pointer that leads to it */
+	ret = -EBUSY;
+	if (cmpxchg_release(&uf->mem, NULL, mem))
+		goto out_free;
+	return 0;
+
+out_free:
+	nvme_uq_mem_free(uf, mem);
+	return ret;
+}
+
+/**
+ * nvme_uq_mem_release - free the memory of an open file
+ * @uf:		the open file, which is being released: no mapping and no command
+ *		of it is left
+ */
+void nvme_uq_mem_release(struct nvme_uq_file *uf)
+{
+	if (uf->mem)
+		nvme_uq_mem_free(uf, uf->mem);
+}
+
+/**
+ * nvme_uq_mem_revoke - take the memory away from all open files
+ * @ctrl:	the controller, which has user queues. It is disabled and will not
+ *		be enabled again, no command is in flight, and none can be
+ *		submitted.
+ */
+void nvme_uq_mem_revoke(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_mems *mems = &ctrl->uq->mems;
+	struct nvme_uq_mem *mem, *next;
+
+	down_write(&mems->lock);
+	mems->revoked = true;
+	list_for_each_entry_safe(mem, next, &mems->list, list) {
+		struct nvme_uq_file *uf = mem->file->private_data;
+
+		/* the last references of its pages but this one */
+		unmap_mapping_range(mem->file->f_mapping, NVME_UQ_OFF_MEMORY,
+				    mem->pieces.size, 1);
+		list_del_init(&mem->list);
+		nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
+	}
+	up_write(&mems->lock);
+}
+EXPORT_SYMBOL_GPL(nvme_uq_mem_revoke);
+
+/*
+ * Mappings
+ */
+
+static vm_fault_t nvme_uq_mem_fault(struct vm_fault *vmf)
+{
+	struct nvme_uq_file *uf = vmf->vma->vm_file->private_data;
+	unsigned long nr = vmf->pgoff - NVME_UQ_MEMORY_PGOFF;
+	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
+	/* it was there when the mapping was made, and it stays */
+	struct nvme_uq_mem *mem = uf->mem;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+
+	down_read(&mems->lock);
+	if (!mems->revoked && nr < mem->pieces.size >> PAGE_SHIFT)
+		ret = vmf_insert_pfn(vmf->vma, vmf->address,
+				     page_to_pfn(mem->pages[nr]));
+	up_read(&mems->lock);
+	return ret;
+}
+
+static const struct vm_operations_struct nvme_uq_mem_vm_ops = {
+	.fault	= nvme_uq_mem_fault,
+};
+
+static int nvme_uq_mem_check_range(const struct nvme_uq_file *uf,
+				   const struct vm_area_desc *desc)
+{
+	unsigned long first = desc->pgoff - NVME_UQ_MEMORY_PGOFF, nr;
+	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
+	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
+	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
+	bool revoked;
+
+	down_read(&mems->lock);
+	revoked = mems->revoked;
+	up_read(&mems->lock);
+	if (!mem || revoked)
+		return -ENXIO;
+	nr = mem->pieces.size >> PAGE_SHIFT;
+	if (first >= nr || vma_desc_pages(desc) > nr - first)
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * nvme_uq_mem_mmap_prepare - ->mmap_prepare() of the memory of an open file
+ * @desc:	description of the mapping, whose offset is at least
+ *		NVME_UQ_OFF_MEMORY
+ *
+ * Only checks. Pages are mapped by faults, under a lock that is taken before they
+ * are freed: what is mapped here would be so before unmap_mapping_range() can find
+ * the mapping.
+ *
+ * Return: 0 or an error, see the uapi header.
+ */
+int nvme_uq_mem_mmap_prepare(struct vm_area_desc *desc)
+{
+	int ret;
+
+	if (vma_desc_test(desc, VMA_EXEC_BIT))
+		return -EACCES;
+	/* a file that is open for reading has no VMA_SHARED_BIT */
+	if (!vma_desc_test(desc, VMA_MAYSHARE_BIT))
+		return -EINVAL;
+	ret = nvme_uq_mem_check_range(desc->file->private_data, desc);
+	if (ret)
+		return ret;
+
+	vma_desc_clear_flags(desc, VMA_MAYEXEC_BIT);
+	/* with VM_IO, madvise() cannot clear the other flags */
+	vma_desc_set_flags(desc, VMA_IO_BIT, VMA_PFNMAP_BIT, VMA_DONTEXPAND_BIT,
+			   VMA_DONTDUMP_BIT);
+	desc->vm_ops = &nvme_uq_mem_vm_ops;
+	return 0;
+}
+
+/*
+ * Commands
+ */
+
+/**
+ * nvme_uq_import_mem - find the data of a command in the memory of its open file
+ * @io:		the command
+ * @offset:	where the data is
+ * @len:	its length, not 0
+ *
+ * Return: 0, -EFAULT if it is not in the memory, -EINVAL if it is not aligned.
+ */
+int nvme_uq_import_mem(struct nvme_uq_io *io, u64 offset, u32 len)
+{
+	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
+	const struct nvme_uq_mem *mem = smp_load_acquire(&io->file->mem);
+
+	if (!mem || !nvme_uq_pieces_hold(&mem->pieces, offset, len))
+		return -EFAULT;
+	if ((offset | len) & 3)
+		return -EINVAL;
+	io->pieces = &mem->pieces;
+	io->offset = offset;
+	io->iter.count = len;
+	return 0;
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: allocation of open files' memory, and its DMA addresses.
+ *
+ * Memory comes from dma_alloc_noncontiguous(), which allocates for the device and
+ * maps it: through an IOMMU one range of addresses for all of it, elsewhere pieces
+ * that are contiguous. The mapping lasts until the memory is freed. See mem.h for
+ * when that is.
+ */
+#include <linux/cc_platform.h>
+#include <linux/dma-map-ops.h>
+#include <linux/dmapool.h>
+#include <linux/kstrtox.h>
+#include <linux/moduleparam.h>
+#include <linux/scatterlist.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "mem.h"
+#include "pci.h"
+
+#define NVME_UQ_MAX_PIECE	min_t(u64, SZ_2M, PAGE_SIZE << MAX_PAGE_ORDER)
+
+/* In MiB. With one pointer a page, arrays stay within what kvmalloc() allows. */
+#define NVME_UQ_MAX_MEMORY	65536
+
+static int nvme_uq_memory_set(const char *val, const struct kernel_param *kp)
+{
+	unsigned int n;
+
+	if (kstrtouint(val, 10, &n) || n > NVME_UQ_MAX_MEMORY)
+		return -EINVAL;
+	return param_set_uint(val, kp);
+}
+
+static const struct kernel_param_ops nvme_uq_memory_ops = {
+	.set = nvme_uq_memory_set,
+	.get = param_get_uint,
+};
+
+static unsigned int user_queue_memory = 64;
+module_param_cb(user_queue_memory, &nvme_uq_memory_ops, &user_queue_memory,
+		0644);
+MODULE_PARM_DESC(user_queue_memory,
+		 "Memory in MiB that all open files of a controller's user queues can have together, for DMA. Read when an open file asks for memory. 0: none");
+
+/**
+ * struct nvme_uq_mem_alloc - a part of an open file's memory
+ * @list:	entry of nvme_uq_mem.allocs
+ * @sgt:	its pages, and its bus address
+ * @len:	its length in bytes
+ */
+struct nvme_uq_mem_alloc {
+	struct list_head	list;
+	struct sg_table		*sgt;
+	size_t			len;
+};
+
+/* An IOMMU makes one piece of any pages. */
+static bool nvme_uq_mem_merges(const struct nvme_uq *uq)
+{
+	return dma_get_merge_boundary(uq->dma_dev);
+}
+
+/* The least that can be mapped: an IOMMU may have larger pages than the CPU. */
+static size_t nvme_uq_mem_granule(const struct nvme_uq *uq)
+{
+	return max(PAGE_SIZE, dma_get_merge_boundary(uq->dma_dev) + 1);
+}
+
+/**
+ * nvme_uq_pci_mem_plan - decide how much is allocated, and in which pieces
+ * @uq:		a queue of the open file's controller
+ * @mem:	the memory, with the size that is wanted; on return, with the size
+ *		that it will have and the size of a piece
+ * @most:	bytes that all open files of the controller may have
+ *
+ * Return: 0, -EOPNOTSUPP if the memory would need synchronization for each
+ * command, or a page protection that only the DMA API knows, -ENOSPC.
+ */
+int nvme_uq_pci_mem_plan(struct nvme_uq *uq, struct nvme_uq_mem *mem, u64 *most)
+{
+	struct nvme_uq_pieces *p = &mem->pieces;
+
+	if (cc_platform_has(CC_ATTR_MEM_ENCRYPT) ||
+	    !dev_is_dma_coherent(uq->dma_dev))
+		return -EOPNOTSUPP;
+	*most = (u64)READ_ONCE(user_queue_memory) * SZ_1M;
+	if (p->size > *most || p->size > SIZE_MAX / 2)
+		return -ENOSPC;
+
+	p->size = ALIGN(p->size, nvme_uq_mem_granule(uq));
+	if (nvme_uq_mem_merges(uq)) {
+		p->shift = fls64(p->size - 1);
+	} else {
+		u64 piece = nvme_uq_piece_size(p->size, NVME_UQ_MAX_PIECE);
+
+		p->shift = ilog2(piece);
+		p->size = ALIGN(p->size, piece);
+	}
+	return 0;
+}
+
+static void nvme_uq_mem_free_lists(struct nvme_uq *uq,
+				   struct nvme_uq_pieces *p)
+{
+	unsigned int i, nr = nvme_uq_pieces_nr_lists(p);
+
+	for (i = 0; p->prps && i < nr; i++)
+		if (p->prps[i].virt)
+			dma_pool_free(uq->ctrl->uq->large, p->prps[i].virt,
+				      p->prps[i].dma);
+	kvfree(p->prps);
+	p->prps = NULL;
+}
+
+/* Commands without SGLs find their PRPs here. */
+static int nvme_uq_mem_alloc_lists(struct nvme_uq *uq, struct nvme_uq_pieces *p)
+{
+	unsigned int i, nr = nvme_uq_pieces_nr_lists(p);
+
+	p->prps = kvcalloc(nr, sizeof(*p->prps), GFP_KERNEL_ACCOUNT);
+	if (!p->prps)
+		return -ENOMEM;
+	for (i = 0; i < nr; i++) {
+		p->prps[i].virt = dma_pool_alloc(uq->ctrl->uq->large,
+						 GFP_KERNEL, &p->prps[i].dma);
+		if (!p->prps[i].virt)
+			return -ENOMEM;
+		nvme_uq_pieces_fill_list(p, i);
+	}
+	return 0;
+}
+
+/**
+ * nvme_uq_pci_mem_free - free the pages of an open file's memory
+ * @uq:		a queue of the open file's controller
+ * @mem:	the memory, which the device and user space no longer use
+ */
+void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem)
+{
+	struct nvme_uq_mem_alloc *alloc, *next;
+
+	nvme_uq_mem_free_lists(uq, &mem->pieces);
+	list_for_each_entry_safe(alloc, next, &mem->allocs, list) {
+		dma_free_noncontiguous(uq->dma_dev, alloc->len, alloc->sgt,
+				       DMA_BIDIRECTIONAL);
+		kfree(alloc);
+	}
+	INIT_LIST_HEAD(&mem->allocs);
+}
+
+/*
+ * Large pieces are tried without effort, as smaller ones do too, and the smallest
+ * ones without killing a process, as user space decides on the size.
+ */
+static gfp_t nvme_uq_mem_gfp(struct nvme_uq *uq, size_t len)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+
+	if (len > PAGE_SIZE && !nvme_uq_mem_merges(uq))
+		return gfp | __GFP_NORETRY;
+	return gfp | __GFP_RETRY_MAYFAIL;
+}
+
+/* Allocate a part, and note its pages from number @nr on. */
+static int nvme_uq_mem_add(struct nvme_uq *uq, struct nvme_uq_mem *mem,
+			   unsigned long nr, size_t len)
+{
+	struct nvme_uq_mem_alloc *alloc;
+	struct sg_page_iter iter;
+
+	alloc = kmalloc_obj(*alloc, GFP_KERNEL_ACCOUNT);
+	if (!alloc)
+		return -ENOMEM;
+	alloc->len = len;
+	alloc->sgt = dma_alloc_noncontiguous(uq->dma_dev, len,
+					     DMA_BIDIRECTIONAL,
+					     nvme_uq_mem_gfp(uq, len), 0);
+	if (!alloc->sgt) {
+		kfree(alloc);
+		return -ENOMEM;
+	}
+	for_each_sgtable_page(alloc->sgt, &iter, 0)
+		mem->pages[nr++] = sg_page_iter_page(&iter);
+	list_add_tail(&alloc->list, &mem->allocs);
+	return 0;
+}
+
+/*
+ * Allocate all parts. When one of a size cannot be had, the rest is allocated in
+ * parts of half the size, which is then that of a piece.
+ */
+static int nvme_uq_mem_fill(struct nvme_uq *uq, struct nvme_uq_mem *mem)
+{
+	struct nvme_uq_pieces *p = &mem->pieces;
+	u64 done = 0, len = min(1ULL << p->shift, p->size);
+
+	while (done < p->size) {
+		u64 part = min(len, p->size - done);
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (!nvme_uq_mem_add(uq, mem, done >> PAGE_SHIFT, part)) {
+			done += part;
+			continue;
+		}
+		if (len <= nvme_uq_mem_granule(uq))
+			return -ENOMEM;
+		/* less than a half if it was no power of two */
+		p->shift = fls64(len) - 2;
+		len = 1ULL << p->shift;
+	}
+	return 0;
+}
+
+static int nvme_uq_mem_set_base(struct nvme_uq_mem *mem)
+{
+	struct nvme_uq_pieces *p = &mem->pieces;
+	struct nvme_uq_mem_alloc *alloc;
+	u64 offset = 0, i;
+
+	p->base = kvmalloc_array(((p->size - 1) >> p->shift) + 1,
+				 sizeof(*p->base), GFP_KERNEL_ACCOUNT);
+	if (!p->base)
+		return -ENOMEM;
+	list_for_each_entry(alloc, &mem->allocs, list) {
+		for (i = offset; i < offset + alloc->len; i += 1ULL << p->shift)
+			p->base[i >> p->shift] =
+				sg_dma_address(alloc->sgt->sgl) - offset;
+		offset += alloc->len;
+	}
+	return 0;
+}
+
+/**
+ * nvme_uq_pci_mem_alloc - allocate the pages of an open file's memory
+ * @uq:		a queue of the open file's controller
+ * @mem:	the memory, planned
+ *
+ * Return: 0, -ENOMEM, or -EINTR if the task was killed. @mem->pages and the
+ * addresses of the pieces are the caller's to free.
+ */
+int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
+{
+	int ret = -ENOMEM;
+
+	mem->pages = kvmalloc_array(mem->pieces.size >> PAGE_SHIFT,
+				    sizeof(*mem->pages), GFP_KERNEL_ACCOUNT);
+	if (!mem->pages)
+		return ret;
+	ret = nvme_uq_mem_fill(uq, mem);
+	if (!ret)
+		ret = nvme_uq_mem_set_base(mem);
+	if (!ret && !READ_ONCE(uq->force_sgl))
+		ret = nvme_uq_mem_alloc_lists(uq, &mem->pieces);
+	if (ret)
+		nvme_uq_pci_mem_free(uq, mem);
+	return ret;
+}
+
+/*
+ * Commands
+ */
+
+/* Return true if the data pointer of a command is enough to describe its data. */
+static bool nvme_uq_mem_is_direct(const struct nvme_uq *uq,
+				  const struct nvme_uq_io *io)
+{
+	u64 prp2;
+
+	if (uq->force_sgl)
+		return nvme_uq_pieces_in_one(io->pieces, io->offset, io->len);
+	return nvme_uq_pieces_prp2(io->pieces, io->offset, io->len, &prp2);
+}
+
+static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
+{
+	const struct nvme_uq_pieces *p = io->pieces;
+	unsigned int nr = nvme_uq_pieces_segs(p, io->offset, io->len, NULL);
+
+	io->sglist = nvme_uq_alloc_sglist(nr, GFP_ATOMIC);
+	if (!io->sglist)
+		return -ENOMEM;
+	io->sglist->nseg = nvme_uq_pieces_segs(p, io->offset, io->len,
+					       io->sglist->seg);
+	return 0;
+}
+
+/**
+ * nvme_uq_dma_map_mem - find the bus addresses of data in an open file's memory
+ * @uq:		the queue
+ * @io:		the command, prepared
+ *
+ * As nvme_uq_dma_map_slow(), but the data is mapped already, and stays so.
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	int ret = 0;
+
+	io->addr = nvme_uq_pieces_addr(io->pieces, io->offset);
+	/* it may have a list from an earlier try */
+	if (!io->sglist && !nvme_uq_mem_is_direct(uq, io))
+		ret = nvme_uq_mem_sglist(io);
+	if (io->sglist && !ret) {
+		ret = nvme_uq_alloc_lists(uq, io->sglist);
+		if (!ret)
+			io->flags |= NVME_UQ_SGLIST;
+	}
+	if (ret || !io->metabuf)
+		return ret;
+	ret = nvme_uq_dma_map_meta(uq, io);
+	if (ret)
+		nvme_uq_dma_unmap_io(uq, io);
+	return ret;
+}
