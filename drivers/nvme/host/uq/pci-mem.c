@@ -284,6 +284,8 @@ static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
 		return -ENOMEM;
 	io->sglist->nseg = nvme_uq_pieces_segs(p, io->offset, io->len,
 					       io->sglist->seg);
+	io->sglist->bus = io->sglist->seg;
+	io->sglist->nbus = io->sglist->nseg;
 	return 0;
 }
 
