@@ -195,8 +195,6 @@ int nvme_uq_ioctl_alloc_mem(struct nvme_uq_file *uf, void __user *argp)
 		return -EFAULT;
 	if (arg.flags || !arg.size)
 		return -EINVAL;
-	if (!uf->node->uq->ops->mem_plan)
-		return -EOPNOTSUPP;
 	if (READ_ONCE(uf->mem))
 		return -EBUSY;
 	mem = nvme_uq_mem_alloc(uf, arg.size);
