@@ -2,9 +2,9 @@
 """NVMe commands by io_uring: block device, passthrough and user queue.
 
 One client of ours sends the same commands to the three nodes of one emulated
-controller, and with memory of the open file to the third, in one boot. Waiting for the device is never counted. Doorbells are
-counted by QEMU, which sees every write to one; each cell is between two admin
-commands that are sent only here.
+controller, and with memory of the open file to the third, in one boot. Waiting
+for the device is never counted. Doorbells are counted by QEMU, which sees every
+write to one; each cell is between two admin commands that are sent only here.
 """
 
 import json
@@ -75,10 +75,11 @@ ABOUT = """\
 One client, the same loop for all: *block* reads `/dev/nvme0n1`, *passthru*
 sends the command to `/dev/ng0n1`, *uq* to a user queue's node, *uq-memory* too, with
 data in memory that the driver has allocated for the open file. Registered files,
-`SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers, but for *uq-memory*. Submission,
-interrupts and reaping count; waiting for the emulated device does not. An
-instruction that writes a doorbell or takes an interrupt costs far more than one:
-they are in columns of their own. By function: `out/bench/profile-nvme-*.txt`.
+`SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers, but for
+*uq-memory*. Submission, interrupts and reaping count; waiting for the emulated
+device does not. An instruction that writes a doorbell or takes an interrupt costs
+far more than one: they are in columns of their own. By function:
+`out/bench/profile-nvme-*.txt`.
 
 A ring keeps 128 contexts of commands for the next ones; what it has in flight
 beyond that it allocates and frees, for *passthru* and *uq* alike.
