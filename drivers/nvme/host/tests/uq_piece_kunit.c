@@ -18,7 +18,7 @@
 /* Where the device finds list n; no piece is there. */
 #define LIST_BUS(n)	(0x700000000000ULL + (n) * CTRL_PAGE)
 
-/* Memory whose piece i is at bus[i]. */
+/* Memory with piece i at bus[i]. */
 static struct nvme_uq_pieces *new_pieces(struct kunit *test, u64 size,
 					 unsigned int shift, const u64 *bus)
 {

@@ -302,7 +302,7 @@ static int nvme_uq_mem_check_range(const struct nvme_uq_file *uf,
 
 /**
  * nvme_uq_mem_mmap_prepare - ->mmap_prepare() of the memory of an open file
- * @desc:	description of the mapping, whose offset is at least
+ * @desc:	description of the mapping, with an offset of at least
  *		NVME_UQ_OFF_MEMORY
  *
  * Only checks. Pages are mapped by faults, under a lock that is taken before they

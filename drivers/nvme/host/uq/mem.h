@@ -47,7 +47,7 @@ struct user_struct;
  * @allocs:	what was allocated, for the driver of the controller
  * @file:	the open file; not referenced, as the file releases the memory
  * @list:	entry of nvme_uq_mems.list; empty once the pages are freed
- * @user:	user whose RLIMIT_MEMLOCK it counts against, or NULL
+ * @user:	user of the RLIMIT_MEMLOCK that it counts against, or NULL
  *
  * Does not change while it is attached, but for @list.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tests of memory that the driver allocates for an open file: an open file whose
- * memory is of any size, and commands for it.
+ * Tests of memory that the driver allocates for an open file: an open file with
+ * memory of any size, and commands for it.
  */
 #ifndef SELFTESTS_UQ_MEMORY_H
 #define SELFTESTS_UQ_MEMORY_H
