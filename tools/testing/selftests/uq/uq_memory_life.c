@@ -181,16 +181,17 @@ static int memlock(void *data)
 		return 1;
 	if (ask_for(a, MIB + PAGE) != -ENOMEM)
 		return 2;
-	if (ask_for(a, MIB - PAGE))
+	/* sizes that are not rounded up to whole pieces */
+	if (ask_for(a, MIB / 2))
 		return 3;
-	if (ask_for(b, 2 * PAGE) != -ENOMEM)
+	if (ask_for(b, MIB / 2 + PAGE) != -ENOMEM)
 		return 4;
 	/* another process does not have one of its own */
 	if (!fork())
-		_exit(ask_for(b, 2 * PAGE) != -ENOMEM);
+		_exit(ask_for(b, MIB / 2 + PAGE) != -ENOMEM);
 	if (wait(&status) < 0 || status)
 		return 5;
-	if (ask_for(b, PAGE))
+	if (ask_for(b, MIB / 2))
 		return 6;
 	close(a);
 	close(b);
