@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from engine import build, guest, host, ktap, lay, limits, reuse, store
 from engine.host import UserError
-from engine.kernels import SUITES
+from engine.kernels import KERNELS, SUITES
 from engine.ktap import Case
 
 PACKAGES = (*build.PACKAGES, *guest.PACKAGES)
@@ -130,18 +130,20 @@ def _key_of_guest() -> str | None:
         return None
     return store.digest({
         "kernel": image, "emulator": reuse.emulator(), "code": _code(),
-        "modules": modules(), "scripts": store.of_files(
+        "append": KERNELS[SUITES].append, "modules": modules(),
+        "scripts": store.of_files(
             (guest.SCRIPTS / name for name in SCRIPTS), guest.SCRIPTS)})
 
 
 def run_guest(out: Path) -> list[Case]:
     """The run of the guest that loads all suites; its cases."""
     folder = build.folder(SUITES)
+    machine = guest.Machine(append=KERNELS[SUITES].append)
 
     def work() -> list[Case]:
         words = " ".join((str(folder), *modules()))
         ran = guest.boot(SUITES, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
-                         name=SUITES, out=out, folder=folder)
+                         name=SUITES, out=out, machine=machine, folder=folder)
         return _named(SUITES, ran.ktap) + ran.cases(suites=True)
 
     return _once(SUITES, _key_of_guest(), work)
