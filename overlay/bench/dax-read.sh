@@ -22,7 +22,7 @@ esac
 mkdir -p /tmp/dax
 # Where lines are followed, there is a file without DAX beside the one with it.
 [ "$1" = lines ] && dax=inode || dax=always
-mount -t "$fs" -o dax=$dax /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
+mount -t "$fs" -o "dax=$dax" /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
 # Without the parameter there is one way to read only, and nothing to compare.
 if [ -e /sys/module/ext4/parameters/dax_fast_read ]; then
 	insmod "$programs/noread.ko" || fail "loading noread.ko failed"

@@ -11,9 +11,9 @@
 #include "uq_fixture.h"
 #include "uq_inject.h"
 
-#define AREA		(1 << 20)
+#define AREA		1048576
 #define PAGE		((size_t)sysconf(_SC_PAGESIZE))
-#define MIB		(1ul << 20)
+#define MIB		1048576ul
 #define LIMIT		"user_queue_memory"
 #define NO_MEMORY	"no memory for open files on this machine"
 /* Blocks of these tests, so far apart that no transfer reaches the next. */
