@@ -1422,16 +1422,21 @@ static int op_lists(FIXTURE_DATA(nth) *self)
 
 TEST_F_TIMEOUT(nth, first_lists, 3600)
 {
-	const struct work lists = {
-		"first lists", "nvme_uq_uring_cmd", LEAK_RECORDS,
-		before_lists, op_lists, 1, 1, true, SLAB | PAGES
+	const struct work lists[] = {
+		{ "first lists", "nvme_uq_uring_cmd", LEAK_RECORDS,
+		  before_lists, op_lists, 1, 1, true, SLAB },
+		/* a worker waits for the memory of a pool */
+		{ "first pages of lists", "nvme_uq_uring_cmd", LEAK_RECORDS,
+		  before_lists, op_lists, 1, 1, true, PAGES | UNFELT },
 	};
+	unsigned int i;
 
 	begin_works(_metadata, self);
 	ASSERT_EQ(0, before_lists(self));
 	if (op_lists(self) == -EINVAL)
 		SKIP(return, "the controller has no SGLs");
-	sweep_work(_metadata, self, &lists);
+	for (i = 0; i < ARRAY_SIZE(lists); i++)
+		sweep_work(_metadata, self, &lists[i]);
 	end_works(_metadata, self);
 }
 
