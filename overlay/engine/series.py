@@ -278,8 +278,11 @@ def check_mails(branch: Branch) -> list[Case]:
             except UserError as error:
                 return [*cases, Case(f"{name}: {title}", "fail", str(error))]
         written = mails.write()
-        complaints = list(mail_complaints(written, len(branch.series.entries) + 1,
-                                          branch.who[1], branch.kernel.is_git))
+        # A patch alone is one mail: b4 puts the cover below its message.
+        patches = len(branch.series.entries)
+        complaints = list(mail_complaints(
+            written, patches + 1 if patches > 1 else 1, branch.who[1],
+            branch.kernel.is_git))
         cases.append(_case(f"{name}: mails go to nobody",
                            withhold(written, complaints)))
         _note_addressee(branch)
