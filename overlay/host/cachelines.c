@@ -423,15 +423,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info,
 			int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fprintf(stderr, "cachelines: the argument out=FILE is missing\n");
+	out = open_output("cachelines", argc, argv);
+	if (!out)
 		return 1;
-	}
-	out = fopen(argv[0] + 4, "w");
-	if (!out) {
-		perror(argv[0] + 4);
-		return 1;
-	}
 	plugin = id;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated_early);
 	return 0;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifndef PLUGIN_API
@@ -90,6 +91,22 @@ static int mark_of(const struct qemu_plugin_insn *insn)
 	if (memcmp(is, bytes, 3) || memcmp(is + 4, bytes + 4, 3))
 		return 0;
 	return is[3] <= NR_MARKS ? is[3] : 0;
+}
+
+/* The file that the only argument names, or NULL and a message. */
+static FILE *open_output(const char *plugin_name, int argc, char **argv)
+{
+	FILE *file;
+
+	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
+		fprintf(stderr, "%s: the argument out=FILE is missing\n",
+			plugin_name);
+		return NULL;
+	}
+	file = fopen(argv[0] + 4, "w");
+	if (!file)
+		perror(argv[0] + 4);
+	return file;
 }
 
 #endif
