@@ -7,5 +7,5 @@ COMMANDS := demo check lint selftest kunit kselftest soak coverage docs bench \
 
 .PHONY: $(COMMANDS)
 $(COMMANDS):
-	@KDIR='$(KDIR)' ACCEL='$(ACCEL)' CLEAN='$(CLEAN)' \
+	@KDIR='$(KDIR)' ACCEL='$(ACCEL)' CLEAN='$(CLEAN)' SEND='$(SEND)' \
 		overlay/run $@ $(ARGS)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine import checkpatch, entries, host, lay, source, store
+from engine import checkpatch, entries, host, lay, sender, source, store
 from engine.entries import Entry, Series
 from engine.host import UserError
 from engine.lay import Item
@@ -30,6 +30,7 @@ class Branch:
     def __init__(self, series: Series, everything: list[Series], kernel: Source,
                  items: list[Item], log: Path) -> None:
         self.series = series
+        self.everything = everything
         self.lower = entries.below(series, everything)
         self.kernel = kernel
         self.items = {item.path: item for item in items}
@@ -38,6 +39,7 @@ class Branch:
         self.log = Path(log)
         self.who = identity()
         self.committed: list[Item] = []
+        self.done: list[Entry] = []
         self.makefiles: dict[str, str] = {}
 
     # What the user's own git and b4 set-up say must not change what we make
@@ -67,7 +69,7 @@ class Branch:
         """A fresh repository that holds the base; an old one goes."""
         host.remove(self.path)
         self.path.mkdir(parents=True)
-        self.committed, self.makefiles = [], {}
+        self.committed, self.done, self.makefiles = [], [], {}
         if self.kernel.is_git:
             self._clone()
         else:
@@ -119,21 +121,38 @@ class Branch:
 
     def commit(self, entry: Entry) -> None:
         """Lay one entry and commit it; UserError when a patch does not apply."""
-        for file in entry.files:
+        self.committed += [self.items[file] for file in entry.files]
+        self.done.append(entry)
+        absent = lay.to_take_away(self.everything, self.done)
+        for file in (*entry.parts(), *entry.files):
             item = self.items[file]
             if item.kind == "patch":
                 self._patch(item)
             else:
-                _copy(host.ROOT / file, self.path / item.target)
-        self.committed += [self.items[file] for file in entry.files]
+                self._place(item, absent)
         self._write_makefiles()
-        targets = sorted({self.items[file].target for file in entry.files}
+        targets = sorted({self.items[file].target
+                          for file in (*entry.parts(), *entry.files)}
                          | set(self.makefiles))
         self.git("add", "--force", "--sparse", "--", *targets)
         message = self.path / ".git" / "overlay-message"
         host.write(message, f"{entry.subject}\n\n{entry.body}")
+        self._add_trailers(message)
         self.git("commit", "--quiet", "--signoff", "--no-verify",
                  "--cleanup=whitespace", "-F", message)
+
+    def _add_trailers(self, message: Path) -> None:
+        """What each message has above the sender's Signed-off-by."""
+        added = [f"--trailer={line}" for line in sender.trailers()]
+        if added:
+            self.git("interpret-trailers", "--in-place", *added, message)
+
+    def _place(self, item: Item, absent: list[Entry]) -> None:
+        """Lay a file of ours, as far as the commits so far have it."""
+        place = self.path / item.target
+        lay.place(host.ROOT, item.path, place, absent)
+        if lay.is_makefile(item.target):
+            self.makefiles[item.target] = place.read_text("utf-8")
 
     def _patch(self, item: Item) -> None:
         """Apply a patch, that of a Makefile to one with all objects."""

@@ -53,7 +53,7 @@ ARGUMENTS = (
     ("soak", "kcsan", "one of its two kernels, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "lean", "lean, distro, or lines for cache lines alone"),
-    ("series", "ext4-dax-read", "one series"),
+    ("series", "dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
     ("artifacts", "lean", "of these kernels alone"),
     ("lava", '"run lean-1"', "run this job here, a short one without a name"),

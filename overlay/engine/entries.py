@@ -13,6 +13,8 @@ from engine import host
 from engine.host import UserError
 
 COVER = "0000-cover"
+# What a later entry brings to files of earlier ones; see series.py.
+WITHOUT = ".without"
 WIDTH = 75
 
 
@@ -30,6 +32,21 @@ class Entry:
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def without(self) -> Path | None:
+        """What takes from earlier files what this entry brings, if it does."""
+        path = self.path.with_name(self.name + WITHOUT)
+        return path if path.exists() else None
+
+    def parts(self) -> dict[str, str]:
+        """The same, file by file, each as a patch."""
+        if not self.without:
+            return {}
+        found = re.split(r"^(?=--- a/)", self.without.read_text("utf-8"),
+                         flags=re.MULTILINE)
+        return {part.split()[1].removeprefix("a/"): part
+                for part in found if part.startswith("--- a/")}
+
 
 @dataclass
 class Series:
@@ -40,8 +57,10 @@ class Series:
     entries: list[Entry]
 
     @property
-    def requires(self) -> str | None:
-        return self.cover.headers.get("requires")
+    def requires(self) -> list[str]:
+        """The series that this one is laid on, as its cover names them."""
+        return re.split(r"[,\s]+", self.cover.headers["requires"]) \
+            if "requires" in self.cover.headers else []
 
 
 def read_entry(path: Path) -> Entry:
@@ -64,7 +83,8 @@ def read_entry(path: Path) -> Entry:
     cover = path.name == COVER
     if cover and mark:
         raise UserError(f"{where}: a cover letter carries no files")
-    if not cover and not files:
+    if not cover and not files and not path.with_name(
+            path.name + WITHOUT).exists():
         raise UserError(f"{where}: it names no files after a line 'Files:'")
     if not body.strip():
         raise UserError(f"{where}: there is no message between the subject and "
@@ -77,10 +97,13 @@ def read_series(folder: Path) -> Series:
     names = sorted(path for path in folder.iterdir()
                    if not host.JUNK.search(path.name))
     for path in names:
-        if not re.fullmatch(r"\d{4}-[a-z0-9-]+", path.name):
+        if not re.fullmatch(r"\d{4}-[a-z0-9-]+(\.without)?", path.name):
             raise UserError(f"{folder.name}/{path.name}: an entry's name is four "
                             "digits and a slug, such as 0001-do-it")
-    entries = [read_entry(path) for path in names]
+        if path.suffix == WITHOUT and not path.with_suffix("").exists():
+            raise UserError(f"{folder.name}/{path.name}: there is no entry "
+                            f"{path.stem} that it belongs to")
+    entries = [read_entry(path) for path in names if path.suffix != WITHOUT]
     covers = [entry for entry in entries if entry.name == COVER]
     commits = [entry for entry in entries if entry.name != COVER]
     if not covers:
@@ -102,9 +125,10 @@ def read(root: Path | None = None) -> list[Series]:
     found = {path.name: read_series(path)
              for path in sorted(folder.iterdir()) if path.is_dir()}
     for series in found.values():
-        if series.requires and series.requires not in found:
-            raise UserError(f"{series.name}: it requires {series.requires}, "
-                            "which is not there")
+        for name in series.requires:
+            if name not in found:
+                raise UserError(f"{series.name}: it requires {name}, which is "
+                                "not there")
     return [found[name] for name in _in_order(found)]
 
 
@@ -114,7 +138,7 @@ def _in_order(found: dict[str, Series]) -> list[str]:
     while len(done) < len(found):
         ready = [name for name, series in found.items()
                  if name not in done
-                 and (not series.requires or series.requires in done)]
+                 and set(series.requires) <= set(done)]
         if not ready:
             raise UserError("the series require one another in a circle: "
                             + ", ".join(sorted(set(found) - set(done))))
@@ -123,13 +147,15 @@ def _in_order(found: dict[str, Series]) -> list[str]:
 
 
 def below(series: Series, everything: list[Series]) -> list[Series]:
-    """The series that must be laid before this one, lowest first."""
-    by_name = {other.name: other for other in everything}
-    chain: list[Series] = []
-    while series.requires:
-        series = by_name[series.requires]
-        chain.insert(0, series)
-    return chain
+    """The series that must be laid before this one, lowest first.
+
+    `everything` has those that others require first.
+    """
+    wanted = set(series.requires)
+    for other in reversed(everything):
+        if other.name in wanted:
+            wanted |= set(other.requires)
+    return [other for other in everything if other.name in wanted]
 
 
 def complaints(everything: list[Series], paths: Iterable[str]) -> Iterator[str]:
@@ -137,6 +163,10 @@ def complaints(everything: list[Series], paths: Iterable[str]) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for series in everything:
         for entry in series.entries:
+            for file in entry.parts():
+                if file not in owners:
+                    yield (f"{series.name}/{entry.name}{WITHOUT} changes {file}, "
+                           "which no entry before it has")
             for file in entry.files:
                 owners.setdefault(file, []).append(
                     f"{series.name}/{entry.name}")

@@ -14,12 +14,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine import entries, host, source
+from engine.entries import Entry, Series
 from engine.host import UserError
 from engine.source import Source
 
@@ -76,6 +77,35 @@ def _target(root: Path, path: str) -> str:
         raise UserError(f"{path} changes {target}, beside which it does not "
                         "stand")
     return target
+
+
+def to_take_away(everything: Iterable[Series],
+                 done: Iterable[Entry]) -> list[Entry]:
+    """The entries that are not done and bring something to files of others.
+
+    The last one first, which is the order in which it is taken away.
+    """
+    there = {entry.path for entry in done}
+    return [entry for series in everything for entry in series.entries
+            if entry.without and entry.path not in there][::-1]
+
+
+def place(root: Path, path: str, into: Path, absent: Iterable[Entry]) -> None:
+    """Copy a file of ours, without what absent entries bring to it."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(Path(root) / path, into)
+    for entry in absent:
+        part = entry.parts().get(path)
+        if part is None:
+            continue
+        with tempfile.TemporaryDirectory(prefix="overlay-without-") as folder:
+            top = Path(folder)
+            (top / path).parent.mkdir(parents=True)
+            shutil.copy2(into, top / path)
+            host.write(top / ".patch", part)
+            apply_patch(top / ".patch", top, name=f"{entry.path.parent.name}/"
+                        f"{entry.name}{entries.WITHOUT}")
+            shutil.copy2(top / path, into)
 
 
 def _ranks(root: Path) -> dict[str, int]:
@@ -164,9 +194,22 @@ def apply_patch(patch: Path, tree: Path, *, name: str | None = None,
 
 # -- Makefiles ---------------------------------------------------------------
 
+SELFTESTS = "tools/testing/selftests/"
+# In a Makefile of selftests: a list of programs and files, and a rule.
+LIST = re.compile(r"(?P<made>(?:TEST_\w+|LOCAL_HDRS)\s*[:+]?=)(?P<of>.*)", re.DOTALL)
+RULE = re.compile(r"(?P<made>[^\s:=#][^:=#]*):(?!=)(?P<of>[^=]*)\Z")
+# A line with those that it goes on in.
+WHOLE = re.compile(r"(?:[^\n]*\\\n)*[^\n]*(?:\n|\Z)")
+
+
 def is_makefile(target: str) -> bool:
-    """Whether kbuild reads what objects to make from a file."""
-    return target.rpartition("/")[2] in ("Makefile", "Kbuild")
+    """Whether kbuild, or the build of selftests, reads what to make from a file.
+
+    So does git what to ignore, of the programs of selftests.
+    """
+    name = target.rpartition("/")[2]
+    return name in ("Makefile", "Kbuild") or (
+        name == ".gitignore" and target.startswith(SELFTESTS))
 
 
 def to_come(everything: Iterable[Item], chosen: Iterable[Item]) -> set[str]:
@@ -176,11 +219,22 @@ def to_come(everything: Iterable[Item], chosen: Iterable[Item]) -> set[str]:
 
 
 def with_sources(target: str, text: str, missing: Collection[str]) -> str:
-    """A Makefile without the objects whose source is among the missing files.
+    """A Makefile without what is made of files that are among the missing ones.
 
-    So one patch lists all objects of a feature, and each commit those that it
-    has the source of.
+    So one Makefile lists all objects of a feature, or all programs of a folder of
+    selftests, and each commit has those that it has the source of.
     """
+    if not target.startswith(SELFTESTS):
+        return _with_objects(target, text, missing)
+    gone = _Gone(target.rpartition("/")[0], text, missing)
+    if target.endswith(".gitignore"):
+        return "".join(line for line in text.splitlines(keepends=True)
+                       if not gone(line.strip()))
+    return _with_programs(text, gone)
+
+
+def _with_objects(target: str, text: str, missing: Collection[str]) -> str:
+    """A Makefile of the kernel without the objects that have no source yet."""
     folder, kept = target.rpartition("/")[0], []
     for line in text.splitlines(keepends=True):
         gone = [name for name in re.findall(r"\s(\S+\.o)(?=\s)", line)
@@ -192,47 +246,101 @@ def with_sources(target: str, text: str, missing: Collection[str]) -> str:
     return "".join(kept)
 
 
+class _Gone:
+    """Whether a word of a Makefile of selftests means what is not there yet."""
+
+    def __init__(self, folder: str, text: str, missing: Collection[str]) -> None:
+        self.folder = folder
+        self.missing = missing
+        self.values = dict(re.findall(r"^(\w+) := (\S+)$", text, re.MULTILINE))
+
+    def __call__(self, word: str) -> bool:
+        for name, value in self.values.items():
+            word = word.replace(f"$({name})", value)
+        word = word.removeprefix("$(OUTPUT)/")
+        path = os.path.normpath(f"{self.folder}/{word}")
+        return any(name in self.missing
+                   for name in (path, f"{path}.c", f"{path}/Makefile"))
+
+
+def _with_programs(text: str, gone: Callable[[str], bool]) -> str:
+    """A Makefile of selftests without the programs that have no source yet."""
+    kept, dropped = [], False
+    for line in WHOLE.findall(text):
+        if line.startswith("\t"):
+            if not dropped:         # the recipe of a rule that is there
+                kept.append(line)
+            continue
+        line = _less(line, gone)
+        dropped = not line
+        kept.append(line)
+    return "".join(kept)
+
+
+def _less(line: str, gone: Callable[[str], bool]) -> str:
+    """A list or a rule without what is gone; nothing if nothing is left."""
+    rule = RULE.match(line)
+    found = LIST.match(line) or rule
+    if not found:
+        return line
+    made, of = ([word for word in part.replace("\\\n", " ").split()
+                 if not gone(word)] for part in found.groups())
+    if made + of == line.replace("\\\n", " ").replace(
+            ":" if rule else "", "").split():
+        return line
+    if not made or not of:
+        return ""
+    return f"{' '.join(made)}{':' if rule else ''} {' '.join(of)}\n"
+
+
 # -- what the tree should hold -----------------------------------------------
 
 def _wanted(src: Source, root: Path, chosen: Iterable[Item],
-            missing: Collection[str] = ()) -> Wanted:
+            missing: Collection[str] = (), absent: Sequence[Entry] = ()) -> Wanted:
     """What each target of ours should hold, as target -> bytes."""
     wanted = {}
     with tempfile.TemporaryDirectory(prefix="overlay-lay-") as folder:
         scratch = Path(folder)
         for item in chosen:
-            place = scratch / item.target
-            place.parent.mkdir(parents=True, exist_ok=True)
+            there = scratch / item.target
+            there.parent.mkdir(parents=True, exist_ok=True)
             if item.kind == "file":
-                _place_file(src, root, item, place)
+                _place_file(src, root, item, there, absent)
             else:
-                _place_patched(src, root, item, place, scratch)
-            wanted[item.target] = place
-        for target in {item.target for item in chosen if item.kind == "patch"
-                       and is_makefile(item.target)}:
+                _place_patched(src, root, item, there, scratch)
+            wanted[item.target] = there
+        for target in {item.target for item in chosen
+                       if is_makefile(item.target)}:
             text = wanted[target].read_text("utf-8")
             host.write(wanted[target], with_sources(target, text, missing))
-        return {target: (place.read_bytes(), os.access(place, os.X_OK))
-                for target, place in wanted.items()}
+        return {target: (there.read_bytes(), os.access(there, os.X_OK))
+                for target, there in wanted.items()}
 
 
-def _place_file(src: Source, root: Path, item: Item, place: Path) -> None:
+def _place_file(src: Source, root: Path, item: Item, there: Path,
+                absent: Iterable[Entry]) -> None:
     if (src.path / item.target).exists():
         raise UserError(f"{item.path} is a file of Linux {src.version} already: "
                         "change it by a .patch")
-    if place.exists():
+    if there.exists():
         raise UserError(f"{item.path} must come before the patches on it in "
                         "overlay/series")
-    shutil.copy(Path(root) / item.path, place)
+    place(root, item.path, there, absent)
 
 
-def _place_patched(src: Source, root: Path, item: Item, place: Path,
+def _place_patched(src: Source, root: Path, item: Item, there: Path,
                    scratch: Path) -> None:
-    if not place.exists() and (src.path / item.target).is_file():
-        shutil.copy(src.path / item.target, place)
-        place.chmod(place.stat().st_mode | 0o200)
+    if not there.exists() and (src.path / item.target).is_file():
+        shutil.copy(src.path / item.target, there)
+        there.chmod(there.stat().st_mode | 0o200)
     apply_patch(Path(root) / item.path, scratch, name=item.path,
                 version=src.version)
+
+
+def holds(src: Source, chosen: Iterable[Item],
+          root: Path = host.ROOT) -> Wanted:
+    """What each target of ours holds when these items are laid."""
+    return _wanted(src, root, chosen)
 
 
 def _digest(data: bytes) -> str:
@@ -430,11 +538,13 @@ class Tree:
 
 
 def lay(src: Source, tree: Path, only: Iterable[str] | None = None,
-        root: Path = host.ROOT, follow: bool = True) -> list[str]:
+        root: Path = host.ROOT, follow: bool = True,
+        absent: Sequence[Entry] = ()) -> list[str]:
     """Lay the tree over a source; returns the targets that changed.
 
     `only` chooses items by their path in this tree (a series lays one entry
-    after another). Nothing is written before everything is known to fit. Without
+    after another), and what `absent` entries bring to these is taken away.
+    Nothing is written before everything is known to fit. Without
     `follow` nothing but us has touched the source and the tree since the last
     time: to look at all their files takes two seconds.
     """
@@ -446,7 +556,7 @@ def lay(src: Source, tree: Path, only: Iterable[str] | None = None,
         if unknown:
             raise UserError(f"{sorted(unknown)[0]} is not in the tree")
         chosen = [item for item in chosen if item.path in only]
-    wanted = _wanted(src, root, chosen, to_come(everything, chosen))
+    wanted = _wanted(src, root, chosen, to_come(everything, chosen), absent)
     laid = Tree(tree, src)
     made = not laid.manifest
     laid.begin()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine import host
+from engine import host, rules, sender
 from engine.bench import figures
 from engine.bench.figures import Row
 from engine.branch import NOBODY, Branch
@@ -135,10 +135,13 @@ def _align(grid: list[list[str]]) -> list[str]:
 
 def measured(wanted: str | None, path: Path | None = None) -> str:
     """The table for @TABLE@, or a sentence that says what is missing."""
-    path = path or host.OUT / "bench.json"
+    path = path or host.ROOT / "overlay" / "bench" / "results.json"
     if not path.exists():
+        if sender.asked():
+            raise UserError(f"SEND=1: there is no {host.short(path)}, which `make "
+                            "bench` writes")
         return ("(Not measured in this tree yet: `make bench` writes "
-                "out/bench.json.)")
+                f"{host.short(path)}.)")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         tables = [_chosen(data["results"], part)
@@ -155,7 +158,8 @@ def _chosen(results: list[Row], wanted: str) -> str:
     rows = list(bench_rows(results, " ".join(
         word for word in words if word != BARE)))
     if not rows:
-        return f"(out/bench.json holds nothing for '{wanted.strip()}'.)"
+        raise UserError("overlay/bench/results.json holds nothing for the table "
+                        f"'{wanted.strip()}' of a cover")
     return table(rows, results if BARE in words else None)
 
 
@@ -293,7 +297,7 @@ def stray_addresses(path: Path, own: str) -> list[str]:
     text = mail.get_content()
     for line in text.splitlines():
         # Upstream's own lines around a change are not ours to leave out.
-        if line.startswith((" ", "@@")):
+        if line.startswith((" ", "@@")) or rules.LIST.match(line):
             continue
         bare = re.sub(r"https?://\S+", "", line)
         found += [f"text: {address}" for address in ADDRESS.findall(bare)

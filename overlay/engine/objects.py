@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, lay, reuse, source, store
+from engine.entries import Entry
 from engine.lay import Item
 from engine.source import Source
 
@@ -114,11 +115,16 @@ class Shop:
         self.tree = build.top() / "build" / "parts-tree"
         self.build = build.top() / "build" / name
         self.followed = False
+        self.absent: Sequence[Entry] = ()
 
     def lay(self, items: Iterable[Item] | None = None) -> None:
-        """Lay these of our items (all by default) and nothing else."""
+        """Lay these of our items (all by default) and nothing else.
+
+        What `absent` entries bring to these is taken away.
+        """
         wanted = None if items is None else [item.path for item in items]
-        lay.lay(self.source, self.tree, only=wanted, follow=not self.followed)
+        lay.lay(self.source, self.tree, only=wanted, follow=not self.followed,
+                absent=self.absent)
         self.followed = True
 
     def configure(self) -> None:
@@ -191,12 +197,16 @@ class Shop:
                 *(goal for goal in goals
                   if (self.tree / goal).with_suffix(".c").exists())]
 
-    def selftest(self, folder: str) -> host.Done:
-        """Build one selftest folder the way lib.mk does, out of the tree."""
-        self.make("headers", what="installing the kernel's headers")
+    def selftest(self, folder: str, more: bool = False) -> host.Done:
+        """Build one selftest folder the way lib.mk does, out of the tree.
+
+        With `more` only what changed since the last time, and no headers did.
+        """
         output = self.build / SELFTESTS / folder
-        host.remove(output)
-        output.mkdir(parents=True)
+        if not more:
+            self.make("headers", what="installing the kernel's headers")
+            host.remove(output)
+        output.mkdir(parents=True, exist_ok=True)
         cmd = ["make", "-C", self.tree / SELFTESTS / folder,
                f"-j{host.jobs()}", f"OUTPUT={output}",
                f"KHDR_INCLUDES=-isystem {self.build}/usr/include", "all"]

@@ -25,6 +25,8 @@ HOMES = re.compile(r"(?<![\w.$~)}])/(?:home|Users)/[\w.-]+")
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 ALLOWED = re.compile(r"[@.]example\.(?:invalid|com|org)$|noreply",
                      re.IGNORECASE)
+# The list of a section of MAINTAINERS, which a patch of it adds.
+LIST = re.compile(r"\+L:\t\S+@\S+$")
 LICENCE = "SPDX-License-" + "Identifier:"
 SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
 NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
@@ -118,6 +120,8 @@ def _line(line: str, places: Sequence[str],
         yield f"a path of a home folder: {found}"
     for found in REGISTRIES.findall(line):
         yield f"a package registry's host name: {found}"
+    if LIST.match(line):
+        return
     # An archive's link ends in a message's name, which looks like an address.
     for found in ADDRESS.findall(re.sub(r"https?://\S+", "", line)):
         if not ALLOWED.search(found) and found not in addresses:

@@ -12,31 +12,58 @@ in the order of their names. `0000-cover` is the cover letter. An entry is
     fs/ext4/dax-read.c
     fs/ext4/Makefile.dax-read.patch
 
-Signed-off-by is added from the git identity. A cover may have two more header
-lines: `Requires: OTHER-SERIES` lays that series below this one, and
-`Bench: NAME key=value,value ...` chooses the rows of the measured table (a key
-is a parameter of the measurement, or `variant`; the word `bare` adds the ratio
-without the call and the copy; `;` parts what goes into several tables). In the
+Signed-off-by is added from the git identity, below what overlay/series/trailers
+has for all messages: see sender.py. A cover may have two more header lines:
+`Requires: OTHER-SERIES ...` lays these series below this one, and `Bench: NAME
+key=value,value ...` chooses the rows of the measured table (a key is a parameter
+of the measurement, or `variant`; the word `bare` adds the ratio without the call
+and the copy; `;` parts what goes into several tables). In the
 cover's body three words are replaced: @BASE@ by the version (and the commit,
 where there is one), @TABLE@ by the table from out/bench.json, and @TESTED@ by
 the results that lie in out/.
 
-Every file of ours that goes into the kernel belongs to exactly one entry. A
-patch of a Makefile may list objects whose source a later entry brings: the line
-of an object comes with its source.
-Per commit we check that it applies, that what it touches compiles without a
-warning, and that checkpatch --strict is content. Then b4 prepares the mails
-in out/series/, with a placeholder as addressee.
+Every file of ours that goes into the kernel belongs to exactly one entry, and
+lies in the tree as it is when all series are there. What a later entry adds to a
+file of an earlier one is said by a patch beside it, `NNNN-slug.without`, which
+takes that away: commits before have the file without it, so that each of them
+compiles and does what its message says. An entry that only does so names no
+files. A patch of a Makefile may list objects whose source a later entry brings,
+and a Makefile of selftests programs: what is made of a file comes with it.
+
+Per commit we check that it applies, that it is not too long (sizes.py), that
+what it touches compiles without a warning, that checkpatch --strict is content,
+and that get_maintainer.pl knows the new files. Then b4 prepares the mails in
+out/series/, with a placeholder as addressee, and git am makes of them what was
+tested (pristine.py).
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from engine import host, lay, objects, reuse, share, source, store
-from engine.branch import NOBODY, Branch, check_patch
-from engine.entries import COVER, Entry, check_message, complaints, read
+from engine import (
+    host,
+    lay,
+    limits,
+    objects,
+    pristine,
+    reuse,
+    sender,
+    share,
+    sizes,
+    source,
+    store,
+)
+from engine.branch import Branch, check_patch, identity
+from engine.entries import (
+    COVER,
+    WITHOUT,
+    Entry,
+    Series,
+    check_message,
+    complaints,
+    read,
+)
 from engine.host import UserError
 from engine.ktap import Case
 from engine.lay import Item
@@ -88,6 +115,17 @@ def selftest_folders(targets: Sequence[str]) -> list[str]:
                   if name.parent not in folders)
 
 
+def touched(entry: Entry, items: Items) -> list[str]:
+    """The files of the kernel that a commit changes."""
+    return [items[file].target for file in (*entry.files, *entry.parts())]
+
+
+def _withouts() -> dict[str, str | None]:
+    """All that says what files were before later entries."""
+    folder = host.ROOT / "overlay" / "series"
+    return store.of_files(sorted(folder.glob(f"*/*{WITHOUT}")), folder)
+
+
 def _kconfig(targets: Sequence[str]) -> bool:
     """Whether one of these files says what options there are."""
     return any("Kconfig" in PurePosixPath(name).name for name in targets)
@@ -96,15 +134,26 @@ def _kconfig(targets: Sequence[str]) -> bool:
 class Builder:
     """Builds, commit by commit, what each of them touches."""
 
-    def __init__(self, kernel: Source, log: Path) -> None:
+    def __init__(self, kernel: Source, log: Path,
+                 everything: Sequence[Series] = ()) -> None:
         self.shop = objects.Shop(kernel, log)
+        self.everything = everything
         self.laid: list[Item] = []
+        self.done: list[Entry] = []
         self.configured = False
+        self.built: set[str] = set()
         self.when: str | None = None
 
     def start(self, entries: list[Entry], items: Items) -> None:
         """Begin with what lies below the series."""
-        self.laid = [items[file] for entry in entries for file in entry.files]
+        for entry in entries:
+            self.add(entry, items)
+
+    def add(self, entry: Entry, items: Items) -> None:
+        """One commit more lies there."""
+        self.laid += [items[file] for file in entry.files]
+        self.done.append(entry)
+        self.shop.absent = lay.to_take_away(self.everything, self.done)
 
     def check(self, entry: Entry, items: Items) -> list[str]:
         """Complaints of compiling what this commit touches.
@@ -113,14 +162,14 @@ class Builder:
         compile the same way.
         """
         mine = [items[file] for file in entry.files]
-        targets = [item.target for item in mine]
+        targets = touched(entry, items)
         # Only tests are compiled with what lies in tools/.
         apart = DOCS if selftest_folders(targets) else (*DOCS, "tools/")
         everything = [item for item in (*self.laid, *mine)
                       if not item.target.startswith(apart)]
         wanted = goals(targets, [item.target for item in everything])
         key = objects.key(read_by(wanted, everything), targets,
-                          reuse.versions(share.PACKAGES))
+                          reuse.versions(share.PACKAGES), _withouts())
         kept = store.take("commit", key)
         self.when = kept.when if kept else None
         if not kept:
@@ -129,16 +178,17 @@ class Builder:
                 store.keep("commit", key, ())
             return complaints
         store.counted(1)
-        self.laid += mine
+        self.add(entry, items)
         if _kconfig(targets):
             self.configured = False
         return []
 
     def build(self, entry: Entry, items: Items) -> list[str]:
         """Compile what this commit touches, and say what is wrong with it."""
-        mine = [items[file] for file in entry.files]
-        self.laid += mine
-        targets = [item.target for item in mine]
+        self.add(entry, items)
+        targets = touched(entry, items)
+        if any(name.startswith("include/") for name in targets):
+            self.built.clear()      # they include the headers
         self.shop.lay(self.laid)
         wanted = goals(targets, [item.target for item in self.laid])
         complaints = self._kernel(wanted, targets) if wanted else []
@@ -161,39 +211,30 @@ class Builder:
         if not (at / "Makefile").exists():
             return []               # a fragment of upstream's list of tests
         self._configure(())
-        done = self.shop.selftest(folder)
+        done = self.shop.selftest(folder, folder in self.built)
+        self.built.add(folder)
         complaints = list(objects.warnings(done.stdout).values())
         if done.returncode and not complaints:
             complaints = [objects.first_error(done.stdout)]
         return complaints
 
 
-def unmaintained(text: str, files: list[str]) -> list[str]:
-    """Which of these new files no section of MAINTAINERS names."""
-    patterns = []
-    section = ""
-    previous = ""
-    for line in text.splitlines():
-        if re.match(r"[A-Z]:\s", line):
-            if not re.match(r"[A-Z]:\s", previous):
-                section = previous
-            if line[0] in "FN" and section.strip() != "THE REST":
-                patterns.append((line[0], line[2:].strip()))
-        previous = line
-    return [file for file in files
-            if not any(_covers(kind, pattern, file)
-                       for kind, pattern in patterns)]
+def unmaintained(branch: Branch, files: list[str]) -> list[str]:
+    """Which of these new files get_maintainer.pl knows no section for."""
+    found = host.at_once(_sections, [(branch, file) for file in files],
+                         limits.processors())
+    return [file for file, sections in zip(files, found, strict=True)
+            if sections <= {"THE REST"}]
 
 
-def _covers(kind: str, pattern: str, file: str) -> bool:
-    """Whether one F: or N: line of MAINTAINERS means a file."""
-    if kind == "N":
-        return re.search(pattern, file) is not None
-    if pattern.endswith("/"):
-        depth = pattern.count("/")
-        folder = "/".join(file.split("/")[:depth]) + "/"
-        return file.count("/") >= depth and fnmatchcase(folder, pattern)
-    return file.count("/") == pattern.count("/") and fnmatchcase(file, pattern)
+def _sections(branch: Branch, file: str) -> set[str]:
+    """The sections of MAINTAINERS that mean a file."""
+    text = host.run(["scripts/get_maintainer.pl", "--no-git",
+                     "--no-git-fallback", "--sections", "-f", file],
+                    cwd=branch.path, log=branch.log, env=branch.env(),
+                    what=f"get_maintainer.pl for {file}").stdout
+    return set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text,
+                          re.MULTILINE))
 
 
 # -- make series ------------------------------------------------------------
@@ -225,18 +266,18 @@ def check_commit(branch: Branch, builder: Builder,
     cases.append(_case(f"{name}: checkpatch --strict",
                        check_patch(branch, patch)))
     cases.append(_case(f"{name}: message", check_message(entry)))
-    maintainers = (branch.path / "MAINTAINERS").read_text(encoding="utf-8")
-    lost = unmaintained(maintainers,
-                        _new_files(entry, items, branch.kernel))
+    lost = unmaintained(branch, _new_files(entry, items, branch.kernel))
     cases.append(_case(f"{name}: MAINTAINERS covers the new files",
                        (f"no section names {file}" for file in lost)))
-    if any(not items[file].target.startswith(DOCS) for file in entry.files):
+    cases.append(_case(f"{name}: size", sizes.complaints(
+        branch.git("show", "--numstat", "--format=", "HEAD"), entry.body)))
+    if any(not name.startswith(DOCS) for name in touched(entry, items)):
         complaints = builder.check(entry, items)
         compiled = [_case(f"{name}: compiles without a warning", complaints)]
         cases += store.mark(compiled, builder.when) if builder.when \
             else compiled
     else:
-        builder.laid += [items[file] for file in entry.files]
+        builder.add(entry, items)
     return cases, True
 
 
@@ -285,15 +326,18 @@ def check_mails(branch: Branch) -> list[Case]:
             branch.kernel.is_git))
         cases.append(_case(f"{name}: mails go to nobody",
                            withhold(written, complaints)))
+        if not complaints:
+            cases.append(_case(f"{name}: git am", pristine.of_series(
+                branch, pristine.patches(out))))
         _note_addressee(branch)
     return cases
 
 
 def _note_addressee(branch: Branch) -> None:
     host.say(f"    branch b4/{branch.series.name} in {branch.path}")
-    if branch.who[1] == NOBODY:
-        host.say("    git has no user.name and user.email: set them before "
-                 "you send this")
+    if sender.is_stand_in(branch.who[1]):
+        host.say(f"    signed by {branch.who[0]}, which is no person: not to be "
+                 "sent; see SEND=1 in README.md")
 
 
 def main(args: list[str]) -> list[Case]:
@@ -308,10 +352,15 @@ def main(args: list[str]) -> list[Case]:
     if any(case.status == "fail" for case in cases):
         return cases
     wanted = set(args)
+    sender.check(identity(), items)
     kernel = source.kernel()
     log = host.fresh("series") / "log"
     for series in everything:
         if not wanted or series.name in wanted:
             branch = Branch(series, everything, kernel, items, log)
-            cases += check_series(branch, Builder(kernel, log))
+            cases += check_series(branch, Builder(kernel, log, everything))
+    if not wanted and not any(case.status == "fail" for case in cases):
+        with host.step("git am of all mails on a kernel without them"):
+            cases.append(_case("git am of all", pristine.Whole(
+                kernel, items, log).complaints(everything)))
     return cases

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from engine import rules
+from engine import entries, rules
 
 PRONOUN = re.compile(
     r"\b(who|whom|whose|whoever|nobody|everybody|anybody|somebody|he|him|his)"
@@ -115,6 +115,8 @@ def prose(name: str, text: str) -> tuple[str | None, str]:
         return of_patch(name, text)
     if path.suffix in CODE:
         return COMMENTS, CODE[path.suffix](text)
+    if path.suffix == entries.WITHOUT:
+        return None, ""             # lines of files that are counted themselves
     if path.parts[:2] == ("overlay", "series"):
         return DOCUMENTATION, of_message(text)
     if path.name.startswith("Kconfig"):

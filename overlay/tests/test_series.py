@@ -9,10 +9,23 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import branch, checkpatch, entries, host, lay, mails, objects, series
+from engine import (
+    branch,
+    checkpatch,
+    entries,
+    host,
+    lay,
+    mails,
+    objects,
+    pristine,
+    sender,
+    series,
+    sizes,
+)
 from engine.host import UserError
 from engine.source import Source
 
+AT = "@"                # so that this file holds no address of a person
 COVER = "Subject: fs: two toys\n\nThis is for @BASE@.\n\n@TABLE@\n"
 FIRST = """Subject: fs: add a toy
 
@@ -44,6 +57,16 @@ SHARP_PATCH = """--- a/fs/Makefile
  obj-y += toy.o
 +CFLAGS_toy.o := -DSHARP
  
+"""
+
+
+# What the second commit brings to the file of the first.
+WITHOUT = """--- a/fs/toy.c
++++ b/fs/toy.c
+@@ -1,3 +1,2 @@
+ /* a toy */
+-int sharp;
+ int dull;
 """
 
 
@@ -138,6 +161,24 @@ class Reading(Scratch):
         toys = self.read()[1]
         self.assertEqual([found.name for found in
                           entries.below(toys, self.read())], ["zoo"])
+
+    def test_several_required_series(self):
+        self.entry("0000-cover", "Subject: x: y\nRequires: zoo, ape\n\nText.\n")
+        for name in ("zoo", "ape", "elf"):
+            self.entry("0000-cover", COVER, of=name)
+            self.entry("0001-lion", FIRST, of=name)
+        self.entry("0000-cover", "Subject: x: y\nRequires: elf\n\nText.\n",
+                   of="zoo")
+        found = self.read()
+        self.assertEqual([one.name for one in found],
+                         ["ape", "elf", "zoo", "toys"])
+        self.assertEqual([one.name for one in entries.below(found[3], found)],
+                         ["ape", "elf", "zoo"])
+        self.assertEqual(entries.below(found[0], found), [])
+
+    def test_what_takes_away_belongs_to_an_entry(self):
+        self.entry("0003-none.without", WITHOUT)
+        self.refuses("toys/0003-none.without: there is no entry 0003-none")
 
     def test_series_in_a_circle(self):
         self.entry("0000-cover", "Subject: x: y\nRequires: toys\n\nText.\n")
@@ -246,6 +287,128 @@ class OnABranch(Scratch):
         self.assertEqual((made.path / "fs/Makefile").read_text(), whole)
         self.assertIn("+obj-y += doll/ball.o", made.git("show"))
 
+    def test_a_later_commit_brings_lines_to_an_earlier_file(self):
+        whole = "/* a toy */\nint sharp;\nint dull;\n"
+        first = whole.replace("int sharp;\n", "")
+        self.put("fs/toy.c", whole)
+        self.entry("0002-sharpen.without", WITHOUT)
+        self.assertEqual(self.wrong(), [])
+        made = self.branch()
+        made.grow()
+        made.commit(made.series.entries[0])
+        self.assertEqual((made.path / "fs/toy.c").read_text(), first)
+        found = lay._wanted(
+            Source(self.kernel, "7.3.4", False, None, "debian"), self.root,
+            made.committed, absent=lay.to_take_away(self.read(), made.done))
+        self.assertEqual(found["fs/toy.c"][0].decode(), first)
+        made.commit(made.series.entries[1])
+        self.assertEqual((made.path / "fs/toy.c").read_text(), whole)
+        self.assertIn("+int sharp;", made.git("show"))
+        self.assertEqual(series.touched(made.series.entries[1], made.items),
+                         ["fs/Makefile", "fs/toy.c"])
+
+    def test_lines_of_several_commits_in_one_file(self):
+        self.put("fs/toy.c", "/* a toy */\nint keen;\nint sharp;\nint dull;\n")
+        self.entry("0002-sharpen.without", WITHOUT)
+        self.entry("0003-more", "Subject: fs: more\n\nMore.\n\nFiles:\n")
+        self.entry("0003-more.without", WITHOUT.replace(
+            "-int sharp;\n int dull;", "-int keen;\n int sharp;"))
+        made = self.grow(self.branch())
+        texts = [made.git("show", f"HEAD~{back}:fs/toy.c") for back in (2, 1, 0)]
+        self.assertEqual([text.count("int") for text in texts], [1, 2, 3])
+
+    def test_what_takes_away_lines_that_are_not_there_is_named(self):
+        self.entry("0002-sharpen.without", WITHOUT)
+        made = self.branch()
+        made.grow()
+        with self.assertRaisesRegex(
+                UserError, "toys/0002-sharpen.without does not apply"):
+            made.commit(made.series.entries[0])
+
+    def test_programs_come_with_their_source(self):
+        folder = "tools/testing/selftests/toy/"
+        self.put(folder + "Makefile", "TEST_GEN_PROGS := kite ball\n"
+                 "TEST_PROGS := all.sh\nLOCAL_HDRS := toy.h \\\n\tball.h\n\n"
+                 "include ../lib.mk\n\n$(OUTPUT)/ball: ball.h round.c\n"
+                 "$(TEST_GEN_PROGS): toy.c \\\n\tround.c\n"
+                 "$(OUTPUT)/round: round.c\n\tcc $< -o $@\n")
+        self.put(folder + ".gitignore", "kite\nball\n")
+        for name in ("kite.c", "ball.c", "round.c", "toy.c", "toy.h", "ball.h",
+                     "all.sh"):
+            self.put(folder + name, f"/* {name} */\n")
+        later = ("ball.c", "round.c", "ball.h", "all.sh")
+        names = ("Makefile", ".gitignore", "kite.c", "toy.c", "toy.h")
+        self.entry("0003-test", "Subject: selftests: toy\n\nTest.\n\nFiles:\n"
+                   + "".join(f"{folder}{name}\n" for name in names))
+        self.entry("0004-ball", "Subject: selftests: ball\n\nBall.\n\nFiles:\n"
+                   + "".join(f"{folder}{name}\n" for name in later))
+        made = self.grow(self.branch())
+        self.assertEqual(
+            made.git("show", f"HEAD~:{folder}Makefile"),
+            "TEST_GEN_PROGS := kite\nLOCAL_HDRS := toy.h\n\n"
+            "include ../lib.mk\n\n$(TEST_GEN_PROGS): toy.c\n")
+        self.assertEqual(made.git("show", f"HEAD~:{folder}.gitignore"), "kite\n")
+        for name in ("Makefile", ".gitignore"):
+            self.assertEqual(made.git("show", f"HEAD:{folder}{name}"),
+                             (self.root / folder / name).read_text())
+
+    def test_trailers_stand_above_the_sender(self):
+        self.put("overlay/series/trailers", "# why\nAssisted-by: LLM sparse\n")
+        self.entry("0002-sharpen", SECOND.replace(
+            "It was dull.\n", "It was dull.\n\nFixes: 0123456789ab (\"a toy\")\n"))
+        made = self.grow(self.branch())
+        self.assertTrue(made.git("log", "-1", "--format=%B").endswith(
+            "dull.\n\nFixes: 0123456789ab (\"a toy\")\n"
+            "Assisted-by: LLM sparse\n"
+            "Signed-off-by: Some Body <some@example.invalid>\n\n"))
+
+    def test_a_trailer_that_is_none(self):
+        self.put("overlay/series/trailers", "with the help of a friend\n")
+        with self.assertRaisesRegex(UserError, "is no trailer such as"):
+            self.grow(self.branch())
+
+    def mails(self, made):
+        """What b4 would write, after a cover."""
+        out = host.OUT / "series" / made.series.name
+        made.git("format-patch", "--quiet", "--cover-letter", "--suffix=.eml",
+                 "-o", out, "base..HEAD")
+        return out
+
+    def test_mails_make_the_tree_that_was_tested(self):
+        made = self.grow(self.branch())
+        found = pristine.patches(self.mails(made))
+        self.assertEqual(len(found), 2)
+        self.assertEqual(list(pristine.of_series(made, found)), [])
+        self.assertEqual(made.git("branch", "--show-current"), "b4/toys\n")
+        host.write(found[0], found[0].read_text().replace("a toy */", "a boy */"))
+        self.assertEqual(list(pristine.of_series(made, found)),
+                         ["git am makes another tree: fs/toy.c"])
+        self.assertIn("git am", next(pristine.of_series(made, found[1:])))
+        self.assertEqual(made.git("status", "--porcelain"), "")
+
+    def test_mails_of_all_series_make_the_tree_that_was_tested(self):
+        with mock.patch.object(lay.holds, "__defaults__", (self.root,)):
+            made = self.grow(self.branch())
+            out = self.mails(made)
+            whole = pristine.Whole(made.kernel, lay.items(self.root),
+                                   self.top / "log")
+            self.assertEqual(list(whole.complaints(self.read())), [])
+            self.put("fs/toy.c", "/* another toy */\n")
+            self.assertEqual(list(whole.complaints(self.read())),
+                             ["fs/toy.c is not what was tested"])
+            next(out.glob("0002*")).unlink()
+            self.assertEqual(list(whole.complaints(self.read())),
+                             ["toys has 1 mails of patches"])
+
+    def test_get_maintainer_is_asked_for_new_files(self):
+        (self.kernel / "scripts").unlink()
+        host.write(self.kernel / "scripts/get_maintainer.pl", GET_MAINTAINER)
+        (self.kernel / "scripts/get_maintainer.pl").chmod(0o755)
+        made = self.branch()
+        made.grow()
+        self.assertEqual(series.unmaintained(made, ["fs/toy.c", "fs/lost.c"]),
+                         ["fs/lost.c"])
+
     def test_wrong_order_is_refused(self):
         made = self.branch()
         made.grow()
@@ -340,36 +503,81 @@ class Messages(Scratch):
             body="Text.\n\nSigned-off-by: Me <me@example.invalid>\n")[0])
 
 
-MAINTAINERS = """TOYS
-M:	Nobody <nobody@example.invalid>
-F:	fs/toy*
-F:	fs/box/
-F:	drivers/*/toy/
+class Sizes(unittest.TestCase):
 
-BY NAME
-N:	puzzle
+    def wrong(self, numstat, message="Text."):
+        return list(sizes.complaints(numstat, message))
 
-THE REST
-F:	*
-F:	*/
+    def test_small_enough(self):
+        self.assertEqual(self.wrong("600\t0\tfs/toy.c\n"), [])
+        self.assertEqual(self.wrong("1\t899\ttools/testing/selftests/toy.c\n"), [])
+        self.assertEqual(self.wrong("500\t0\tfs/toy.c\n"
+                                    "400\t0\tfs/toy-test.c\n"), [])
+
+    def test_too_much_code(self):
+        self.assertEqual(self.wrong("600\t1\tfs/toy.c\n3\t0\tfs/toy_kunit.c\n"),
+                         ["it changes 601 lines, where 600 are the most"])
+
+    def test_too_many_tests(self):
+        self.assertIn("with its tests it changes 901 lines",
+                      self.wrong("901\t0\tlib/test_toy.c\n")[0])
+        self.assertEqual(len(self.wrong("500\t0\tfs/toy.c\n"
+                                        "401\t0\tfs/tests/toy.c\n")), 1)
+
+    def test_a_reason_in_the_message(self):
+        reason = "It is one\npatch, as half of a toy is none."
+        self.assertEqual(self.wrong("601\t0\tfs/toy.c\n", reason), [])
+        self.assertIn("small enough", self.wrong("9\t0\tfs/toy.c\n", reason)[0])
+
+    def test_what_is_a_test(self):
+        for name in ("tools/testing/selftests/uq/uq.h", "fs/ext4/dax-test.h",
+                     "drivers/nvme/host/tests/uq_kunit.c", "lib/test_xarray.c"):
+            self.assertTrue(sizes.is_test(name), name)
+        for name in ("fs/latest.c", "tools/nvme/uq_cq.h", "kernel/unit.c"):
+            self.assertFalse(sizes.is_test(name), name)
+
+
+GET_MAINTAINER = """#!/bin/sh
+for file; do :; done
+[ "$file" = fs/lost.c ] || printf 'TOYS\\nM:\\tx\\nF:\\tfs/toy*\\n\\n'
+printf 'THE REST\\nM:\\ty\\nF:\\t*\\n'
 """
 
 
-class Maintained(unittest.TestCase):
+class Sending(Scratch):
 
-    def lost(self, *files):
-        return series.unmaintained(MAINTAINERS, files)
+    def wrong(self, address=f"me{AT}person.test.org", **env):
+        with mock.patch.dict(os.environ, env):
+            return list(sender.in_the_way(("Me", address), lay.items(self.root)))
 
-    def test_covered(self):
-        self.assertEqual(self.lost("fs/toy.c", "fs/box/x/y.c",
-                                   "drivers/any/toy/z.c",
-                                   "lib/puzzle-box.c"), [])
+    def test_stand_ins(self):
+        for address in (branch.NOBODY, "a users.noreply.host.org", "x y.example",
+                        "x example.com", "no-reply host.org", "x a.test", "me",
+                        "maintainers users.noreply.a-tree.example"):
+            self.assertTrue(sender.is_stand_in(address.replace(" ", AT)), address)
+        for address in ("me person.org", "example kernel.org", "x notexample.com"):
+            self.assertFalse(sender.is_stand_in(address.replace(" ", AT)), address)
 
-    def test_the_rest_covers_nothing(self):
-        self.assertEqual(self.lost("mm/new.c"), ["mm/new.c"])
+    def test_a_person_may_send(self):
+        self.assertEqual(self.wrong(), [])
 
-    def test_a_glob_does_not_cross_folders(self):
-        self.assertEqual(self.lost("fs/toys/x.c"), ["fs/toys/x.c"])
+    def test_a_stand_in_may_not(self):
+        self.assertIn("is no person", self.wrong(f"x{AT}y.example")[0])
+
+    def test_a_maintainer_to_be_filled_in(self):
+        self.put("MAINTAINERS.patch", "--- a/MAINTAINERS\n+++ b/MAINTAINERS\n"
+                 "@@ -1 +1,2 @@\n MAINTAINERS\n+M:\tYou <nobody@example.invalid>\n")
+        self.assertIn("MAINTAINERS.patch names no maintainer", self.wrong()[0])
+
+    def test_only_what_is_to_be_sent_is_refused(self):
+        for value, refused in (("1", True), ("", False), ("0", False)):
+            with mock.patch.dict(os.environ, {"SEND": value}):
+                try:
+                    sender.check(("Me", f"x{AT}y.example"), [])
+                    self.assertFalse(refused)
+                except UserError as error:
+                    self.assertTrue(refused)
+                    self.assertIn("SEND=1", str(error))
 
 
 class Goals(unittest.TestCase):
@@ -424,7 +632,7 @@ class Tables(Scratch):
                                   strict=True)]
 
     def text(self, wanted, results=None):
-        path = self.root / "out" / "bench.json"
+        path = self.root / "overlay" / "bench" / "results.json"
         host.write(path, json.dumps({
             "kernel": "7.3.4", "commit": "0123456789abcdef",
             "results": self.RESULTS if results is None else results}))
@@ -458,18 +666,25 @@ class Tables(Scratch):
         self.assertNotIn("read_iter", text)
 
     def test_two_tables(self):
-        text = self.text("dax-read size=8; dax-read size=512; dax-read size=7")
+        text = self.text("dax-read size=8; dax-read size=512")
         self.assertIn("(extents 1, hole false, size 8)", text)
         self.assertIn("(extents 1, hole false, size 512)", text)
-        self.assertIn("holds nothing for 'dax-read size=7'", text)
         self.assertEqual(text.count("Linux 7.3.4"), 1)
 
     def test_nothing_chosen(self):
-        self.assertIn("holds nothing", self.text("dax-read size=7"))
+        for wanted in ("dax-read size=7", "dax-read size=8; dax-read size=7"):
+            with self.assertRaisesRegex(UserError, "nothing for .*size=7"):
+                self.text(wanted)
 
     def test_damaged(self):
-        host.write(self.root / "out" / "bench.json", '{"results": 3')
+        host.write(self.root / "overlay/bench/results.json", '{"results": 3')
         with self.assertRaisesRegex(UserError, "run it again"):
+            mails.measured("dax-read")
+
+    def test_nothing_measured_and_to_be_sent(self):
+        self.assertIn("Not measured", mails.measured("dax-read"))
+        with mock.patch.dict(os.environ, {"SEND": "1"}), \
+                self.assertRaisesRegex(UserError, "results.json, which `make"):
             mails.measured("dax-read")
 
     def test_old_results_are_not_claimed(self):
@@ -556,6 +771,11 @@ class Mails(Scratch):
     def test_an_address_in_an_added_line(self):
         text = MAIL.replace("+int toy;", "+int toy; /* me@person.example.com */")
         self.assertRegex(self.complaints(text)[0], "text: me@person.example.com")
+
+    def test_the_list_of_a_section_of_maintainers(self):
+        text = MAIL.replace("+int toy;", "+L:\tlist@person.example.com")
+        self.assertEqual(self.complaints(text), [])
+        self.assertEqual(len(self.complaints(text.replace("+L:", "+M:"))), 1)
 
     def test_no_addressee(self):
         text = MAIL.replace("To: nobody@example.invalid\n", "")

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import subprocess
 import unittest
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 from xml.etree import ElementTree
@@ -28,6 +29,7 @@ from engine import (
     source,
     store,
 )
+from engine.entries import Entry
 from engine.kselftest import Share
 from engine.ktap import Case
 from engine.lay import Item
@@ -727,7 +729,8 @@ class Compiled(Kept):
         items = {item.path: item for item in self.items}
         with mock.patch.object(builder, "build", side_effect=one):
             for item in self.items[::2]:
-                builder.check(SimpleNamespace(files=[item.path]), items)
+                builder.check(Entry(Path(item.path), "", "", [item.path]),
+                          items)
         self.assertEqual(len(builder.laid), 2)
         return compiled
 
