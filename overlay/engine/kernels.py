@@ -17,8 +17,9 @@ NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
 # The tests that race on purpose.
 RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
           "uq:uq_reset", "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault",
-          "uq:uq_io", "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
-          "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
+          "uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_claim",
+          "filesystems/dax:read_race", "filesystems/dax:mmap_race",
+          "filesystems/dax:read_flag")
 
 # Options of QEMU that give a guest an IOMMU, if its kernel is told to use it.
 IOMMU = ("-device intel-iommu",)
@@ -125,8 +126,10 @@ KERNELS: dict[str, Kernel] = {
         checked=True,
         # It has no faults, no metadata in a buffer of its own, no suspend.
         left_out={
-            "uq:uq_fail_nth": None, "uq:uq_fault": None, "uq:uq_suspend": None,
-            "uq:uq_timeout": None, "uq:uq_fuzz": "-V prp",
+            "uq:uq_fail_nth": None, "uq:uq_fail_work": None,
+            "uq:uq_fault": None, "uq:uq_silent": None, "uq:uq_stopped": None,
+            "uq:uq_suspend": None, "uq:uq_timeout": None,
+            "uq:uq_fuzz": "-V prp",
             "uq:uq_memory": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_memory_life": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_meta": "-V irq_separate -V poll_separate",
@@ -203,9 +206,11 @@ HARDWARE: dict[str, Hardware] = {
     # DMA is bounced.
     "intx": Hardware(
         append=("pci=nomsi", "swiotlb=force"),
-        tests=("uq:uq_io", "uq:uq_mmap", "uq:uq_errno", "uq:uq_setup"),
+        tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_errno",
+               "uq:uq_setup"),
         left_out={
-            "uq:uq_io": "-V irq", "uq:uq_mmap": "-V irq",
+            "uq:uq_io": "-V irq", "uq:uq_ring": "-V irq",
+            "uq:uq_mmap": "-V irq",
             "uq:uq_errno": "-V irq",
             "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
             "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",

@@ -12,7 +12,7 @@
 struct irq_affinity;
 
 #ifdef CONFIG_NVME_UQ
-/* uq/core.c, called by core.c */
+/* uq/core.c and uq/node.c, called by core.c */
 void nvme_uq_unquiesce(struct nvme_ctrl *ctrl);
 void nvme_uq_start_freeze(struct nvme_ctrl *ctrl);
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
@@ -22,7 +22,7 @@ void nvme_uq_passthru_end(struct nvme_ctrl *ctrl);
 void nvme_uq_update_nodes(struct nvme_ns *ns);
 void nvme_uq_remove_nodes(struct nvme_ns *ns);
 
-/* uq/pci.c and uq/pci-io.c, called by pci.c */
+/* uq/pci-reserve.c, uq/pci.c and uq/pci-complete.c, called by pci.c */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count);
 unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl);
 bool nvme_uq_drop_one(struct nvme_ctrl *ctrl);
@@ -50,7 +50,7 @@ int nvme_uq_check_cmd(struct nvme_ns *ns, u8 opcode, u32 nsid,
 long nvme_uq_forward_ioctl(struct nvme_ns *ns, unsigned int cmd,
 			   void __user *argp, bool open_for_write);
 
-/* pci.c, called by uq/pci.c */
+/* pci.c, called by uq/pci-reserve.c */
 void nvme_uq_disable(struct nvme_ctrl *ctrl);
 
 #else /* !CONFIG_NVME_UQ */

@@ -77,6 +77,11 @@
  *   than a size can be.
  */
 
+/* States of a queue: nvme_uq_info.state, and by name the attribute state. */
+#define NVME_UQ_STATE_LIVE	0
+#define NVME_UQ_STATE_DOWN	1
+#define NVME_UQ_STATE_GONE	2
+
 /**
  * DOC: Claims
  *
@@ -156,11 +161,6 @@ struct nvme_uq_cqe {
 
 /* Values of nvme_uq_info.version. */
 #define NVME_UQ_INFO_V1		1
-
-/* Values of nvme_uq_info.state. */
-#define NVME_UQ_STATE_LIVE	0
-#define NVME_UQ_STATE_DOWN	1
-#define NVME_UQ_STATE_GONE	2
 
 /* Parts of nvme_uq_info.head, and its value when there is no such entry. */
 #define NVME_UQ_HEAD_MASK	0x0000ffff

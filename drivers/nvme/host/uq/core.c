@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: nodes, quiescing and freezing.
+ * NVMe user queues: quiescing and freezing.
  *
- * Part of nvme-core, as ioctl.c, sysfs.c, claim.c and limit.c. These files deal
- * with namespaces and open files; how a command gets to the device is left to
- * struct nvme_uq_ops.
+ * Part of nvme-core, as node.c, ioctl.c, sysfs.c, claim.c, wait.c and limit.c.
+ * These files deal with namespaces and open files; how a command gets to the
+ * device is left to struct nvme_uq_ops.
  */
-#include <linux/fs.h>
-#include <linux/slab.h>
-
 #include "../uq.h"
-#include "limit.h"
-
-/* Nodes are added and removed by scan work and when a namespace is removed. */
-static DEFINE_MUTEX(nvme_uq_nodes_lock);
+#include "wait.h"
 
 /**
  * nvme_uq_block - block the submission of commands
@@ -217,153 +211,4 @@ void nvme_uq_passthru_end(struct nvme_ctrl *ctrl)
 	if (uqc->passthrus && !--uqc->passthrus)
 		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);
-}
-
-static void nvme_uq_node_release(struct device *dev)
-{
-	struct nvme_uq_node *node = nvme_uq_dev_node(dev);
-
-	nvme_uq_free_devt(dev);
-	nvme_put_ns(node->ns);
-	kfree(node);
-}
-
-static int nvme_uq_add_node(struct nvme_ns *ns, struct nvme_uq *uq)
-{
-	struct nvme_uq_node *node;
-	int ret;
-
-	node = kzalloc_obj(*node);
-	if (!node)
-		return -ENOMEM;
-
-	ret = nvme_uq_init_devt(&node->dev);
-	if (ret)
-		goto out_free;
-
-	nvme_get_ns(ns);	/* undone in nvme_uq_node_release() */
-	node->ns = ns;
-	node->uq = uq;
-	device_initialize(&node->dev);
-	node->dev.parent = ns->ctrl->device;
-	node->dev.release = nvme_uq_node_release;
-	node->dev.groups = nvme_uq_attr_groups;
-	ret = dev_set_name(&node->dev, "ng%dn%dq%u", ns->ctrl->instance,
-			   ns->head->instance, uq->id);
-	if (ret)
-		goto out_put;
-
-	cdev_init(&node->cdev, &nvme_uq_fops);
-	node->cdev.owner = ns->ctrl->ops->module;
-	ret = cdev_device_add(&node->cdev, &node->dev);
-	if (ret)
-		goto out_put;
-	hlist_add_head(&node->list, &ns->uq_nodes);
-	return 0;
-
-out_put:
-	put_device(&node->dev);
-	return ret;
-out_free:
-	kfree(node);
-	return ret;
-}
-
-static void nvme_uq_remove_node(struct nvme_uq_node *node)
-{
-	hlist_del(&node->list);
-	cdev_device_del(&node->cdev, &node->dev);
-	put_device(&node->dev);
-}
-
-static struct nvme_uq_node *nvme_uq_find_node(struct nvme_ns *ns,
-					      struct nvme_uq *uq)
-{
-	struct nvme_uq_node *node;
-
-	hlist_for_each_entry(node, &ns->uq_nodes, list)
-		if (node->uq == uq)
-			return node;
-	return NULL;
-}
-
-static void nvme_uq_update_node(struct nvme_ns *ns, struct nvme_uq *uq)
-{
-	bool available = !(READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE);
-	struct nvme_uq_node *node = nvme_uq_find_node(ns, uq);
-
-	if (node && !available) {
-		nvme_uq_remove_node(node);
-	} else if (!node && available) {
-		if (nvme_uq_add_node(ns, uq))
-			dev_err(ns->ctrl->device,
-				"Unable to create the ng%dn%dq%u device\n",
-				ns->ctrl->instance, ns->head->instance, uq->id);
-	}
-}
-
-/**
- * nvme_uq_update_nodes - make a namespace's nodes match the controller's queues
- * @ns:		the namespace
- *
- * Called by scan work, for a namespace that is new and for one that was found
- * again.
- */
-void nvme_uq_update_nodes(struct nvme_ns *ns)
-{
-	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
-	unsigned int i, nr;
-
-	if (!uqc)
-		return;
-
-	mutex_lock(&nvme_uq_nodes_lock);
-	/* pairs with the release in nvme_uq_alloc() */
-	nr = smp_load_acquire(&uqc->nr);
-	if (!test_bit(NVME_NS_REMOVING, &ns->flags))
-		for (i = 0; i < nr; i++)
-			nvme_uq_update_node(ns, uqc->q[i]);
-	mutex_unlock(&nvme_uq_nodes_lock);
-}
-
-/*
- * When this returns, no command of the namespace is about to be written to the
- * queue. Commands with a deferred doorbell are passed to the device here,
- * before any command that could assign the namespace id to another namespace.
- */
-static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
-{
-	spin_lock(&uq->sq_lock);
-	uq->ops->ring(uq);
-	spin_unlock(&uq->sq_lock);
-	nvme_uq_info_gone(uq, ns);
-	nvme_uq_wake_all(uq);
-}
-
-/**
- * nvme_uq_remove_nodes - remove the nodes of a namespace
- * @ns:		the namespace, which is marked NVME_NS_REMOVING
- *
- * Open files can submit no more commands, whether their node is still in /dev
- * or was removed earlier, so this goes through all queues of the controller.
- * Commands in flight hold a reference of the namespace until they complete.
- */
-void nvme_uq_remove_nodes(struct nvme_ns *ns)
-{
-	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
-	struct nvme_uq_node *node;
-	struct hlist_node *next;
-	unsigned int i, nr;
-
-	if (!uqc)
-		return;
-
-	mutex_lock(&nvme_uq_nodes_lock);
-	/* later queues see NVME_NS_REMOVING in nvme_uq_update_nodes() */
-	nr = smp_load_acquire(&uqc->nr);
-	for (i = 0; i < nr; i++)
-		nvme_uq_close_ns(uqc->q[i], ns);
-	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list)
-		nvme_uq_remove_node(node);
-	mutex_unlock(&nvme_uq_nodes_lock);
 }

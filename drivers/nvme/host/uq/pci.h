@@ -2,11 +2,15 @@
 /*
  * NVMe user queues: declarations shared by the files of the PCI driver.
  *
- *   pci.c		setting queues aside, creating and deleting them
- *   pci-io.c		submission and completion
+ *   pci.c		creating and deleting queues
+ *   pci-reserve.c	setting them aside
+ *   pci-io.c		submission
+ *   pci-plug.c		doorbells that are deferred
+ *   pci-complete.c	completion
  *   pci-pin.c		pinning user memory and finding its segments
  *   pci-dma.c		mapping it for the device
  *   pci-timeout.c	commands that take too long
+ *   pci-cq.c		memory of completion queues
  *   pci-fault.c	fault injection, for tests
  */
 #ifndef _NVME_UQ_PCI_H
@@ -17,7 +21,7 @@
 #include <linux/log2.h>
 
 #include "info.h"
-#include "limit.h"
+#include "wait.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
 /* Whole pages: user space that maps the queue sees the rest of the last one. */
@@ -147,6 +151,20 @@ static inline enum dma_data_direction nvme_uq_dir(u8 flags)
 /* pci-io.c */
 extern const struct nvme_uq_ops nvme_uq_pci_ops;
 
+/* pci-plug.c */
+void nvme_uq_pci_ring(struct nvme_uq *uq);
+bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
+		      struct file *file);
+
+/* pci-cq.c */
+void nvme_uq_alloc_cq(struct nvme_uq *uq);
+void nvme_uq_free_cq(struct nvme_uq *uq);
+struct page *nvme_uq_pci_cq_page(struct nvme_uq *uq, unsigned long nr);
+
+/* pci-complete.c */
+int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
+		       unsigned int flags);
+void nvme_uq_queue_poll_work(struct nvme_uq *uq);
 irqreturn_t nvme_uq_irq(int irq, void *data);
 void nvme_uq_pci_reap(struct nvme_uq *uq);
 void nvme_uq_poll_work(struct work_struct *work);
@@ -162,6 +180,14 @@ unsigned long nvme_uq_pin_page(unsigned long addr, bool write,
 int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
 int nvme_uq_prep_user(struct nvme_uq_io *io);
 int nvme_uq_prep_meta(struct nvme_uq_io *io);
+
+/* Unpin user memory. May sleep. */
+static __always_inline void nvme_uq_unpin_user(unsigned long val,
+					       bool completed)
+{
+	if (unlikely(val))
+		__nvme_uq_unpin_user(val, completed);
+}
 
 /* pci-dma.c */
 int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The fuzzer of NVMe user queues: what its two files share.
+ * The fuzzer of NVMe user queues: what its files share.
  *
- *   uq_fuzz.c		processes, everything that is done to a node but commands,
- *			and what must be true at the end
+ *   uq_fuzz.c		processes, everything that is done to a node but what
+ *			follows, and what must be true at the end
  *   uq_fuzz_cmd.c	commands, and rings to send them through
  *   uq_fuzz_map.c	claims, mappings of completion queues, limits
+ *   uq_fuzz_ioctl.c	ioctls
+ *   uq_fuzz_attr.c	attributes
  */
 #ifndef SELFTESTS_UQ_FUZZ_H
 #define SELFTESTS_UQ_FUZZ_H
@@ -110,5 +112,18 @@ void fuzz_claim(struct fuzz *f, unsigned int slot);
 void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot);
 /* Is it in a mapping of a completion queue, which no I/O may use? */
 bool fuzz_is_mapped(const struct fuzz *f, __u64 addr);
+
+/* uq_fuzz_ioctl.c */
+
+void fuzz_ioctl(struct fuzz *f);
+
+/* uq_fuzz_attr.c */
+
+void fuzz_attr_path(const struct uq_node *node, const char *attr, char *buf,
+		    size_t len);
+/* The @n'th attribute of a node; false if there are fewer. */
+bool fuzz_nth_attr(const struct uq_node *node, unsigned int n, char *name,
+		   size_t len);
+void fuzz_attr(struct fuzz *f);
 
 #endif /* SELFTESTS_UQ_FUZZ_H */

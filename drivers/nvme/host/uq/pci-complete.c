@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: completion of commands, by interrupts and by polling.
+ *
+ * Part of the PCI driver. Documentation/nvme/user-queues.rst documents the
+ * lifecycle of a command.
+ */
+#include <kunit/visibility.h>
+#include <linux/delay.h>
+#include <linux/io.h>
+#include <linux/slab.h>
+
+#include "../uq.h"
+#include "pci.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+/*
+ * Completion in the context of the task that submitted the command
+ */
+
+/*
+ * The most commands that one task work completes. io_uring takes 20 task works
+ * before it looks at what a task waits for and at the completion queue, so the
+ * more there are in each, the more completions may come at once.
+ */
+#define NVME_UQ_CHAIN	8
+
+static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
+					   unsigned int issue_flags)
+{
+	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+
+	nvme_uq_unpin_user(pdu->user, true);
+	io_uring_cmd_done32(ioucmd, pdu->status, pdu->result, issue_flags);
+}
+
+static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
+{
+	struct io_uring_cmd *ioucmd = io_uring_cmd_from_tw(tw_req), *next;
+
+	do {
+		next = nvme_uq_pdu(ioucmd)->next;
+		nvme_uq_finish(ioucmd, IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
+		ioucmd = next;
+	} while (ioucmd);
+}
+
+/*
+ * Complete the first commands of a list by one task work: those of the same ring
+ * and task, as many as one task work should complete. Return the next command.
+ */
+static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
+{
+	struct io_uring_cmd *last = ioucmd, *next;
+	unsigned int nr = 1;
+
+	while ((next = nvme_uq_pdu(last)->next) && nr < NVME_UQ_CHAIN &&
+	       io_uring_cmd_shares_task_work(ioucmd, next)) {
+		last = next;
+		nr++;
+	}
+	nvme_uq_pdu(last)->next = NULL;
+	io_uring_cmds_do_in_task_lazy(ioucmd, nvme_uq_task_cb, nr);
+	return next;
+}
+
+/* Complete all commands of a list by task work of the tasks that submitted them. */
+static void nvme_uq_finish_all(struct nvme_uq_done *done)
+{
+	struct io_uring_cmd *ioucmd;
+
+	*done->last = NULL;
+	for (ioucmd = done->first; ioucmd; )
+		ioucmd = nvme_uq_finish_in_task(ioucmd);
+}
+
+/*
+ * Complete commands. Those of the ring that is polling (@poll_ctx) are completed
+ * directly, the others by task work.
+ */
+static void nvme_uq_finish_polled(struct nvme_uq_done *done, void *poll_ctx)
+{
+	struct nvme_uq_done others;
+	struct io_uring_cmd *ioucmd, *next;
+
+	nvme_uq_done_init(&others);
+	*done->last = NULL;
+	for (ioucmd = done->first; ioucmd; ioucmd = next) {
+		next = nvme_uq_pdu(ioucmd)->next;
+		if (likely(poll_ctx == io_uring_cmd_ctx_handle(ioucmd)))
+			nvme_uq_finish(ioucmd, 0);
+		else
+			nvme_uq_done_add(&others, ioucmd);
+	}
+	nvme_uq_finish_all(&others);
+}
+
+/*
+ * Completion queue
+ */
+
+static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
+{
+	lockdep_assert_held(&uq->cq_lock);
+	if (unlikely(uq->dbbuf_cq_db) &&
+	    !nvme_uq_dbbuf_update(head, uq->dbbuf_cq_db, uq->dbbuf_cq_ei))
+		return;
+	writel(head, uq->cq_db);
+}
+
+/* Release resources that few commands have. */
+static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
+					 struct nvme_uq_iod *iod)
+{
+	nvme_uq_dma_unmap_slow(uq, iod);
+	if (iod->flags & NVME_UQ_SGLIST)
+		kfree(iod->sglist);
+	if (iod->flags & NVME_UQ_UNPOLLED)
+		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
+}
+
+/* With cq_lock held: the command may hold the last reference of the file. */
+static noinline void nvme_uq_wake_file(struct nvme_uq_file *uf)
+{
+	if (wq_has_sleeper(&uf->waitq))
+		wake_up(&uf->waitq);
+}
+
+static __always_inline void
+nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
+		     u64 result, struct nvme_uq_done *done)
+{
+	struct nvme_uq_iod *iod = &uq->iod[idx];
+	struct io_uring_cmd *ioucmd = iod->ioucmd;
+	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+	struct nvme_uq_file *uf = iod->file;
+
+	pdu->status = status;
+	pdu->result = result;
+	uq->completed++;
+	WRITE_ONCE(uf->completed, uf->completed + 1);
+	if (unlikely(uf->limited))
+		nvme_uq_wake_file(uf);
+	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
+				   NVME_UQ_SGLIST | NVME_UQ_UNPOLLED)))
+		nvme_uq_release_iod(uq, iod);
+	nvme_uq_tag_put(&uq->tags, idx);
+	nvme_uq_done_add(done, ioucmd);
+}
+
+static noinline void nvme_uq_spurious(struct nvme_uq *uq, u16 cid)
+{
+	uq->spurious++;
+	dev_warn_ratelimited(uq->ctrl->device,
+			     "invalid id %u completed on user queue %u\n",
+			     cid, uq->qid);
+}
+
+static __always_inline void
+nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
+		   struct nvme_uq_done *done)
+{
+	int idx = nvme_uq_tag_match(&uq->tags, cid);
+
+	if (unlikely(idx < 0)) {
+		nvme_uq_spurious(uq, cid);
+		return;
+	}
+	trace_nvme_uq_complete(uq, cid, status, result);
+	nvme_uq_complete_iod(uq, idx, status, result, done);
+}
+
+/* Apply injected faults to a completion, see pci-fault.c. */
+static void nvme_uq_handle_faulty(struct nvme_uq *uq, u16 cid, int status,
+				  u64 result, struct nvme_uq_done *done)
+{
+	struct nvme_uq_seen seen[NVME_UQ_FAULT_SEEN] = {
+		{ .cid = cid, .status = status, .result = result },
+	};
+	unsigned int i, n = nvme_uq_fault_see(uq, seen);
+
+	for (i = 0; i < n; i++)
+		nvme_uq_handle_cid(uq, seen[i].cid, seen[i].status,
+				   seen[i].result, done);
+}
+
+static __always_inline void
+nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
+		   struct nvme_uq_done *done)
+{
+	u16 cid = READ_ONCE(cqe->command_id);
+	u32 status = le16_to_cpu(READ_ONCE(cqe->status));
+	u64 result = le64_to_cpu(READ_ONCE(cqe->result.u64));
+
+	if (IS_ENABLED(CONFIG_NVME_UQ_FAULT))
+		nvme_uq_handle_faulty(uq, cid, status >> 1, result, done);
+	else
+		nvme_uq_handle_cid(uq, cid, status >> 1, result, done);
+}
+
+/*
+ * Reap all completions, and return their number. With cq_lock held.
+ *
+ * A device may fill the queue once before the doorbell below returns entries to
+ * it. If the loop is about to start a second pass, the device is overwriting
+ * entries that were not returned, and could keep the loop running with
+ * interrupts disabled for an unlimited time. Valid completions that follow are
+ * found at the next interrupt, at the next poll, or when a command is overdue.
+ */
+static __always_inline unsigned int
+__nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
+{
+	const struct nvme_completion *cqe = uq->cq_next;
+	struct nvme_uq_done list = { .last = done->last };
+	unsigned int found = 0;
+	u16 phase = uq->cq_phase;
+	u32 head;
+
+	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm(uq)) {
+		/* the rest of the entry is valid if its phase was */
+		dma_rmb();
+		nvme_uq_handle_cqe(uq, cqe, &list);
+		found++;
+		if (unlikely(++cqe == uq->cq_end)) {
+			cqe = uq->cqes;
+			phase ^= 1;
+			if (phase == uq->cq_phase)
+				break;
+		}
+	}
+	if (!found)
+		return 0;
+
+	done->last = list.last;
+	WRITE_ONCE(uq->cq_next, cqe);
+	WRITE_ONCE(uq->cq_phase, phase);
+	uq->reaps++;
+	head = nvme_uq_cq_head(uq);
+	nvme_uq_ring_cq(uq, head);
+	nvme_uq_info_reaped(uq, head);
+	return found;
+}
+
+/* For all but nvme_uq_irq() and nvme_uq_pci_iopoll(). */
+VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
+						  struct nvme_uq_done *done)
+{
+	return __nvme_uq_reap_locked(uq, done);
+}
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_reap_locked);
+
+static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
+{
+	if (unlikely(wq_has_sleeper(&uq->waitq)))
+		wake_up_nr(&uq->waitq, freed);
+	/* the barrier of wq_has_sleeper() orders this one too */
+	if (unlikely(waitqueue_active(&uq->idle_wait)))
+		wake_up(&uq->idle_wait);
+}
+
+/*
+ * Look for a completion without cq_lock, which other tasks that poll have no use
+ * for if there is none. What is read here may be of two moments: then a poll is
+ * in vain, or the next one finds what this one has missed.
+ *
+ * A request that polls need not be in flight any more, so nothing but RCU keeps
+ * the entries: their memory is freed after a grace period in which @cq_live was
+ * false.
+ */
+static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
+{
+	bool ret = false;
+
+	rcu_read_lock();
+	/* pairs with the release in nvme_uq_go_live(): entries of this life */
+	if (likely(smp_load_acquire(&uq->cq_live)))
+		ret = nvme_uq_cqe_pending(READ_ONCE(uq->cq_next),
+					  READ_ONCE(uq->cq_phase)) ||
+			nvme_uq_fault_may_storm(uq);
+	rcu_read_unlock();
+	return ret;
+}
+
+/**
+ * nvme_uq_pci_iopoll - ->uring_cmd_iopoll of a polled queue
+ * @uq:		the queue
+ * @iob:	the ring that polls
+ * @flags:	of the poll
+ *
+ * Return: the number of commands of all rings that had a completion.
+ */
+int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
+		       unsigned int flags)
+{
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+
+	if (!nvme_uq_may_reap(uq))
+		return 0;
+	/*
+	 * Poll once. io_uring calls again until it has enough completions, and
+	 * in between runs task work for those that other tasks have reaped.
+	 */
+	nvme_uq_done_init(&done);
+	spin_lock(&uq->cq_lock);
+	if (likely(uq->cq_live))
+		found = __nvme_uq_reap_locked(uq, &done);
+	spin_unlock(&uq->cq_lock);
+
+	if (!found)
+		return 0;
+	nvme_uq_finish_polled(&done, iob ? iob->poll_ctx : NULL);
+	nvme_uq_wake(uq, found);
+	return found;
+}
+
+/**
+ * nvme_uq_irq - interrupt handler of an interrupt queue
+ * @irq:	the interrupt
+ * @data:	the queue
+ *
+ * Return: IRQ_HANDLED if there was a completion.
+ */
+irqreturn_t nvme_uq_irq(int irq, void *data)
+{
+	struct nvme_uq *uq = data;
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+
+	if (nvme_uq_fault_irq(uq))
+		return IRQ_HANDLED;
+	nvme_uq_done_init(&done);
+	spin_lock(&uq->cq_lock);
+	if (likely(uq->cq_live))
+		found = __nvme_uq_reap_locked(uq, &done);
+	spin_unlock(&uq->cq_lock);
+
+	if (!found)
+		return IRQ_NONE;
+	nvme_uq_finish_all(&done);
+	nvme_uq_wake(uq, found);
+	return IRQ_HANDLED;
+}
+
+/**
+ * nvme_uq_pci_reap - reap completions of all rings
+ * @uq:		the queue
+ *
+ * May sleep.
+ */
+void nvme_uq_pci_reap(struct nvme_uq *uq)
+{
+	struct nvme_uq_done done;
+	unsigned int found = 0;
+	unsigned long flags;
+	int irq = uq->irq;
+
+	nvme_uq_done_init(&done);
+	/* keeps the IRQ core from counting an interrupt as spurious */
+	if (irq >= 0)
+		disable_irq(irq);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	if (uq->cq_live)
+		found = nvme_uq_reap_locked(uq, &done);
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	if (irq >= 0)
+		enable_irq(irq);
+
+	if (!found)
+		return;
+	nvme_uq_finish_all(&done);
+	nvme_uq_wake(uq, found);
+}
+
+/*
+ * Polling on behalf of rings that do not poll. The pause between two polls, in
+ * microseconds, is short after one that found a completion, and doubles after
+ * each that did not. Commands that take long are polled once in a tick.
+ */
+#define NVME_UQ_PAUSE_MIN	10
+#define NVME_UQ_PAUSE_MAX	1000
+
+/* Return true if commands of such rings are in flight. */
+static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
+{
+	return READ_ONCE(uq->unpolled) != READ_ONCE(uq->unpolled_done);
+}
+
+/**
+ * nvme_uq_queue_poll_work - poll for a ring that does not poll
+ * @uq:		the queue, with sq_lock held, to which it has submitted a command
+ */
+void nvme_uq_queue_poll_work(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
+	/* queue it even if it runs now: it may have found none in flight */
+	queue_delayed_work(nvme_wq, &uq->poll_work, 0);
+}
+
+/**
+ * nvme_uq_poll_work - poll while commands of rings that do not are in flight
+ * @work:	nvme_uq.poll_work
+ */
+void nvme_uq_poll_work(struct work_struct *work)
+{
+	struct nvme_uq *uq = container_of(to_delayed_work(work),
+					  struct nvme_uq, poll_work);
+	unsigned int pause = uq->poll_pause ?: NVME_UQ_PAUSE_MIN;
+
+	/* quiescing waits for this work; the commands are cancelled later */
+	while (nvme_uq_has_unpolled(uq) &&
+	       !(READ_ONCE(uq->blocked) & NVME_UQ_DOWN)) {
+		u32 done = READ_ONCE(uq->unpolled_done);
+
+		nvme_uq_pci_reap(uq);
+		if (READ_ONCE(uq->unpolled_done) != done) {
+			pause = NVME_UQ_PAUSE_MIN;
+			cond_resched();
+			continue;
+		}
+		if (pause > NVME_UQ_PAUSE_MAX) {
+			uq->poll_pause = pause;
+			queue_delayed_work(nvme_wq, &uq->poll_work, 1);
+			return;
+		}
+		fsleep(pause);
+		pause *= 2;
+	}
+	uq->poll_pause = 0;
+}
+
+/* Cancel all commands in flight, and return their number. With cq_lock held. */
+static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
+					  struct nvme_uq_done *done)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < uq->tags.nr; i++) {
+		/* pairs with the release in nvme_uq_tag_arm() */
+		u32 cid = smp_load_acquire(&uq->tags.cid[i]);
+
+		if (!(cid & NVME_UQ_ARMED))
+			continue;
+		nvme_uq_tag_match(&uq->tags, cid);
+		nvme_uq_complete_iod(uq, i, -EINTR, 0, done);
+		n++;
+	}
+	uq->cancelled += n;
+	return n;
+}
+
+/**
+ * nvme_uq_cancel - cancel all commands that are in flight
+ * @ctrl:	the controller, which can no longer reach memory
+ */
+void nvme_uq_cancel(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; uqc && i < uqc->nr; i++) {
+		struct nvme_uq *uq = uqc->q[i];
+		struct nvme_uq_done done;
+		unsigned long flags;
+
+		nvme_uq_done_init(&done);
+		spin_lock_irqsave(&uq->cq_lock, flags);
+		if (uq->cq_live) {
+			/* the last chance to see completions of the device */
+			nvme_uq_reap_locked(uq, &done);
+			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
+			nvme_uq_cancel_locked(uq, &done);
+			WRITE_ONCE(uq->cq_live, false);
+			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
+		}
+		spin_unlock_irqrestore(&uq->cq_lock, flags);
+		nvme_uq_finish_all(&done);
+		nvme_uq_wake_all(uq);
+	}
+}

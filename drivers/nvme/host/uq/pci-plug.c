@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: doorbells of the submission queue that are deferred to the
+ * end of a batch.
+ */
+#include <linux/blkdev.h>
+#include <linux/file.h>
+#include <linux/slab.h>
+
+#include "pci.h"
+
+/**
+ * nvme_uq_pci_ring - write a doorbell that was deferred
+ * @uq:		the queue, with sq_lock held; nothing is written if it is down
+ */
+void nvme_uq_pci_ring(struct nvme_uq *uq)
+{
+	lockdep_assert_held(&uq->sq_lock);
+	if (uq->sq_tail != uq->last_sq_tail && !(uq->blocked & NVME_UQ_DOWN))
+		nvme_uq_ring_sq(uq);
+}
+
+/**
+ * struct nvme_uq_plug - a doorbell that is deferred to the end of a batch
+ * @cb:		callback of the task's plug
+ * @plug:	that plug
+ * @file:	reference that keeps the queue, and the module with this code:
+ *		the doorbell of another task may have made all commands of the
+ *		batch complete before it ends
+ */
+struct nvme_uq_plug {
+	struct blk_plug_cb	cb;
+	struct blk_plug		*plug;
+	struct file		*file;
+};
+
+static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
+{
+	struct nvme_uq_plug *cb = container_of(blk_cb, struct nvme_uq_plug, cb);
+	struct nvme_uq *uq = blk_cb->data;
+	struct file *file = cb->file;
+
+	spin_lock(&uq->sq_lock);
+	/*
+	 * Other tasks set it without the lock, but only to their own plugs. If
+	 * such a value is lost here, that task searches its callback again.
+	 */
+	if (READ_ONCE(uq->plug) == cb->plug)
+		WRITE_ONCE(uq->plug, NULL);
+	nvme_uq_pci_ring(uq);
+	spin_unlock(&uq->sq_lock);
+	kfree(cb);
+	fput(file);
+}
+
+/**
+ * nvme_uq_add_plug - have the doorbell written when a plug is finished
+ * @uq:		the queue
+ * @plug:	the task's plug
+ * @file:	open file of the command
+ *
+ * Return: false if there is no memory for a callback of the plug.
+ */
+bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
+		      struct file *file)
+{
+	struct nvme_uq_plug *cb;
+	struct blk_plug_cb *blk_cb;
+
+	blk_cb = blk_check_plugged(nvme_uq_unplug, uq, sizeof(*cb));
+	if (!blk_cb)
+		return false;
+	cb = container_of(blk_cb, struct nvme_uq_plug, cb);
+	if (!cb->file) {
+		cb->file = get_file(file);
+		cb->plug = plug;
+	}
+	WRITE_ONCE(uq->plug, plug);
+	return true;
+}

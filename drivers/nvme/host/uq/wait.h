@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* NVMe user queues: commands that wait for a tag, or for their limit. */
+#ifndef _NVME_UQ_WAIT_H
+#define _NVME_UQ_WAIT_H
+
+#include "private.h"
+
+/**
+ * struct nvme_uq_waiter - a command that waits for its limit or for a tag
+ * @waitq:	the wait queue that the command waits in, or NULL
+ * @wait:	entry of @waitq
+ * @charged:	the command is counted in nvme_uq_file.charged
+ *
+ * Protected by the queue's sq_lock.
+ */
+struct nvme_uq_waiter {
+	wait_queue_head_t	*waitq;
+	wait_queue_entry_t	wait;
+	bool			charged;
+};
+
+/* Set how many tags commands that do not wait must leave free. */
+static inline void nvme_uq_set_reserve(struct nvme_uq *uq)
+{
+	unsigned int nr = uq->tags.nr, reserve = uq->queued;
+
+	lockdep_assert_held(&uq->sq_lock);
+	if (uq->limit && uq->limit < nr)
+		reserve += nr - uq->limit;
+	WRITE_ONCE(uq->reserve, reserve);
+}
+
+bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
+			struct nvme_uq_waiter *waiter);
+
+/**
+ * nvme_uq_admit - check whether a command can be submitted now
+ * @uq:		the queue, with sq_lock held
+ * @uf:		open file of the command
+ * @node:	node of @uf
+ * @waiter:	its waiter, or NULL if the command must not wait
+ *
+ * Return: true if it can. The caller must then submit the command, or call
+ * nvme_uq_abandon().
+ */
+static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
+					  struct nvme_uq_file *uf,
+					  const struct nvme_uq_node *node,
+					  struct nvme_uq_waiter *waiter)
+{
+	if (unlikely(uq->blocked & uf->blocked_mask) ||
+	    unlikely(nvme_uq_ns_removed(node)))
+		return false;
+	if (waiter || unlikely(uf->limit))
+		return nvme_uq_admit_slow(uq, uf, waiter);
+	return nvme_uq_tags_left(&uq->tags) > uq->reserve;
+}
+
+/*
+ * Two looks before data is pinned and mapped, so that this is not done in vain
+ * for a command that has to wait. nvme_uq_admit() decides.
+ */
+
+/* Return true if a new command would not get a tag. Needs no lock. */
+static __always_inline bool nvme_uq_is_full(const struct nvme_uq *uq)
+{
+	return nvme_uq_tags_left(&uq->tags) <= READ_ONCE(uq->reserve);
+}
+
+bool __nvme_uq_at_limit(struct nvme_uq *uq, const struct nvme_uq_file *uf);
+
+/* Return true if a new command would exceed the limit of its file. */
+static __always_inline bool nvme_uq_at_limit(struct nvme_uq *uq,
+					     const struct nvme_uq_file *uf)
+{
+	return unlikely(READ_ONCE(uf->limit)) && __nvme_uq_at_limit(uq, uf);
+}
+
+int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
+			 const struct nvme_uq_node *node);
+int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
+		      struct nvme_uq_waiter *waiter);
+int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
+			struct nvme_uq_waiter *waiter, unsigned long deadline);
+void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
+		     struct nvme_uq_waiter *waiter);
+void nvme_uq_wake_all(struct nvme_uq *uq);
+
+#endif /* _NVME_UQ_WAIT_H */

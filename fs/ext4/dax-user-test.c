@@ -1,0 +1,888 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of the ext4 DAX read: whole reads, into user memory, with FS_DAX.
+ * dax-read-test.c says what is enforced, and how.
+ */
+#include <kunit/test-bug.h>
+#include <linux/bvec.h>
+#include <linux/dax-read.h>
+#include <linux/dax.h>
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+#include <linux/vmalloc.h>
+
+#include "dax-test.h"
+
+#define DRT_DEV_PAGES	64
+#define DRT_PART_OFF	2		/* where the partition starts, in pages */
+#define DRT_BUF_SIZE	(16 * PAGE_SIZE)
+#define DRT_UNTOUCHED	0xa5
+#define DRT_NO_ROOM	SIZE_MAX
+
+/*
+ * How the device behaves. Pages are counted from its start; none of a file lies
+ * on page 0, so 0 is "no page".
+ */
+struct drt_media {
+	long run;	/* the most pages that one answer covers; 0: no limit */
+	long bad;	/* a page that cannot be had ... */
+	int bad_err;	/* ... and why */
+	long kill;	/* access to this page sends SIGKILL */
+};
+
+/* A file system on a DAX device, and user memory to read into. */
+struct drt_read {
+	struct drt_fs fs;
+	struct file file;
+	struct dax_device *dax;
+	struct drt_media media;
+	u8 *mem;			/* of the device */
+	char __user *ubuf;		/* DRT_BUF_SIZE, then an unmapped page */
+	u8 *got;			/* what was read, and ... */
+	u8 *other;			/* ... what another reader reads */
+};
+
+static long drt_direct_access(struct dax_device *dax, pgoff_t pgoff,
+			      long nr_pages, enum dax_access_mode mode,
+			      void **kaddr, unsigned long *pfn)
+{
+	struct drt_read *rd = dax_get_private(dax);
+	const struct drt_media *media = &rd->media;
+	long page = pgoff;
+
+	if (pgoff >= DRT_DEV_PAGES)
+		return -ENXIO;
+	if (media->bad && page == media->bad)
+		return media->bad_err;
+	if (media->kill && page == media->kill)
+		send_sig(SIGKILL, current, 1);
+
+	*kaddr = rd->mem + page * PAGE_SIZE;
+	nr_pages = min(nr_pages, DRT_DEV_PAGES - page);
+	if (media->bad > page)
+		nr_pages = min(nr_pages, media->bad - page);
+	return media->run ? min(nr_pages, media->run) : nr_pages;
+}
+
+static int drt_zero_page_range(struct dax_device *dax, pgoff_t pgoff,
+			       size_t nr_pages)
+{
+	return -EIO;	/* nothing here writes */
+}
+
+static const struct dax_operations drt_dax_ops = {
+	.direct_access = drt_direct_access,
+	.zero_page_range = drt_zero_page_range,
+};
+
+static void drt_dax_exit(void *data)
+{
+	struct dax_device *dax = data;
+
+	kill_dax(dax);
+	put_dax(dax);
+}
+
+KUNIT_DEFINE_ACTION_WRAPPER(drt_vfree, vfree, const void *);
+
+/* Bytes that differ from page to page and within one, and are never 0. */
+static int drt_init_media(struct kunit *test, struct drt_read *rd)
+{
+	rd->mem = vmalloc(DRT_DEV_PAGES * PAGE_SIZE);
+	if (!rd->mem)
+		return -ENOMEM;
+	for (size_t i = 0; i < DRT_DEV_PAGES * PAGE_SIZE; i++)
+		rd->mem[i] = 1 + (i + i / PAGE_SIZE * 7) % 251;
+	return kunit_add_action_or_reset(test, drt_vfree, rd->mem);
+}
+
+static int drt_init_dax(struct kunit *test, struct drt_read *rd)
+{
+	rd->dax = alloc_dax(rd, &drt_dax_ops);
+	if (IS_ERR(rd->dax))
+		return PTR_ERR(rd->dax);
+	rd->fs.sbi.s_daxdev = rd->dax;
+	rd->fs.sbi.s_dax_part_off = DRT_PART_OFF * PAGE_SIZE;
+	return kunit_add_action_or_reset(test, drt_dax_exit, rd->dax);
+}
+
+static int drt_init_buffers(struct kunit *test, struct drt_read *rd)
+{
+	unsigned long addr;
+
+	rd->got = kunit_kmalloc(test, DRT_BUF_SIZE, GFP_KERNEL);
+	rd->other = kunit_kmalloc(test, DRT_BUF_SIZE, GFP_KERNEL);
+	if (!rd->got || !rd->other)
+		return -ENOMEM;
+
+	addr = kunit_vm_mmap(test, NULL, 0, DRT_BUF_SIZE + PAGE_SIZE,
+			     PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	if (!addr || IS_ERR_VALUE(addr))
+		return -ENOMEM;
+	rd->ubuf = (char __user *)addr;
+	return vm_munmap(addr + DRT_BUF_SIZE, PAGE_SIZE);
+}
+
+static int drt_read_init(struct kunit *test)
+{
+	struct drt_read *rd = kunit_kzalloc(test, sizeof(*rd), GFP_KERNEL);
+	int err;
+
+	if (!rd)
+		return -ENOMEM;
+	test->priv = rd;
+	err = drt_fs_init(test, &rd->fs);
+	if (err)
+		return err;
+	rd->file.f_mapping = rd->fs.ei.vfs_inode.i_mapping;
+	rd->file.f_inode = &rd->fs.ei.vfs_inode;
+
+	err = drt_init_media(test, rd);
+	if (err)
+		return err;
+	err = drt_init_dax(test, rd);
+	if (err)
+		return err;
+	allow_signal(SIGKILL);
+	return drt_init_buffers(test, rd);
+}
+
+typedef ssize_t (*drt_reader)(struct drt_read *rd, loff_t pos,
+			      char __user *buf, size_t count);
+
+static ssize_t drt_read_fast(struct drt_read *rd, loff_t pos, char __user *buf,
+			     size_t count)
+{
+	return ext4_dax_read_user(&rd->fs.ei.vfs_inode, pos, buf, count);
+}
+
+static ssize_t drt_iomap_rw(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	/* As ext4_dax_read_iter(). */
+	if (kiocb->ki_pos >= i_size_read(file_inode(kiocb->ki_filp)))
+		return 0;
+	return dax_iomap_rw(kiocb, iter, &ext4_iomap_ops);
+}
+
+typedef ssize_t (*drt_iter_reader)(struct kiocb *kiocb, struct iov_iter *iter);
+
+/* Both the file position and the iterator advance by what was read. */
+static ssize_t drt_read_iter(struct drt_read *rd, loff_t pos,
+			     struct iov_iter *iter, int ki_flags,
+			     drt_iter_reader reader)
+{
+	struct kunit *test = kunit_get_current_test();
+	size_t count = iov_iter_count(iter);
+	struct kiocb kiocb;
+	ssize_t ret;
+
+	init_sync_kiocb(&kiocb, &rd->file);
+	kiocb.ki_pos = pos;
+	kiocb.ki_flags |= ki_flags;
+	ret = reader(&kiocb, iter);
+	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, pos + max(ret, 0));
+	KUNIT_EXPECT_EQ(test, iov_iter_count(iter), count - max(ret, 0));
+	return ret;
+}
+
+static ssize_t drt_read_ubuf(struct drt_read *rd, loff_t pos, char __user *buf,
+			     size_t count, int ki_flags, drt_iter_reader reader)
+{
+	struct iov_iter iter;
+
+	iov_iter_ubuf(&iter, ITER_DEST, buf, count);
+	return drt_read_iter(rd, pos, &iter, ki_flags, reader);
+}
+
+static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
+				char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iomap_rw);
+}
+
+/* As a file system does that has an ->iomap_begin and nothing quicker. */
+static ssize_t drt_iter_simple(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, ext4_iomap_begin);
+}
+
+static ssize_t drt_read_simple(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_simple);
+}
+
+/* In pieces, of which the second is empty. */
+static ssize_t drt_read_pieces(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count,
+			       drt_iter_reader reader)
+{
+	size_t first = min(count / 3, DRT_BUF_SIZE / 2 - 5);
+	const struct iovec pieces[] = {
+		{ buf, first },
+		{ NULL, 0 },
+		{ buf + first, count - first },
+	};
+	struct iov_iter iter;
+
+	iov_iter_init(&iter, ITER_DEST, pieces, ARRAY_SIZE(pieces), count);
+	return drt_read_iter(rd, pos, &iter, 0, reader);
+}
+
+static ssize_t drt_pieces_fast(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, ext4_dax_read_segments);
+}
+
+static ssize_t drt_pieces_generic(struct drt_read *rd, loff_t pos,
+				  char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iomap_rw);
+}
+
+static ssize_t drt_pieces_simple(struct drt_read *rd, loff_t pos,
+				 char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iter_simple);
+}
+
+/* What is compared with drt_read_fast(). */
+static const drt_reader drt_others[] = {
+	drt_read_generic,
+	drt_read_simple,
+	drt_pieces_fast,
+	drt_pieces_generic,
+	drt_pieces_simple,
+};
+
+/*
+ * Read @count bytes at @pos into user memory of which @room bytes are there,
+ * and fetch to @bytes what came.
+ */
+static ssize_t drt_read(struct kunit *test, drt_reader reader, loff_t pos,
+			size_t count, size_t room, u8 *bytes)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+	char __user *buf = rd->ubuf + DRT_BUF_SIZE - room;
+	ssize_t ret;
+
+	memset(bytes, DRT_UNTOUCHED, DRT_BUF_SIZE);
+	KUNIT_ASSERT_EQ(test, 0, copy_to_user(rd->ubuf, bytes, DRT_BUF_SIZE));
+
+	inode_lock_shared(inode);
+	ret = reader(rd, pos, buf, count);
+	inode_unlock_shared(inode);
+	flush_signals(current);
+
+	KUNIT_ASSERT_EQ(test, 0, copy_from_user(bytes, buf, room));
+	KUNIT_ASSERT_LE(test, ret, (ssize_t)room);
+	return ret;
+}
+
+/* As KUNIT_EXPECT_MEMEQ(), which would print all of both. */
+static void drt_expect_same_bytes(struct kunit *test, const u8 *got,
+				  const u8 *want, size_t len)
+{
+	size_t i = 0;
+
+	if (!memcmp(got, want, len))
+		return;
+	while (got[i] == want[i])
+		i++;
+	KUNIT_FAIL(test, "byte %zu of %zu is %#x, not %#x", i, len, got[i],
+		   want[i]);
+}
+
+/* @bytes is what @lay holds at @pos. */
+static void drt_expect_bytes(struct kunit *test, const struct drt_layout *lay,
+			     loff_t pos, const u8 *bytes, ssize_t len)
+{
+	struct drt_read *rd = test->priv;
+	size_t n;
+
+	for (; len > 0; len -= n, pos += n, bytes += n) {
+		ext4_lblk_t lblk = pos >> DRT_BLKBITS;
+		const struct drt_extent *ex = drt_extent_at(lay, lblk);
+		size_t offset = offset_in_page(pos), page;
+
+		n = min_t(size_t, len, PAGE_SIZE - offset);
+		if (ex && ex->status & DRT_WRITTEN) {
+			page = ex->pblk + lblk - ex->lblk + DRT_PART_OFF;
+			KUNIT_ASSERT_LT(test, page, DRT_DEV_PAGES);
+			drt_expect_same_bytes(test, bytes, rd->mem + offset +
+					      page * PAGE_SIZE, n);
+		} else {
+			KUNIT_EXPECT_NULL(test, memchr_inv(bytes, 0, n));
+		}
+	}
+}
+
+static const struct drt_layout drt_file = {
+	.ex = {
+		{ 0, 2, 20, DRT_WRITTEN },
+		{ 2, 1, 0, DRT_HOLE },
+		{ 3, 1, 30, DRT_UNWRITTEN },
+		{ 4, 2, 40, DRT_WRITTEN },	/* the second not in the cache */
+		{ 6, 1, 0, DRT_HOLE },		/* not in the cache */
+		{ 7, 2, 50, DRT_WRITTEN },	/* the second past the end */
+	},
+	.nr = 6,
+	.end = 9,
+	.on_disk = true,
+};
+
+#define DRT_B		PAGE_SIZE
+#define DRT_SIZE	(7 * DRT_B + 1000)
+
+static void drt_plant_file(struct inode *inode)
+{
+	for (int i = 0; i < drt_file.nr; i++) {
+		const struct drt_extent *ex = &drt_file.ex[i];
+
+		drt_to_cache(inode, ex);
+		if (drt_has_blocks(ex))
+			drt_to_disk(inode, ex);
+	}
+	ext4_es_remove_extent(inode, 5, 2);
+	i_size_write(inode, DRT_SIZE);
+}
+
+struct drt_row {
+	const char *desc;
+	loff_t pos;
+	size_t count;
+	ssize_t ret;
+	size_t room;		/* bytes of the buffer that exist; 0: all */
+	struct drt_media media;
+};
+
+static const struct drt_row drt_rows[] = {
+	{ "first byte", 0, 1, 1 },
+	{ "inside a block", 100, 200, 200 },
+	{ "one block", 0, DRT_B, DRT_B },
+	{ "across blocks of an extent", DRT_B - 4, 8, 8 },
+	{ "hole", 2 * DRT_B, DRT_B, DRT_B },
+	{ "inside a hole", 2 * DRT_B + 1, 5, 5 },
+	{ "unwritten", 3 * DRT_B, DRT_B, DRT_B },
+	{ "written, then hole", 2 * DRT_B - 10, 20, 20 },
+	{ "hole, then unwritten", 3 * DRT_B - 10, 20, 20 },
+	{ "unwritten, then written", 4 * DRT_B - 10, 20, 20 },
+	{ "written, not in the cache", 5 * DRT_B, DRT_B, DRT_B },
+	{ "hole, not in the cache", 6 * DRT_B + 5, 10, 10 },
+	{ "cached, then not", 5 * DRT_B - 10, 20, 20 },
+	{ "the whole file", 0, DRT_SIZE, DRT_SIZE },
+	{ "largest read", 0, MAX_RW_COUNT, DRT_SIZE },
+
+	{ "last byte", DRT_SIZE - 1, 1, 1 },
+	{ "up to the end", DRT_SIZE - 10, 10, 10 },
+	{ "across the end, inside a block", DRT_SIZE - 10, 20, 10 },
+	{ "across the end, into the next block", 7 * DRT_B, 2 * DRT_B, 1000 },
+	{ "at the end", DRT_SIZE, 1, 0 },
+	{ "past the end, in its block", DRT_SIZE + 1, 1, 0 },
+	{ "past the end, in a block of the file", 8 * DRT_B, DRT_B, 0 },
+	{ "past the end and all blocks", 100 * DRT_B, 1, 0 },
+	{ "past the end, at the largest offset", LLONG_MAX - 1, 1, 0 },
+
+	{ "buffer ends inside a written block", 0, 2 * DRT_B, 100,
+	  .room = 100 },
+	{ "buffer ends with a written block", 0, 2 * DRT_B, DRT_B,
+	  .room = DRT_B },
+	{ "buffer ends inside a hole", 2 * DRT_B, DRT_B, 100, .room = 100 },
+	{ "buffer ends inside unwritten", 3 * DRT_B, DRT_B, 100, .room = 100 },
+	{ "buffer ends with an extent", 2 * DRT_B - 10, 20, 10, .room = 10 },
+	{ "buffer ends with a hole", 4 * DRT_B - 10, 20, 10, .room = 10 },
+	{ "no buffer, written", 0, 1, -EFAULT, .room = DRT_NO_ROOM },
+	{ "no buffer, hole", 2 * DRT_B, 1, -EFAULT, .room = DRT_NO_ROOM },
+	{ "no buffer, unwritten", 3 * DRT_B, 1, -EFAULT, .room = DRT_NO_ROOM },
+	{ "no buffer, past the end", DRT_SIZE, 1, 0, .room = DRT_NO_ROOM },
+
+	{ "page by page", 0, DRT_SIZE, DRT_SIZE, .media.run = 1 },
+	{ "page by page, inside blocks", 10, DRT_B + 10, DRT_B + 10,
+	  .media.run = 1 },
+
+	{ "bad page, first", 0, DRT_B, -EIO,
+	  .media = { .bad = 22, .bad_err = -EHWPOISON } },
+	{ "bad page, second", 10, 2 * DRT_B, DRT_B - 10,
+	  .media = { .bad = 23, .bad_err = -EHWPOISON } },
+	{ "bad page, in a later extent", 0, DRT_SIZE, 4 * DRT_B,
+	  .media = { .bad = 42, .bad_err = -EHWPOISON } },
+	{ "bad page, not asked for", 0, DRT_B, DRT_B,
+	  .media = { .bad = 23, .bad_err = -EHWPOISON } },
+	{ "another errno, first", 0, DRT_B, -ENODEV,
+	  .media = { .bad = 22, .bad_err = -ENODEV } },
+	{ "another errno, second", 0, 2 * DRT_B, DRT_B,
+	  .media = { .bad = 23, .bad_err = -ENODEV } },
+
+	{ "killed between pages", 0, 2 * DRT_B, DRT_B,
+	  .media = { .run = 1, .kill = 22 } },
+	{ "killed between extents", 0, DRT_SIZE, 4 * DRT_B,
+	  .media = { .run = 1, .kill = 23 } },
+	{ "killed on the last page", 4 * DRT_B, DRT_B, DRT_B,
+	  .media = { .run = 1, .kill = 42 } },
+};
+
+KUNIT_ARRAY_PARAM_DESC(drt_row, drt_rows, desc);
+
+/*
+ * Into memory of the kernel, as io_uring and splice do: the bytes in @got, and
+ * @ret.
+ */
+static void drt_check_kernel(struct kunit *test, loff_t pos, size_t count,
+			     ssize_t ret)
+{
+	struct drt_read *rd = test->priv;
+	size_t len = min(count, DRT_BUF_SIZE), first = len / 2;
+	struct kvec kvecs[] = {
+		{ rd->other, first },
+		{ rd->other + first, len - first },
+	};
+	struct bio_vec bvec;
+	struct iov_iter iter;
+
+	for (int i = 0; i < 2; i++) {
+		bvec_set_virt(&bvec, rd->other, len);
+		if (i)
+			iov_iter_bvec(&iter, ITER_DEST, &bvec, 1, len);
+		else
+			iov_iter_kvec(&iter, ITER_DEST, kvecs, 2, len);
+		memset(rd->other, DRT_UNTOUCHED, DRT_BUF_SIZE);
+		inode_lock_shared(&rd->fs.ei.vfs_inode);
+		KUNIT_EXPECT_EQ(test, ret,
+				drt_read_iter(rd, pos, &iter, 0,
+					      ext4_dax_read_segments));
+		inode_unlock_shared(&rd->fs.ei.vfs_inode);
+		flush_signals(current);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
+}
+
+static void drt_check_row(struct kunit *test, const struct drt_row *p)
+{
+	struct drt_read *rd = test->priv;
+	size_t room = p->room ?: DRT_BUF_SIZE;
+	ssize_t ret;
+
+	if (room == DRT_NO_ROOM)
+		room = 0;
+	ret = drt_read(test, drt_read_fast, p->pos, p->count, room, rd->got);
+	KUNIT_ASSERT_EQ(test, ret, p->ret);
+	drt_expect_bytes(test, &drt_file, p->pos, rd->got, ret);
+	ret = max(ret, 0);
+	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got + ret, DRT_UNTOUCHED,
+					   DRT_BUF_SIZE - ret));
+
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		ret = drt_read(test, drt_others[i], p->pos, p->count, room,
+			       rd->other);
+		KUNIT_EXPECT_EQ(test, ret, p->ret);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
+	if (!p->room)
+		drt_check_kernel(test, p->pos, p->count, p->ret);
+}
+
+static void drt_test_read(struct kunit *test)
+{
+	const struct drt_row *p = test->param_value;
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	rd->media = p->media;
+	drt_check_row(test, p);
+
+	/* Again by the copy routine for memory that may machine check. */
+	set_dax_nomc(rd->dax);
+	drt_check_row(test, p);
+}
+
+/* All readers return @ret. */
+static void drt_expect_read(struct kunit *test, const struct drt_layout *lay,
+			    loff_t pos, size_t count, ssize_t ret)
+{
+	struct drt_read *rd = test->priv;
+
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, pos, count,
+				       DRT_BUF_SIZE, rd->got), ret);
+	drt_expect_bytes(test, lay, pos, rd->got, ret);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_others[i], pos, count,
+					       DRT_BUF_SIZE, rd->other), ret);
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
+}
+
+/* DAX does not delay allocation; should an entry say so, that is an error. */
+static void drt_test_read_delayed(struct kunit *test)
+{
+	static const struct drt_layout lay = {
+		.ex = { { 0, 1, 20, DRT_WRITTEN }, { 1, 1, 0, DRT_DELAYED } },
+		.nr = 2,
+	};
+	/* By each reader, for each of the two reads. */
+	const int warnings = 2 * (1 + ARRAY_SIZE(drt_others));
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_to_cache(inode, &lay.ex[0]);
+	drt_to_cache(inode, &lay.ex[1]);
+	i_size_write(inode, 2 * DRT_B);
+
+	kunit_warning_suppress(test) {
+		drt_expect_read(test, &lay, DRT_B, 1, -EIO);
+		drt_expect_read(test, &lay, 0, 2 * DRT_B, DRT_B);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, warnings);
+	}
+}
+
+/* Blocks that are the file system's are not read, those before them are. */
+static void drt_test_read_invalid(struct kunit *test)
+{
+	static const struct drt_layout lay = {
+		.ex = {
+			{ 0, 1, 20, DRT_WRITTEN },
+			{ 1, 1, DRT_BITMAPS, DRT_WRITTEN },
+			{ 2, 1, DRT_FS_BLOCKS, DRT_WRITTEN },
+			{ 3, 1, DRT_BITMAPS, DRT_UNWRITTEN },
+		},
+		.nr = 4,
+	};
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	for (int i = 0; i < lay.nr; i++)
+		drt_to_cache(inode, &lay.ex[i]);
+	i_size_write(inode, 4 * DRT_B);
+
+	drt_expect_read(test, &lay, 0, 4 * DRT_B, DRT_B);
+	drt_expect_read(test, &lay, DRT_B, 1, -EFSCORRUPTED);
+	drt_expect_read(test, &lay, 2 * DRT_B, DRT_B, -EFSCORRUPTED);
+	drt_expect_read(test, &lay, 3 * DRT_B, DRT_B, DRT_B);
+}
+
+/* The tree is wrong on purpose: it must not be asked. */
+static void drt_test_read_replay(struct kunit *test)
+{
+	static const struct drt_extent wrong = { 0, 9, 52, DRT_WRITTEN };
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_plant_file(inode);
+	drt_to_cache(inode, &wrong);
+	rd->fs.sbi.s_mount_state |= EXT4_FC_REPLAY;
+	drt_expect_read(test, &drt_file, 0, DRT_SIZE, DRT_SIZE);
+}
+
+static void drt_test_read_dead(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	kill_dax(rd->dax);
+	drt_expect_read(test, &drt_file, 0, DRT_B, -ENXIO);
+	drt_expect_read(test, &drt_file, 3 * DRT_B, 2 * DRT_B, DRT_B);
+	drt_expect_read(test, &drt_file, DRT_SIZE, 1, 0);
+}
+
+/* What is in the inode is not where its blocks are. */
+static void drt_test_read_inline(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_plant_file(inode);
+	ext4_set_inode_flag(inode, EXT4_INODE_INLINE_DATA);
+	rd->fs.ei.i_inline_off = 1;
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, 0, DRT_B,
+				       DRT_BUF_SIZE, rd->got), -ERANGE);
+}
+
+static void drt_test_read_killed(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	send_sig(SIGKILL, current, 1);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_fast, 0, DRT_B,
+				       DRT_BUF_SIZE, rd->got), -EINTR);
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		send_sig(SIGKILL, current, 1);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_others[i], 0, DRT_B,
+					       DRT_BUF_SIZE, rd->other),
+				-EINTR);
+	}
+}
+
+static void drt_switch_on(void *key)
+{
+	static_branch_enable(&dax_read_simple_key);
+}
+
+/* Switched off, a read is left to dax_iomap_rw(), whole. */
+static void drt_test_read_refused(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+	struct kvec kvec = { rd->got, DRT_B };
+	struct iov_iter iter;
+	struct kiocb kiocb;
+
+	drt_plant_file(inode);
+	memset(rd->got, DRT_UNTOUCHED, DRT_B);
+	init_sync_kiocb(&kiocb, &rd->file);
+	iov_iter_kvec(&iter, ITER_DEST, &kvec, 1, DRT_B);
+	static_branch_disable(&dax_read_simple_key);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, drt_switch_on,
+							   NULL));
+	inode_lock_shared(inode);
+	KUNIT_EXPECT_EQ(test, -ENOTBLK, drt_iter_simple(&kiocb, &iter));
+	inode_unlock_shared(inode);
+	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, 0);
+	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), DRT_B);
+	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got, DRT_UNTOUCHED, DRT_B));
+}
+
+/* Maps block by block, and the second one not without waiting. */
+static int drt_begin_waits(struct inode *inode, loff_t pos, loff_t length,
+			   unsigned int flags, struct iomap *iomap,
+			   struct iomap *srcmap)
+{
+	if ((flags & IOMAP_NOWAIT) && pos >= DRT_B)
+		return -EAGAIN;
+	length = min_t(u64, length, DRT_B - offset_in_page(pos));
+	return ext4_iomap_begin(inode, pos, length, flags, iomap, srcmap);
+}
+
+static ssize_t drt_iter_waits(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, drt_begin_waits);
+}
+
+static ssize_t drt_read_waits(struct drt_read *rd, loff_t pos,
+			      char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_waits);
+}
+
+static ssize_t drt_read_nowait(struct drt_read *rd, loff_t pos,
+			       char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, IOCB_NOWAIT, drt_iter_waits);
+}
+
+static ssize_t drt_pieces_nowait(struct drt_read *rd, loff_t pos,
+				 char __user *buf, size_t count)
+{
+	struct iovec pieces[] = { { buf, 1 }, { buf + 1, count - 1 } };
+	struct iov_iter iter;
+
+	iov_iter_init(&iter, ITER_DEST, pieces, ARRAY_SIZE(pieces), count);
+	return drt_read_iter(rd, pos, &iter, IOCB_NOWAIT, drt_iter_waits);
+}
+
+/* IOCB_NOWAIT gives what can be had at once, and -EAGAIN if that is nothing. */
+static void drt_test_read_nowait(struct kunit *test)
+{
+	static const drt_reader readers[] = {
+		drt_read_nowait, drt_pieces_nowait,
+	};
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_waits, 10, 2 * DRT_B,
+				       DRT_BUF_SIZE, rd->got), 2 * DRT_B);
+	for (int i = 0; i < ARRAY_SIZE(readers); i++) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], 10, 2 * DRT_B,
+					       DRT_BUF_SIZE, rd->got),
+				DRT_B - 10);
+		drt_expect_bytes(test, &drt_file, 10, rd->got, DRT_B - 10);
+		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], DRT_B, 2,
+					       DRT_BUF_SIZE, rd->got), -EAGAIN);
+	}
+}
+
+/* Maps the block behind the one that is asked for. */
+static int drt_begin_elsewhere(struct inode *inode, loff_t pos, loff_t length,
+			       unsigned int flags, struct iomap *iomap,
+			       struct iomap *srcmap)
+{
+	return ext4_iomap_begin(inode, pos + DRT_B, 1, flags, iomap, srcmap);
+}
+
+static ssize_t drt_iter_elsewhere(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	return dax_read_simple(kiocb, iter, drt_begin_elsewhere);
+}
+
+static ssize_t drt_read_elsewhere(struct drt_read *rd, loff_t pos,
+				  char __user *buf, size_t count)
+{
+	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_elsewhere);
+}
+
+static ssize_t drt_pieces_elsewhere(struct drt_read *rd, loff_t pos,
+				    char __user *buf, size_t count)
+{
+	return drt_read_pieces(rd, pos, buf, count, drt_iter_elsewhere);
+}
+
+/* A mapping of another place is not read: it may be of another file. */
+static void drt_test_read_elsewhere(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+
+	drt_plant_file(&rd->fs.ei.vfs_inode);
+	kunit_warning_suppress(test) {
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, 0, 1,
+					       DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, DRT_B,
+					       1, DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_EQ(test, drt_read(test, drt_pieces_elsewhere, 0,
+					       3, DRT_BUF_SIZE, rd->got), -EIO);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 3);
+	}
+}
+
+/* An inode with a size past what its blocks can hold. */
+static void drt_test_read_max_offset(struct kunit *test)
+{
+	static const struct drt_layout lay = {
+		.ex = {
+			{ 0, DRT_MAX_BLOCK, 0, DRT_HOLE },
+			{ DRT_MAX_BLOCK, 1, 20, DRT_WRITTEN },
+		},
+		.nr = 2,
+	};
+	const loff_t last = (loff_t)DRT_MAX_BLOCK << DRT_BLKBITS;
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_to_cache(inode, &lay.ex[0]);
+	drt_to_cache(inode, &lay.ex[1]);
+	i_size_write(inode, LLONG_MAX);
+
+	drt_expect_read(test, &lay, last, DRT_B, DRT_B);
+	drt_expect_read(test, &lay, last - 10, DRT_B, DRT_B);
+	drt_expect_read(test, &lay, last + DRT_B - 10, 20, 10);
+	drt_expect_read(test, &lay, last + DRT_B, 1, -EINVAL);
+	drt_expect_read(test, &lay, LLONG_MAX - 1, 1, -EINVAL);
+}
+
+#define DRT_FILES	200
+#define DRT_READS	25
+
+struct drt_read_tally {
+	unsigned int whole;
+	unsigned int partial;
+	unsigned int failed;
+};
+
+static void drt_random_media(struct rnd_state *rnd, struct drt_media *media)
+{
+	static const long runs[] = { 0, 0, 1, 3 };
+
+	*media = (struct drt_media) { .run = runs[drt_below(rnd, 4)] };
+	if (drt_below(rnd, 4))
+		return;
+	media->bad = 1 + drt_below(rnd, DRT_DEV_PAGES - 1);
+	media->bad_err = drt_below(rnd, 2) ? -EHWPOISON : -ENODEV;
+}
+
+static void drt_check_read(struct kunit *test, const struct drt_layout *lay,
+			   struct rnd_state *rnd, struct drt_read_tally *tally)
+{
+	struct drt_read *rd = test->priv;
+	loff_t size = i_size_read(&rd->fs.ei.vfs_inode);
+	loff_t pos = drt_below(rnd, size + DRT_B);
+	size_t count = 1 + drt_below(rnd, drt_below(rnd, 2) ? 16 : DRT_BUF_SIZE);
+	size_t room = drt_below(rnd, 4) ? DRT_BUF_SIZE : drt_below(rnd, count);
+	size_t most = pos < size ? min_t(u64, count, size - pos) : 0;
+	ssize_t ret;
+
+	drt_random_media(rnd, &rd->media);
+	ret = drt_read(test, drt_read_fast, pos, count, room, rd->got);
+	KUNIT_EXPECT_LE(test, ret, (ssize_t)most);
+	drt_expect_bytes(test, lay, pos, rd->got, ret);
+
+	for (int i = 0; i < ARRAY_SIZE(drt_others); i++) {
+		KUNIT_EXPECT_EQ(test, ret,
+				drt_read(test, drt_others[i], pos, count, room,
+					 rd->other));
+		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
+	}
+
+	if (ret < 0)
+		tally->failed++;
+	else if (ret < most)
+		tally->partial++;
+	else
+		tally->whole++;
+
+	if (READ_ONCE(test->status) == KUNIT_FAILURE)
+		KUNIT_FAIL_AND_ABORT(test, "%zu at %lld of %lld, buffer %zu, run %ld, bad %ld",
+				     count, pos, size, room, rd->media.run,
+				     rd->media.bad);
+}
+
+static void drt_test_read_random(struct kunit *test)
+{
+	static const struct drt_recipe recipe = {
+		.first = DRT_INODE_TABLE + DRT_INODE_TABLE_LEN,
+		.last = DRT_DEV_PAGES - DRT_PART_OFF - 1,
+		.max_len = 6,
+	};
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+	struct drt_read_tally tally = {};
+	struct drt_layout *lay;
+	struct rnd_state rnd;
+
+	lay = kunit_kzalloc(test, sizeof(*lay), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, lay);
+	prandom_seed_state(&rnd, drt_seed(test));
+
+	for (int i = 0; i < DRT_FILES; i++) {
+		drt_random_layout(&rnd, inode, &recipe, lay);
+		drt_apply_layout(&rnd, inode, lay);
+		i_size_write(inode, 1 + drt_below(&rnd, (lay->end + 1) * DRT_B));
+		for (int j = 0; j < DRT_READS; j++) {
+			drt_disturb(&rnd, &rd->fs, lay);
+			drt_check_read(test, lay, &rnd, &tally);
+		}
+		cond_resched();
+	}
+
+	kunit_info(test, "%u whole, %u partial, %u failed\n",
+		   tally.whole, tally.partial, tally.failed);
+	KUNIT_EXPECT_GT(test, tally.whole, DRT_FILES);
+	KUNIT_EXPECT_GT(test, tally.partial, DRT_FILES);
+	KUNIT_EXPECT_GT(test, tally.failed, DRT_FILES / 4);
+}
+
+static struct kunit_case drt_read_cases[] = {
+	KUNIT_CASE_PARAM(drt_test_read, drt_row_gen_params),
+	KUNIT_CASE(drt_test_read_delayed),
+	KUNIT_CASE(drt_test_read_invalid),
+	KUNIT_CASE(drt_test_read_replay),
+	KUNIT_CASE(drt_test_read_dead),
+	KUNIT_CASE(drt_test_read_inline),
+	KUNIT_CASE(drt_test_read_killed),
+	KUNIT_CASE(drt_test_read_refused),
+	KUNIT_CASE(drt_test_read_nowait),
+	KUNIT_CASE(drt_test_read_elsewhere),
+	KUNIT_CASE(drt_test_read_max_offset),
+	KUNIT_CASE(drt_test_read_random),
+	{}
+};
+
+static struct kunit_suite drt_read_suite = {
+	.name = "ext4_dax_read_user",
+	.init = drt_read_init,
+	.test_cases = drt_read_cases,
+};
+
+kunit_test_suite(drt_read_suite);
