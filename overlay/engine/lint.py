@@ -23,6 +23,7 @@ from engine import (
     modular,
     objects,
     packages,
+    prose,
     rules,
     source,
     store,
@@ -395,10 +396,24 @@ def subjects(job: Job) -> Iterator[Case]:
         yield _case("words", kind, words.complaints(measure))
 
 
+def figures(job: Job) -> Iterator[Case]:
+    """Each number of instructions in prose says where it is from."""
+    texts = [(name, text) for name in job.files
+             if (text := rules.text_of(host.ROOT / name))]
+    known = prose.listed(prose.LIST.read_text(encoding="utf-8"))
+    found: dict[str, list[str]] = {name: [] for name, _ in texts
+                                   if prose.is_prose(name)}
+    for name, line in prose.complaints(texts, known, prose.results()):
+        found.setdefault(name, []).append(line)
+    for name, lines in found.items():
+        yield _case("figures", name, lines)
+
+
 # -- make lint --------------------------------------------------------------
 
 TOOLS = {
-    "rules": own_rules, "words": subjects, "shellcheck": shellcheck, "ruff": ruff,
+    "rules": own_rules, "words": subjects, "figures": figures,
+    "shellcheck": shellcheck, "ruff": ruff,
     "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,

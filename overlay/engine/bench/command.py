@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import build, host, kernels, ktap, source
+from engine import build, host, kernels, ktap, prose, source, store
 from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, reap
 from engine.bench.figures import Row
 from engine.bench.measurement import Measurement, Profiled
@@ -148,6 +148,22 @@ def _data(rows: list[Row], followed: list[Row]) -> Data:
             "tool": _tool(), "results": rows, "lines": followed}
 
 
+def kept(data: Data) -> str:
+    """What the tree keeps of the results: covers and prose go by it.
+
+    A row a line, so that a change of one figure is a change of one line.
+    """
+    rows = [json.dumps({name: row[name] for name in (
+        "bench", "variant", "params", "insn_per_op")}) for row in data["results"]]
+    head = {**{name: data[name] for name in ("kernel", "commit", "tool")},
+            "compiler": measure.compiler(), "configs": {
+                mode: store.of_file(build.folder(mode) / ".config")
+                for mode in kernels.having("measured")
+                if (build.folder(mode) / ".config").exists()}}
+    return (json.dumps(head, indent=1)[:-2] + ',\n "results": [\n  '
+            + ",\n  ".join(rows) + "\n ]\n}\n")
+
+
 # -- commands ----------------------------------------------------------------
 
 def _information(title: str, work: Callable[..., Found],
@@ -222,7 +238,11 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     text = report(data, wall, cases)
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
+    # A test has an out/ of its own, and its figures are no results.
+    if host.OUT.parent == host.ROOT and any(
+            row["params"].get("config") == "lean" for row in data["results"]):
+        host.write(prose.RESULTS, kept(data))
     host.say(text)
-    host.say("written: out/bench.json, out/bench.md, "
+    host.say("written: out/bench.json, out/bench.md, overlay/bench/results.json, "
              "out/bench/profile-*.txt, out/bench/lines-*.txt")
     return cases

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Figures in prose: each number of instructions says where it is from."""
+
+import json
+import unittest
+from unittest import mock
+
+from engine import host, prose
+from engine.bench import command
+from engine.host import UserError
+
+NAME = "overlay/series/toys/0001-fast"
+TEXT = """Subject: toys: be fast
+
+In 2021 a toy of 512 bytes took 543 ns.
+
+A toy takes 779 instructions, of 1,452 before, for 10,000 extents of
+4096 bytes. See 0123456 and v7.3.412.
+
+  size     before   after
+  4 KiB      5544    4867
+
+It has 1234 wheels.
+
+Files:
+fs/instructions-9999.c
+"""
+LIST = f"""# why
+{NAME} 779 5544 4867 : counted once
+
+{NAME} 1452 : toy-read variant=old size=8
+"""
+ROWS = [{"bench": "toy-read", "variant": variant, "insn_per_op": value,
+         "params": {"size": size, "hole": False}}
+        for variant, size, value in (("old", 8, 1455.2), ("new", 8, 700.0),
+                                     ("old", 512, 2000.0))]
+
+
+class Figures(unittest.TestCase):
+
+    def wrong(self, text=TEXT, known=LIST, rows=None, name=NAME):
+        return [line for _, line in prose.complaints(
+            [(name, text)], prose.listed(known), rows)]
+
+    def test_numbers_of_instructions(self):
+        self.assertEqual(prose.numbers(TEXT), ["779", "1452", "5544", "4867"])
+
+    def test_all_are_listed(self):
+        self.assertEqual(self.wrong(), [])
+
+    def test_a_figure_that_changed(self):
+        self.assertEqual(self.wrong(TEXT.replace("779", "797")), [
+            "797 instructions: overlay/bench/figures does not say where they "
+            "are from",
+            "overlay/bench/figures has 779, which is not there"])
+
+    def test_a_result_that_changed(self):
+        self.assertEqual(self.wrong(rows=ROWS), [])
+        moved = [{**ROWS[0], "insn_per_op": 1300.0}, *ROWS[1:]]
+        self.assertIn("1452 instructions are 1300 by", self.wrong(rows=moved)[0])
+
+    def test_a_row_has_to_be_one(self):
+        self.assertIn("0 results are", self.wrong(rows=ROWS[1:])[0])
+        known = LIST.replace(" size=8", " hole=false")
+        self.assertIn("2 results are", self.wrong(known=known, rows=ROWS)[0])
+
+    def test_what_is_prose(self):
+        for name in (NAME, "README.md", "Documentation/x.rst",
+                     "overlay/series/toys/0000-cover"):
+            self.assertTrue(prose.is_prose(name), name)
+        for name in (f"{NAME}.without", "overlay/series/trailers", "fs/x.c",
+                     "overlay/ci/README.md"):
+            self.assertFalse(prose.is_prose(name), name)
+
+    def test_a_line_that_cannot_be_read(self):
+        for line in (f"{NAME} 779", f"{NAME} : counted", f"{NAME} 779 : "):
+            with self.assertRaisesRegex(UserError, "figures, line 2"):
+                prose.listed(f"#\n{line}\n")
+
+
+class Kept(unittest.TestCase):
+
+    def test_a_row_a_line(self):
+        rows = [{**row, "spread_pct": 0.1} for row in ROWS]
+        with mock.patch.object(command.measure, "compiler", return_value="gcc"), \
+                mock.patch.object(host, "WORK", host.OUT / "none"):
+            text = command.kept({"kernel": "7.3.4", "commit": "0123", "tool": "QEMU",
+                                 "results": rows})
+        data = json.loads(text)
+        self.assertEqual(data["results"], ROWS)
+        self.assertEqual((data["kernel"], data["compiler"]), ("7.3.4", "gcc"))
+        self.assertEqual(text.count("\n"), len(ROWS) + text.partition(
+            '"results": [')[0].count("\n") + 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
