@@ -217,8 +217,7 @@ static unsigned int drt_random_status(struct rnd_state *rnd,
 }
 
 void drt_random_layout(struct rnd_state *rnd, struct inode *inode,
-			      const struct drt_recipe *recipe,
-			      struct drt_layout *lay)
+		       const struct drt_recipe *recipe, struct drt_layout *lay)
 {
 	unsigned int on_disk = 0;
 
@@ -255,7 +254,7 @@ static void drt_reclaim_some(struct rnd_state *rnd, struct inode *inode,
 
 /* Between two lookups, where the inode knows what the tree forgets. */
 void drt_disturb(struct rnd_state *rnd, struct drt_fs *fs,
-			const struct drt_layout *lay)
+		 const struct drt_layout *lay)
 {
 	if (!lay->on_disk)
 		return;
