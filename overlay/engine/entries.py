@@ -16,6 +16,8 @@ COVER = "0000-cover"
 # What a later entry brings to files of earlier ones; see series.py.
 WITHOUT = ".without"
 WIDTH = 75
+# What each cover says for those who decide by it, at the beginning of a line.
+PARTS = ("Tested", "To repeat", "Changes")
 
 
 @dataclass
@@ -178,6 +180,13 @@ def complaints(everything: list[Series], paths: Iterable[str]) -> Iterator[str]:
             yield f"{names[0]} names {file}, which is not there"
         elif len(names) > 1:
             yield f"{file} is in two entries: {' and '.join(names)}"
+
+
+def check_cover(cover: Entry) -> Iterator[str]:
+    """What a cover letter does not say, one sentence each."""
+    for part in PARTS:
+        if not re.search(rf"^{part}\b[^:]*:", cover.body, re.MULTILINE):
+            yield f"no line of the cover begins with '{part}' and has a colon"
 
 
 def check_message(entry: Entry, width: int = WIDTH) -> Iterator[str]:

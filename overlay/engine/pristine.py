@@ -16,8 +16,12 @@ from engine.source import Source
 
 
 def patches(out: Path) -> list[Path]:
-    """The mails of one series, in order, but for its cover."""
-    return sorted(out.glob("*.eml"))[1:]
+    """The mails of one series, in order, but for its cover.
+
+    A patch alone has none: b4 puts the cover below its message.
+    """
+    mails = sorted(out.glob("*.eml"))
+    return mails[1:] if len(mails) > 1 else mails
 
 
 def of_series(branch: Branch, mails: list[Path]) -> Iterator[str]:

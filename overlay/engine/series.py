@@ -60,6 +60,7 @@ from engine.entries import (
     WITHOUT,
     Entry,
     Series,
+    check_cover,
     check_message,
     complaints,
     read,
@@ -288,7 +289,8 @@ def check_series(branch: Branch, builder: Builder) -> list[Case]:
     builder.start([entry for lower in branch.lower
                    for entry in lower.entries], branch.items)
     cases = [_case(f"{series.name} {COVER}: message",
-                   check_message(series.cover))]
+                   [*check_message(series.cover),
+                    *check_cover(series.cover)])]
     for number, entry in enumerate(series.entries, 1):
         title = f"{series.name} {number}/{len(series.entries)}: " \
                 f"{entry.subject}"

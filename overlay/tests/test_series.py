@@ -386,6 +386,14 @@ class OnABranch(Scratch):
         self.assertIn("git am", next(pristine.of_series(made, found[1:])))
         self.assertEqual(made.git("status", "--porcelain"), "")
 
+    def test_a_patch_alone_has_no_cover(self):
+        made = self.grow(self.branch())
+        out = host.OUT / "series" / made.series.name
+        made.git("format-patch", "--quiet", "--suffix=.eml", "-o", out, "HEAD~")
+        found = pristine.patches(out)
+        self.assertEqual([path.name for path in found],
+                         ["0001-fs-sharpen-the-toy.eml"])
+
     def test_mails_of_all_series_make_the_tree_that_was_tested(self):
         with mock.patch.object(lay.holds, "__defaults__", (self.root,)):
             made = self.grow(self.branch())
@@ -501,6 +509,24 @@ class Messages(Scratch):
     def test_signed_off_by_hand(self):
         self.assertIn("added by git", self.complaints(
             body="Text.\n\nSigned-off-by: Me <me@example.invalid>\n")[0])
+
+
+class Covers(Scratch):
+    """What a cover letter has to say."""
+
+    def cover(self, body):
+        return list(entries.check_cover(entries.Entry(
+            Path("0000-cover"), "fs: toys", body, [])))
+
+    def test_all_is_said(self):
+        self.assertEqual(self.cover(
+            "Toys.\n\nTested: a lot.\n\nTo repeat, on a Sunday:\n  play\n\n"
+            "Changes: none.\n"), [])
+
+    def test_what_is_missing(self):
+        self.assertEqual(self.cover("Toys.\n\nTested: a lot.\n"), [
+            "no line of the cover begins with 'To repeat' and has a colon",
+            "no line of the cover begins with 'Changes' and has a colon"])
 
 
 class Sizes(unittest.TestCase):
