@@ -207,16 +207,6 @@ static int nvme_uq_dma_map_segs(struct nvme_uq *uq, struct nvme_uq_io *io)
 	return 0;
 }
 
-static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
-{
-	io->meta_addr = dma_map_phys(uq->dma_dev, virt_to_phys(io->metabuf),
-				     io->meta_len, nvme_uq_dir(io->flags), 0);
-	if (dma_mapping_error(uq->dma_dev, io->meta_addr))
-		return -ENOMEM;
-	io->flags |= NVME_UQ_META;
-	return 0;
-}
-
 /**
  * nvme_uq_dma_unmap_io - unmap a command that could not be submitted
  * @uq:		the queue
@@ -234,6 +224,21 @@ void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io)
 	};
 
 	nvme_uq_dma_unmap(uq, &iod);
+}
+
+/* Map the metadata of a command, if it has any. If not, the data is unmapped. */
+static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
+{
+	if (!io->metabuf)
+		return 0;
+	io->meta_addr = dma_map_phys(uq->dma_dev, virt_to_phys(io->metabuf),
+				     io->meta_len, nvme_uq_dir(io->flags), 0);
+	if (dma_mapping_error(uq->dma_dev, io->meta_addr)) {
+		nvme_uq_dma_unmap_io(uq, io);
+		return -ENOMEM;
+	}
+	io->flags |= NVME_UQ_META;
+	return 0;
 }
 
 /* Return true if one segment needs more than the two PRPs of a command. */
@@ -271,12 +276,7 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
 		return ret;
 	ret = io->sglist ? nvme_uq_dma_map_segs(uq, io) :
 		nvme_uq_dma_map_one(uq, io);
-	if (ret || !io->metabuf)
-		return ret;
-	ret = nvme_uq_dma_map_meta(uq, io);
-	if (ret)
-		nvme_uq_dma_unmap_io(uq, io);
-	return ret;
+	return ret ?: nvme_uq_dma_map_meta(uq, io);
 }
 
 /**

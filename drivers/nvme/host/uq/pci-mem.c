@@ -311,10 +311,5 @@ int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io)
 		if (!ret)
 			io->flags |= NVME_UQ_SGLIST;
 	}
-	if (ret || !io->metabuf)
-		return ret;
-	ret = nvme_uq_dma_map_meta(uq, io);
-	if (ret)
-		nvme_uq_dma_unmap_io(uq, io);
-	return ret;
+	return ret ?: nvme_uq_dma_map_meta(uq, io);
 }
