@@ -126,8 +126,8 @@ KERNELS: dict[str, Kernel] = {
         checked=True,
         # It has no faults, no metadata in a buffer of its own, no suspend.
         left_out={
-            "uq:uq_fail_nth": None, "uq:uq_fail_work": None,
-            "uq:uq_fault": None, "uq:uq_silent": None, "uq:uq_stopped": None,
+            "uq:uq_admin_timeout": None, "uq:uq_fail_nth": None,
+            "uq:uq_fail_work": None, "uq:uq_fault": None, "uq:uq_stopped": None,
             "uq:uq_suspend": None, "uq:uq_timeout": None,
             "uq:uq_fuzz": "-V prp",
             "uq:uq_memory": "-V irq_no_sgl -V poll_no_sgl",

@@ -253,20 +253,35 @@ class _Gone:
         self.folder = folder
         self.missing = missing
         self.values = dict(re.findall(r"^(\w+) := (\S+)$", text, re.MULTILINE))
+        self.without_rule: set[str] = set()
 
-    def __call__(self, word: str) -> bool:
+    def _name(self, word: str) -> str:
         for name, value in self.values.items():
             word = word.replace(f"$({name})", value)
-        word = word.removeprefix("$(OUTPUT)/")
+        return word.removeprefix("$(OUTPUT)/")
+
+    def unmade(self, rule: str) -> None:
+        """What a rule makes is gone with all that it is made of."""
+        made = rule.partition(":")[0].replace("\\\n", " ").split()
+        self.without_rule |= {self._name(word) for word in made
+                              if "$(TEST_" not in word}
+
+    def __call__(self, word: str) -> bool:
+        word = self._name(word)
         path = os.path.normpath(f"{self.folder}/{word}")
-        return any(name in self.missing
-                   for name in (path, f"{path}.c", f"{path}/Makefile"))
+        return word in self.without_rule or any(
+            name in self.missing
+            for name in (path, f"{path}.c", f"{path}/Makefile"))
 
 
-def _with_programs(text: str, gone: Callable[[str], bool]) -> str:
+def _with_programs(text: str, gone: _Gone) -> str:
     """A Makefile of selftests without the programs that have no source yet."""
+    lines = WHOLE.findall(text)
+    for line in lines:
+        if RULE.match(line) and not _less(line, gone):
+            gone.unmade(line)
     kept, dropped = [], False
-    for line in WHOLE.findall(text):
+    for line in lines:
         if line.startswith("\t"):
             if not dropped:         # the recipe of a rule that is there
                 kept.append(line)
