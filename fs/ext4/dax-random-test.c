@@ -270,7 +270,7 @@ void drt_disturb(struct rnd_state *rnd, struct drt_fs *fs,
 }
 
 void drt_apply_layout(struct rnd_state *rnd, struct inode *inode,
-			     const struct drt_layout *lay)
+		      const struct drt_layout *lay)
 {
 	const struct drt_extent tail = {
 		lay->end, EXT_MAX_BLOCKS - lay->end, 0, DRT_HOLE

@@ -202,9 +202,9 @@ bool drt_recall(struct inode *inode, struct ext4_map_blocks *map)
  * Ask as dax-read.c does, with i_rwsem held. Without an answer @map must not be
  * written to.
  */
-bool drt_ask_locked(struct kunit *test, drt_mapper mapper,
-			   struct inode *inode, ext4_lblk_t lblk,
-			   unsigned int len, struct ext4_map_blocks *map)
+bool drt_ask_locked(struct kunit *test, drt_mapper mapper, struct inode *inode,
+		    ext4_lblk_t lblk, unsigned int len,
+		    struct ext4_map_blocks *map)
 {
 	struct ext4_map_blocks before;
 	bool found;
@@ -221,8 +221,7 @@ bool drt_ask_locked(struct kunit *test, drt_mapper mapper,
 }
 
 bool drt_ask(struct kunit *test, drt_mapper mapper, struct inode *inode,
-		    ext4_lblk_t lblk, unsigned int len,
-		    struct ext4_map_blocks *map)
+	     ext4_lblk_t lblk, unsigned int len, struct ext4_map_blocks *map)
 {
 	bool found;
 
@@ -232,8 +231,8 @@ bool drt_ask(struct kunit *test, drt_mapper mapper, struct inode *inode,
 	return found;
 }
 
-int drt_map_blocks(struct inode *inode, ext4_lblk_t lblk,
-			  unsigned int len, struct ext4_map_blocks *map)
+int drt_map_blocks(struct inode *inode, ext4_lblk_t lblk, unsigned int len,
+		   struct ext4_map_blocks *map)
 {
 	int ret;
 
@@ -247,9 +246,8 @@ int drt_map_blocks(struct inode *inode, ext4_lblk_t lblk,
 }
 
 /* @got answers for @want and @ret, what ext4_map_blocks() made of the same. */
-void drt_expect_same(struct kunit *test,
-			    const struct ext4_map_blocks *got,
-			    const struct ext4_map_blocks *want, int ret)
+void drt_expect_same(struct kunit *test, const struct ext4_map_blocks *got,
+		     const struct ext4_map_blocks *want, int ret)
 {
 	bool blocks = got->m_flags & (EXT4_MAP_MAPPED | EXT4_MAP_UNWRITTEN);
 

@@ -143,6 +143,7 @@ ssize_t __ext4_dax_read_unlocked(struct inode *inode, loff_t pos,
 	rcu_read_unlock();
 	return ret;
 }
+
 #if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
 EXPORT_SYMBOL_FOR_EXT4_TEST(__ext4_dax_read_unlocked);
 #endif
@@ -168,7 +169,7 @@ void ext4_dax_drain(struct inode *inode)
 	WRITE_ONCE(m->open, 0);
 	synchronize_rcu();
 }
+
 #if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
 EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_drain);
-EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_break_layouts);
 #endif

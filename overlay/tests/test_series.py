@@ -328,7 +328,8 @@ class OnABranch(Scratch):
     def test_programs_come_with_their_source(self):
         folder = "tools/testing/selftests/toy/"
         self.put(folder + "Makefile", "TEST_GEN_PROGS := kite ball\n"
-                 "TEST_PROGS := all.sh\nTEST_GEN_FILES := thing\nLOCAL_HDRS := toy.h \\\n\tball.h\n\n"
+                 "TEST_PROGS := all.sh\nTEST_GEN_FILES := thing\n"
+                 "LOCAL_HDRS := toy.h \\\n\tball.h\n\n"
                  "include ../lib.mk\n\n$(OUTPUT)/ball: ball.h round.c\n"
                  "$(TEST_GEN_PROGS): toy.c \\\n\tround.c\n"
                  "$(OUTPUT)/thing: round.c\n\tcc $< -o $@\n")

@@ -558,7 +558,6 @@ TEST(layout)
 	EXPECT_EQ(20, offsetof(struct nvme_uq_info, state));
 	EXPECT_EQ(24, offsetof(struct nvme_uq_info, head));
 	EXPECT_EQ(36, offsetof(struct nvme_uq_info, limit));
-	EXPECT_EQ(16, sizeof(struct nvme_uq_limit));
 }
 
 TEST_HARNESS_MAIN

@@ -844,6 +844,12 @@ TEST_F(limit, reset_under_load)
 	}
 }
 
+/* Older programs have been compiled with it. */
+TEST(layout)
+{
+	EXPECT_EQ(16, sizeof(struct nvme_uq_limit));
+}
+
 int main(int argc, char **argv)
 {
 	return uq_main(argc, argv);
