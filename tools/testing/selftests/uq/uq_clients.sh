@@ -78,11 +78,27 @@ cli_flush() { # NODE
 	nvme flush "/dev/$1" -n "$nsid"
 }
 
+# The program that figures are repeated with: the queue sees its commands, and an
+# error is a sentence. 256 more go before those that are measured.
+run_bench() { # NODE OPTION...
+	node=$1
+	shift
+	before=$(attr "$node" completed)
+	./uq_bench --commands=200 --batch=8 --depth=64 --lba="$lba" \
+		--size=4096 --range=1048576 "$@" "/dev/$node" > "$tmp/bench" ||
+		return
+	grep -Eq '^size=4096 batch=8 .* commands=200 ns=[0-9.]+ instructions=' \
+		"$tmp/bench" || return
+	[ $(($(attr "$node" completed) - before)) -eq 456 ] || return
+	./uq_bench --batch=2 --depth=1 "/dev/$node" 2> "$tmp/bench" && return 1
+	grep -q "the depth has to be a batch at least" "$tmp/bench"
+}
+
 lba=$(cat "/sys/block/$block/queue/logical_block_size")
 blocks=$((4096 / lba - 1))
 nsid=$(cat "/sys/block/$block/nsid")
 
-plan 22
+plan 24
 for kind in irq poll; do
 	if [ $kind = irq ]; then
 		node=$irq
@@ -111,5 +127,7 @@ for kind in irq poll; do
 	check "$kind: nvme compare of the same" cli_compare "$node"
 	check "$kind: nvme compare of something else" cli_compare_other "$node"
 	check "$kind: nvme flush" cli_flush "$node"
+	check "$kind: what a command costs can be measured" run_bench "$node" \
+		${hipri:+--poll} --fixed
 done
 finish

@@ -84,6 +84,17 @@ compare_loop() {
 	return "$ret"
 }
 
+# The program that figures are repeated with: it reads what it is told to, and
+# refuses what it cannot measure.
+run_bench() {
+	./dax_bench --reads=100 --random --size=512 "$dir/blob" \
+		> "$tmp/bench" || return
+	grep -Eq '^size=512 reads=100 ns=[0-9.]+ instructions=[-0-9.]+ cycles=[-0-9.]+$' \
+		"$tmp/bench" || return
+	./dax_bench --size=600000 "$dir/blob" 2> "$tmp/bench" && return 1
+	grep -q "shorter than one read" "$tmp/bench"
+}
+
 # -- preparing
 
 fill_mount() {
@@ -170,6 +181,7 @@ test_path() { # PATH-NAME
 	check "$1: cmp reads the same bytes" compare_copies "$dir/blob"
 	test_overlay "$1"
 	test_loop "$1"
+	check "$1: what a read costs can be measured" run_bench
 }
 
 fill_mount
@@ -186,7 +198,7 @@ fi
 all=$(paths)
 # shellcheck disable=SC2086
 set -- $all
-plan $(($# * 9))
+plan $(($# * 10))
 for path; do
 	test_path "$path"
 done
