@@ -32,7 +32,7 @@ ABOUT = re.compile(r"\binstructions?\b", re.IGNORECASE)
 # A number of three digits or more that is no size, count of other things or year.
 NUMBER = re.compile(
     r"(?<![\w.,/^#-])(?<!\bin )([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{2,})(?![\w]|[.,]\d)"
-    r"(?!\s+(?:%|[KMG]i?B|B|bytes?|extents?|blocks?|pages?|ns|times|MHz|columns)\b)"
+    r"(?!\s+(?:%|[KMG]i?B|B|bytes?|extents?|blocks?|pages?|ns|times|MHz|columns|lines)\b)"
     r"(?!-byte)")
 PAGES = (".rst", ".md")
 
