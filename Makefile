@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 COMMANDS := demo check lint selftest kunit kselftest soak coverage docs bench \
-	    series report build artifacts lava results clean help
+	    here series report build artifacts lava results clean help
 
 .PHONY: $(COMMANDS)
 $(COMMANDS):

@@ -28,6 +28,8 @@ COMMANDS = {
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
     "bench": ("bench.command", "count instructions per operation"),
+    "here": ("here", "what reads cost on this machine: of files and namespaces "
+             "that are named"),
     "series": ("series", "make the patch series and their mails"),
     "report": ("report", "a page of results, times and figures, of what the "
                "last runs left"),
@@ -53,6 +55,7 @@ ARGUMENTS = (
     ("soak", "kcsan", "one of its two kernels, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "lean", "lean, distro, or lines for cache lines alone"),
+    ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),
     ("series", "dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
     ("artifacts", "lean", "of these kernels alone"),

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What reads cost on the machine at hand: `make here ARGS="FILE /dev/ng0n1 ..."`.
+
+The same programs that the series bring, dax_bench and uq_bench, read what the user
+names, and write nothing. The kernel that runs here is measured, whatever it is. A
+file is read by pread(), a node or a block device by io_uring, one task on one
+processor. Beside it stands what the guest of `make bench` counts for the nearest
+cell: instructions there and here are the same thing, all else is this machine's.
+"""
+
+import json
+import os
+import platform
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import host, prose
+from engine.host import UserError
+
+PACKAGES = ("gcc", "linux-libc-dev", "liburing-dev")
+SELFTESTS = host.ROOT / "tools" / "testing" / "selftests"
+DAX = SELFTESTS / "filesystems" / "dax" / "dax_bench.c"
+UQ = SELFTESTS / "uq" / "uq_bench.c"
+SIZES = (8, 512, 4096)
+# The numbers that a program prints, in the order of the table.
+NUMBERS = ("ns", "cycles", "instructions")
+Params = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a program, and the row of the results that is nearest to it."""
+
+    bench: str
+    options: tuple[str, ...]
+    title: str
+    near: tuple[tuple[str, object], ...]
+    variant: str
+
+
+@dataclass
+class Row:
+    """What a cell has shown, or why it has not."""
+
+    path: str
+    title: str
+    found: dict[str, float | None]
+    guest: float | None
+    why: str = ""
+
+
+def kind(path: str) -> str:
+    """What is named: "file", "node" or "block"."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path} cannot be read by this user")
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISBLK(mode):
+        return "block"
+    if stat.S_ISCHR(mode) and re.match(r"ng\d+n\d+(q\d+)?$", Path(path).name):
+        return "node"
+    raise UserError(f"{path} is no file, no node of a user queue, no /dev/ngXnY "
+                    "and no block device")
+
+
+def cells(path: str, what: str) -> list[Cell]:
+    """What is measured of something that is named."""
+    if what == "file":
+        return [Cell("dax-read", ("--random", f"--size={size}"),
+                     f"pread, {size} bytes", (
+                         ("config", "lean"), ("fs", "ext4"), ("extents", 1),
+                         ("size", size), ("hole", False), ("threads", 1),
+                         ("syscall", "pread")), "read")
+                for size in SIZES]
+    variant = "block" if what == "block" else \
+        "uq" if re.search(r"q\d+$", path) else "passthru"
+    return [Cell("nvme", ("--fixed", f"--batch={batch}", f"--depth={max(batch, 64)}",
+                          f"--size={size}", *(["--poll"] if poll else [])),
+                 f"{'polled' if poll else 'interrupts'}, batch {batch}, "
+                 f"{size} bytes", (
+                     ("config", "lean"), ("mode", "poll" if poll else "irq"),
+                     ("batch", batch), ("bs", size), ("fixed", True),
+                     ("op", "read"), ("iommu", "off")), variant)
+            for poll in (True, False) for batch in (1, 32) for size in (512, 4096)]
+
+
+def read_line(line: str) -> dict[str, float | None]:
+    """The numbers of a line that dax_bench or uq_bench has printed."""
+    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    if "ns" not in words:
+        raise UserError(f"the program has printed {line.strip()!r}, and no time")
+    return {name: None if words.get(name, "-") == "-" else float(words[name])
+            for name in NUMBERS}
+
+
+def in_the_guest(cell: Cell, results: list[dict[str, Any]]) -> float | None:
+    """What `make bench` counts for a cell, if it has such a row."""
+    for row in results:
+        if row["bench"] == cell.bench and row["variant"] == cell.variant and all(
+                row["params"].get(name) == value for name, value in cell.near):
+            return float(row["insn_per_op"])
+    return None
+
+
+def table(rows: list[Row]) -> str:
+    """A table for people; what was not measured says why."""
+    head = ("what", "how", "ns", "per s and core", "cycles", "instructions",
+            "in the guest")
+    lines: list[tuple[str, ...]] = [head]
+    for row in rows:
+        if row.why:
+            lines.append((row.path, row.title, row.why, "", "", "", ""))
+            continue
+        ns = row.found["ns"] or 0.0
+        lines.append((row.path, row.title, f"{ns:.0f}",
+                      f"{1e9 / ns:,.0f}" if ns else "-",
+                      *(_number(value) for value in (
+                          row.found["cycles"], row.found["instructions"],
+                          row.guest))))
+    widths = [max(len(line[at]) for line in lines if not line[2].count(" "))
+              for at in range(len(head))]
+    return "\n".join("  ".join(
+        word.ljust(width) if at < 2 or line[2].count(" ") else word.rjust(width)
+        for at, (word, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _compile(source: Path, *libraries: str) -> Path:
+    made = host.OUT / "here" / source.stem
+    host.run(["gcc", "-O2", "-Wall", "-o", made, source, *libraries],
+             log=host.OUT / "here" / "log", what=f"compiling {source.name}")
+    return made
+
+
+def _measure(program: Path, cell: Cell, path: str) -> tuple[
+        dict[str, float | None], str]:
+    """What a program prints, or the reason why it cannot."""
+    done = host.run([program, *cell.options, path], log=host.OUT / "here" / "log",
+                    what=program.name, check=False)
+    if done.returncode:
+        # "uq_bench: a ring of io_uring: Operation not permitted"
+        why = (done.stdout.strip().splitlines() or ["it printed nothing"])[-1]
+        return {}, why.partition(": ")[2] or why
+    return read_line(done.stdout), ""
+
+
+def _results() -> list[dict[str, Any]]:
+    if not prose.RESULTS.exists():
+        return []
+    return list(json.loads(prose.RESULTS.read_text("utf-8"))["results"])
+
+
+def machine() -> str:
+    """One line on what was measured."""
+    model = re.search(r"^model name\s*:\s*(.+)$", Path(
+        "/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
+    return (f"{model[1] if model else platform.machine()}, "
+            f"Linux {platform.release()}")
+
+
+def main(args: list[str]) -> None:
+    """Measure what is named."""
+    if not args:
+        raise UserError("name what may be read, as in make here "
+                        "ARGS=\"/mnt/pmem/file /dev/ng0n1q1 /dev/ng0n1\": nothing "
+                        "is written to it")
+    kinds = {path: kind(path) for path in args}
+    host.need(*PACKAGES)
+    host.fresh("here")
+    results, rows = _results(), []
+    for path, what in kinds.items():
+        program = _compile(DAX) if what == "file" else _compile(UQ, "-luring")
+        for cell in cells(path, what):
+            with host.step(f"{path}: {cell.title}"):
+                found, why = _measure(program, cell, path)
+            rows.append(Row(path, cell.title, found, in_the_guest(cell, results),
+                            why))
+    host.write(host.OUT / "here" / "here.json", json.dumps(
+        {"machine": machine(), "rows": [vars(row) for row in rows]}, indent=1)
+        + "\n")
+    host.say(f"\n{machine()}; not the guest of `make bench`, and the kernel that "
+             f"runs here\n\n{table(rows)}\n\n"
+             f"written: {host.short(host.OUT / 'here' / 'here.json')}")

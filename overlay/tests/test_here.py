@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reads on the machine at hand: what is measured, how, and what is refused."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from engine import here, host
+from engine.host import UserError
+
+
+class Named(unittest.TestCase):
+    """What the user may name."""
+
+    def test_kinds(self):
+        self.assertEqual(here.kind(__file__), "file")
+
+    def test_refused(self):
+        for path, why in (("/nowhere/at/all", "No such file"),
+                          ("/dev/null", "is no file, no node of a user queue"),
+                          ("/tmp", "is no file, no node of a user queue")):
+            with self.subTest(path), self.assertRaisesRegex(UserError, why):
+                here.kind(path)
+
+    def test_nothing_is_named(self):
+        with self.assertRaisesRegex(UserError, "name what may be read"):
+            here.main([])
+
+    def test_ways_to_a_namespace(self):
+        for path, what, variant in (("/dev/ng0n1q1", "node", "uq"),
+                                    ("/dev/ng0n1", "node", "passthru"),
+                                    ("/dev/nvme0n1", "block", "block")):
+            self.assertEqual({cell.variant for cell in here.cells(path, what)},
+                             {variant})
+
+    def test_programs_can_do_no_more_than_read(self):
+        for source in (here.DAX, here.UQ):
+            text = source.read_text("utf-8")
+            self.assertIn("O_RDONLY", text)
+            self.assertNotRegex(text, r"O_RDWR|O_WRONLY|pwrite|prep_write")
+
+
+class Lines(unittest.TestCase):
+    """What is printed."""
+
+    def test_counters(self):
+        self.assertEqual(here.read_line(
+            "size=8 reads=100 ns=98.5 instructions=655.0 cycles=230.1\n"),
+            {"ns": 98.5, "cycles": 230.1, "instructions": 655.0})
+
+    def test_no_counters(self):
+        self.assertEqual(here.read_line(
+            "size=8 reads=100 ns=98.5 instructions=- cycles=-\n"),
+            {"ns": 98.5, "cycles": None, "instructions": None})
+
+    def test_something_else(self):
+        with self.assertRaisesRegex(UserError, "has printed 'hello'"):
+            here.read_line("hello\n")
+
+    def test_table(self):
+        text = here.table([
+            here.Row("f", "pread, 8 bytes",
+                     {"ns": 100.0, "cycles": None, "instructions": 655.4}, 687.0),
+            here.Row("/dev/ng0n1", "polled, batch 1, 512 bytes", {}, None,
+                     "a ring of io_uring: Operation not permitted")])
+        lines = text.splitlines()
+        self.assertEqual(lines[1].split(), [
+            "f", "pread,", "8", "bytes", "100", "10,000,000", "-", "655", "687"])
+        self.assertTrue(lines[2].endswith("ring of io_uring: Operation not "
+                                          "permitted"))
+
+    def test_the_nearest_row_of_the_guest(self):
+        cell = here.cells("f", "file")[0]
+        row = {"bench": "dax-read", "variant": "read", "insn_per_op": 687,
+               "params": dict(cell.near)}
+        self.assertEqual(here.in_the_guest(cell, [row]), 687.0)
+        row["variant"] = "generic"
+        self.assertIsNone(here.in_the_guest(cell, [row]))
+
+
+class ForReal(unittest.TestCase):
+    """A file of this machine."""
+
+    def test_a_file_is_read(self):
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.object(host, "OUT", Path(top) / "out"), \
+                mock.patch.object(here, "SIZES", (8,)):
+            file = Path(top) / "file"
+            file.write_bytes(bytes(65536))
+            here.main([str(file)])
+            data = json.loads((host.OUT / "here" / "here.json").read_text())
+            self.assertEqual([row["why"] for row in data["rows"]], [""])
+            self.assertGreater(data["rows"][0]["found"]["ns"], 0)
+            self.assertEqual(file.read_bytes(), bytes(65536))
+
+    def test_a_file_that_is_too_short_says_so(self):
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.object(host, "OUT", Path(top) / "out"), \
+                mock.patch.object(here, "SIZES", (4096,)):
+            file = Path(top) / "file"
+            file.write_bytes(bytes(100))
+            here.main([str(file)])
+            data = json.loads((host.OUT / "here" / "here.json").read_text())
+            self.assertIn("FILE is shorter than one read",
+                          data["rows"][0]["why"])
+
+
+if __name__ == "__main__":
+    unittest.main()
