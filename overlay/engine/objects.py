@@ -197,10 +197,12 @@ class Shop:
                 *(goal for goal in goals
                   if (self.tree / goal).with_suffix(".c").exists())]
 
-    def selftest(self, folder: str, more: bool = False) -> host.Done:
+    def selftest(self, folder: str, more: bool = False,
+                 only: Sequence[str] | None = None) -> host.Done:
         """Build one selftest folder the way lib.mk does, out of the tree.
 
-        With `more` only what changed since the last time, and no headers did.
+        With `more` only what changed since the last time, and no headers did. With
+        `only` these programs alone, and of the others that make knows how.
         """
         output = self.build / SELFTESTS / folder
         if not more:
@@ -209,9 +211,17 @@ class Shop:
         output.mkdir(parents=True, exist_ok=True)
         cmd = ["make", "-C", self.tree / SELFTESTS / folder,
                f"-j{host.jobs()}", f"OUTPUT={output}",
-               f"KHDR_INCLUDES=-isystem {self.build}/usr/include", "all"]
-        return host.run(cmd, log=self.log, env=self._env(None), check=False,
-                        what=f"building the selftests in {folder}")
+               f"KHDR_INCLUDES=-isystem {self.build}/usr/include"]
+        what = f"building the selftests in {folder}"
+        if only is None or not more:
+            return host.run([*cmd, "all"], log=self.log, env=self._env(None),
+                            check=False, what=what)
+        done = host.run([*cmd, "--dry-run", "all"], log=self.log,
+                        env=self._env(None), check=False, what=what)
+        if done.returncode or not only:
+            return done
+        return host.run([*cmd, *(f"{output}/{name}" for name in only)],
+                        log=self.log, env=self._env(None), check=False, what=what)
 
 
 def first_error(text: str) -> str:

@@ -116,6 +116,30 @@ def selftest_folders(targets: Sequence[str]) -> list[str]:
                   if name.parent not in folders)
 
 
+def programs(entry: Entry, items: Items, folder: str,
+             makefile: str) -> list[str] | None:
+    """The programs that a commit brings to a folder of selftests.
+
+    None if it changes what others are made of, or brings more than programs.
+    """
+    at = f"tools/testing/selftests/{folder}/"
+    names = [(items[file], file in entry.parts())
+             for file in (*entry.files, *entry.parts())
+             if items[file].target.startswith(at)]
+    sources = [(item, part) for item, part in names
+               if item.target.endswith((".c", ".h", "Makefile"))]
+    for item, part in sources:
+        name = item.target.removeprefix(at)
+        if "/" in name or (name != "Makefile"
+                            and (part or item.kind != "file")):
+            return None
+    listed = {word for line in re.findall(
+        r"^TEST_GEN_(?:PROGS|PROGS_EXTENDED|FILES)\s*[:+]?=(.*)", makefile,
+        re.MULTILINE) for word in line.split()}
+    return sorted(listed & {PurePosixPath(item.target).stem
+                            for item, _ in sources if item.target.endswith(".c")})
+
+
 def touched(entry: Entry, items: Items) -> list[str]:
     """The files of the kernel that a commit changes."""
     return [items[file].target for file in (*entry.files, *entry.parts())]
@@ -194,7 +218,7 @@ class Builder:
         wanted = goals(targets, [item.target for item in self.laid])
         complaints = self._kernel(wanted, targets) if wanted else []
         for folder in selftest_folders(targets):
-            complaints += self._selftest(folder)
+            complaints += self._selftest(folder, entry, items)
         return complaints
 
     def _configure(self, targets: Sequence[str]) -> None:
@@ -207,12 +231,14 @@ class Builder:
         self._configure(targets)
         return self.shop.complaints(wanted, self.laid, "W=1")
 
-    def _selftest(self, folder: str) -> list[str]:
+    def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:
         at = self.shop.tree / "tools/testing/selftests" / folder
         if not (at / "Makefile").exists():
             return []               # a fragment of upstream's list of tests
         self._configure(())
-        done = self.shop.selftest(folder, folder in self.built)
+        done = self.shop.selftest(
+            folder, folder in self.built, programs(
+                entry, items, folder, (at / "Makefile").read_text("utf-8")))
         self.built.add(folder)
         complaints = list(objects.warnings(done.stdout).values())
         if done.returncode and not complaints:

@@ -629,6 +629,25 @@ class Goals(unittest.TestCase):
              "tools/testing/selftests/Makefile", "fs/x.c"]),
             ["filesystems/dax"])
 
+    def test_only_what_a_commit_brings_is_compiled(self):
+        at = "tools/testing/selftests/toy/"
+        makefile = "TEST_GEN_PROGS := kite ball\nTEST_GEN_PROGS += top\n"
+
+        def found(*files):
+            items = {file: lay.Item(file, file.removesuffix(".patch"),
+                                    "patch" if file.endswith(".patch") else "file")
+                     for file in files}
+            return series.programs(entries.Entry(
+                Path("0001-toy"), "selftests: toy", "Toy.", list(files)), items,
+                "toy", makefile)
+
+        self.assertEqual(found(f"{at}kite.c", f"{at}top.c", f"{at}toy.h",
+                               f"{at}Makefile.patch", f"{at}README"),
+                         ["kite", "top"])
+        self.assertEqual(found(f"{at}all.sh", f"{at}shared.c"), [])
+        self.assertIsNone(found(f"{at}kite.c", f"{at}ball.c.patch"))
+        self.assertIsNone(found(f"{at}kite.c", f"{at}test_modules/Makefile"))
+
     def test_modules_are_built_by_the_folder_above(self):
         self.assertEqual(series.selftest_folders(
             ["tools/testing/selftests/uq/uq_io.c",
