@@ -2,9 +2,9 @@
 /*
  * NVMe user queues: quiescing and freezing.
  *
- * Part of nvme-core, as node.c, ioctl.c, sysfs.c, claim.c, wait.c and limit.c.
- * These files deal with namespaces and open files; how a command gets to the
- * device is left to struct nvme_uq_ops.
+ * Part of nvme-core, as the other files without pci- in their names. These deal
+ * with namespaces and open files; how a command gets to the device is left to
+ * struct nvme_uq_ops.
  */
 #include "../uq.h"
 #include "wait.h"
