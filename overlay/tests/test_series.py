@@ -328,10 +328,12 @@ class OnABranch(Scratch):
     def test_programs_come_with_their_source(self):
         folder = "tools/testing/selftests/toy/"
         self.put(folder + "Makefile", "TEST_GEN_PROGS := kite ball\n"
+                 "TEST_GEN_PROGS_EXTENDED := ball\n"
                  "TEST_PROGS := all.sh\nTEST_GEN_FILES := thing\n"
                  "LOCAL_HDRS := toy.h \\\n\tball.h\n\n"
                  "include ../lib.mk\n\n$(OUTPUT)/ball: ball.h round.c\n"
-                 "$(TEST_GEN_PROGS): toy.c \\\n\tround.c\n"
+                 "$(TEST_GEN_PROGS) $(TEST_GEN_PROGS_EXTENDED): toy.c \\\n"
+                 "\tround.c\n"
                  "$(OUTPUT)/thing: round.c\n\tcc $< -o $@\n")
         self.put(folder + ".gitignore", "kite\nball\n")
         for name in ("kite.c", "ball.c", "round.c", "toy.c", "toy.h", "ball.h",
@@ -347,7 +349,8 @@ class OnABranch(Scratch):
         self.assertEqual(
             made.git("show", f"HEAD~:{folder}Makefile"),
             "TEST_GEN_PROGS := kite\nLOCAL_HDRS := toy.h\n\n"
-            "include ../lib.mk\n\n$(TEST_GEN_PROGS): toy.c\n")
+            "include ../lib.mk\n\n"
+            "$(TEST_GEN_PROGS) $(TEST_GEN_PROGS_EXTENDED): toy.c\n")
         self.assertEqual(made.git("show", f"HEAD~:{folder}.gitignore"), "kite\n")
         for name in ("Makefile", ".gitignore"):
             self.assertEqual(made.git("show", f"HEAD:{folder}{name}"),
