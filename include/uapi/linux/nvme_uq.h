@@ -61,11 +61,11 @@
  * * EINVAL: the field flags is not 0; nsid is not the node's namespace; the
  *   address or length of the buffer is not a multiple of four; the buffer is
  *   longer than the controller's limit, or the metadata longer than 1 MiB;
- *   there is metadata and the namespace has none. If the device does not
- *   support SGLs also: the command could transfer more than the buffer holds,
- *   the length of its transfer is not known to the driver, or PRPs cannot
- *   describe the buffer. The same for metadata if the device does not support
- *   SGLs for it.
+ *   there is metadata and the namespace has none, or there is no data. If the
+ *   device does not support SGLs also: the command could transfer more than the
+ *   buffer holds, the length of its transfer is not known to the driver, or
+ *   PRPs cannot describe the buffer. The same for metadata if the device does
+ *   not support SGLs for it.
  * * ENODEV: the controller is being removed.
  * * ENOMEM: no memory, or the buffer could not be mapped for DMA as long as the
  *   command's timeout.

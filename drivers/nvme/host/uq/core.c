@@ -162,8 +162,7 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	unsigned int i;
 
-	/* pairs with the release in nvme_uq_alloc() */
-	for (i = 0; uqc && i < smp_load_acquire(&uqc->nr); i++) {
+	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		bool for_ever = timeout == MAX_SCHEDULE_TIMEOUT;
 
 		timeout = nvme_uq_wait_idle(uqc->q[i], timeout);

@@ -461,7 +461,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	unsigned int i;
 
-	for (i = 0; uqc && i < uqc->nr; i++) {
+	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		struct nvme_uq *uq = uqc->q[i];
 		struct nvme_uq_done done;
 		unsigned long flags;

@@ -110,8 +110,9 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 	io->addr = 0;
 	io->meta_addr = 0;
 	io->len = len;
+	/* an empty vector: metadata has its buffer below, and needs it */
 	if (!len)
-		return 0;
+		return io->meta_len ? -EINVAL : 0;
 	if (unlikely(len > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT))
 		return -EINVAL;
 

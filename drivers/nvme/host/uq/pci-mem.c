@@ -279,7 +279,8 @@ static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
 	const struct nvme_uq_pieces *p = io->pieces;
 	unsigned int nr = nvme_uq_pieces_segs(p, io->offset, io->len, NULL);
 
-	io->sglist = nvme_uq_alloc_sglist(nr, GFP_ATOMIC);
+	/* a worker tries again, see nvme_uq_pci_submit() */
+	io->sglist = nvme_uq_alloc_sglist(nr, GFP_ATOMIC | __GFP_NOWARN);
 	if (!io->sglist)
 		return -ENOMEM;
 	io->sglist->nseg = nvme_uq_pieces_segs(p, io->offset, io->len,

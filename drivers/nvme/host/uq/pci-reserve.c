@@ -6,6 +6,7 @@
 #include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
 #include <linux/pci.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "../uq.h"
@@ -63,11 +64,14 @@ static void nvme_uq_disable_work(struct work_struct *work)
 static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
-	unsigned int max = nvme_uq_max();
+	unsigned int max = nvme_uq_max(), noio;
 
 	if (uqc)
 		return uqc;
+	/* memory reclaim may wait for the reset that this is a part of */
+	noio = memalloc_noio_save();
 	uqc = kzalloc_flex(*uqc, q, max);
+	memalloc_noio_restore(noio);
 	if (!uqc)
 		return NULL;
 	uqc->ctrl = ctrl;

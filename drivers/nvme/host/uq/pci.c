@@ -447,7 +447,7 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 	bool live = false;
 	unsigned int i;
 
-	for (i = 0; uqc && i < uqc->nr; i++) {
+	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		nvme_uq_block(uqc->q[i], NVME_UQ_DOWN);
 		live |= uqc->q[i]->cq_live;
 	}
@@ -457,7 +457,7 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 	/* wait for nvme_uq_dma_map(): the device may go away */
 	synchronize_rcu();
 	/* and for work, which is not queued again, to enable interrupts */
-	for (i = 0; i < uqc->nr; i++) {
+	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		cancel_delayed_work_sync(&uqc->q[i]->poll_work);
 		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
 	}
@@ -475,7 +475,7 @@ bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	unsigned int i;
 
-	for (i = 0; uqc && i < uqc->nr; i++)
+	for (i = 0; i < nvme_uq_count(uqc); i++)
 		if (uqc->q[i]->cq_live &&
 		    (!nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_sq) ||
 		     !nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_cq)))
@@ -492,7 +492,7 @@ void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 	unsigned int i;
 
-	for (i = 0; uqc && i < uqc->nr; i++) {
+	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		struct nvme_uq *uq = uqc->q[i];
 
 		if (uq->irq < 0)

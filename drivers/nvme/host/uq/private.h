@@ -304,6 +304,20 @@ struct nvme_uq_ctrl {
 };
 
 /**
+ * nvme_uq_count - number of queues of a controller
+ * @uqc:	its user queues, or NULL
+ *
+ * A reset may add queues at the same time. Those that are counted can be read from
+ * nvme_uq_ctrl.q: this pairs with the release in nvme_uq_alloc().
+ *
+ * Return: nvme_uq_ctrl.nr, or 0.
+ */
+static inline unsigned int nvme_uq_count(const struct nvme_uq_ctrl *uqc)
+{
+	return uqc ? smp_load_acquire(&uqc->nr) : 0;
+}
+
+/**
  * struct nvme_uq_node - one namespace seen through one user queue
  * @list:	the namespace's nodes that are in /dev
  * @ns:		the namespace, of which a reference is held

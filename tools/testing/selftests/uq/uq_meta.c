@@ -162,6 +162,31 @@ TEST_F(meta, not_there)
 			       self->mbuf, self->len, 1u << 31));
 }
 
+UQ_LEAVE_OUT("meta.*_extended.empty_vector", "metadata is part of the data");
+
+/*
+ * A vector without data has no buffer for metadata either: the device is not to be
+ * told that there is one.
+ */
+TEST_F(meta, empty_vector)
+{
+	struct iovec iov[] = { { self->buf, 0 }, { self->back, 0 } };
+	long long submitted = uq_attr(self->node.name, "submitted");
+	struct nvme_uring_cmd *c;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		c = uq_prep_raw(&self->ring, self->fd, self->node.nsid,
+				i & 1 ? CMD_READ : CMD_WRITE, 64, iov,
+				1 + i / 2, BLOCKS);
+		uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+		c->metadata = (uintptr_t)self->mbuf;
+		c->metadata_len = self->mlen;
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring)) TH_LOG("%u", i);
+	}
+	EXPECT_EQ(submitted, uq_attr(self->node.name, "submitted"));
+}
+
 /* Data in registered buffers, metadata beside them. */
 TEST_F(meta, fixed_buffers)
 {
