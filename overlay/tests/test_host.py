@@ -390,6 +390,7 @@ class Commands(Folder):
         words = {"check": check.STEPS, "lint": lint.TOOLS,
                  "kunit": (kunit.UM, kernels.SUITES),
                  "bench": kernels.having("measured"),
+                 "here": ("FILE", "/dev/ng0n1q1"),
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
                  "artifacts": kernels.KERNELS, "lava": ("run", "record", *(
                      group.name for group in jobs.groups())),

@@ -308,12 +308,13 @@ struct nvme_uq_ctrl {
  * @uqc:	its user queues, or NULL
  *
  * A reset may add queues at the same time. Those that are counted can be read from
- * nvme_uq_ctrl.q: this pairs with the release in nvme_uq_alloc().
+ * nvme_uq_ctrl.q.
  *
  * Return: nvme_uq_ctrl.nr, or 0.
  */
 static inline unsigned int nvme_uq_count(const struct nvme_uq_ctrl *uqc)
 {
+	/* pairs with the release in nvme_uq_alloc() */
 	return uqc ? smp_load_acquire(&uqc->nr) : 0;
 }
 

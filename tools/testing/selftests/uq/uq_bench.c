@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define MAX_DEPTH	1024
-#define MAX_SIZE	(1UL << 20)
+#define MAX_SIZE	(1024UL * 1024)
 
 static const char usage[] =
 	"usage: uq_bench [OPTION]... NODE\n"
