@@ -220,7 +220,7 @@ HARDWARE: dict[str, Hardware] = {
     "iommu": Hardware(
         append=LAZY,
         qemu=IOMMU,
-        tests=("uq:uq_io", "uq:uq_mmap"),
+        tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap"),
     ),
 }
 
