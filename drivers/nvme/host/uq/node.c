@@ -110,8 +110,7 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
 		return;
 
 	mutex_lock(&nvme_uq_nodes_lock);
-	/* pairs with the release in nvme_uq_alloc() */
-	nr = smp_load_acquire(&uqc->nr);
+	nr = nvme_uq_count(uqc);
 	if (!test_bit(NVME_NS_REMOVING, &ns->flags))
 		for (i = 0; i < nr; i++)
 			nvme_uq_update_node(ns, uqc->q[i]);
@@ -152,7 +151,7 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 
 	mutex_lock(&nvme_uq_nodes_lock);
 	/* later queues see NVME_NS_REMOVING in nvme_uq_update_nodes() */
-	nr = smp_load_acquire(&uqc->nr);
+	nr = nvme_uq_count(uqc);
 	for (i = 0; i < nr; i++)
 		nvme_uq_close_ns(uqc->q[i], ns);
 	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list)
