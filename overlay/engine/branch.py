@@ -124,7 +124,7 @@ class Branch:
         self.committed += [self.items[file] for file in entry.files]
         self.done.append(entry)
         absent = lay.to_take_away(self.everything, self.done)
-        for file in (*entry.parts(), *entry.files):
+        for file in (*entry.parts, *entry.files):
             item = self.items[file]
             if item.kind == "patch":
                 self._patch(item)
@@ -132,7 +132,7 @@ class Branch:
                 self._place(item, absent)
         self._write_makefiles()
         targets = sorted({self.items[file].target
-                          for file in (*entry.parts(), *entry.files)}
+                          for file in (*entry.parts, *entry.files)}
                          | set(self.makefiles))
         self.git("add", "--force", "--sparse", "--", *targets)
         message = self.path / ".git" / "overlay-message"

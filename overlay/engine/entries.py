@@ -29,25 +29,13 @@ class Entry:
     body: str
     files: list[str]
     headers: dict[str, str] = field(default_factory=dict)
+    # What takes from files of earlier entries what this one brings: a patch
+    # for each file.
+    parts: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def without(self) -> Path | None:
-        """What takes from earlier files what this entry brings, if it does."""
-        path = self.path.with_name(self.name + WITHOUT)
-        return path if path.exists() else None
-
-    def parts(self) -> dict[str, str]:
-        """The same, file by file, each as a patch."""
-        if not self.without:
-            return {}
-        found = re.split(r"^(?=--- a/)", self.without.read_text("utf-8"),
-                         flags=re.MULTILINE)
-        return {part.split()[1].removeprefix("a/"): part
-                for part in found if part.startswith("--- a/")}
 
 
 @dataclass
@@ -63,6 +51,17 @@ class Series:
         """The series that this one is laid on, as its cover names them."""
         return re.split(r"[,\s]+", self.cover.headers["requires"]) \
             if "requires" in self.cover.headers else []
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """The patches beside an entry, by the file that each changes."""
+    without = path.with_name(path.name + WITHOUT)
+    if not without.exists():
+        return {}
+    found = re.split(r"^(?=--- a/)", without.read_text("utf-8"),
+                     flags=re.MULTILINE)
+    return {part.split()[1].removeprefix("a/"): part
+            for part in found if part.startswith("--- a/")}
 
 
 def read_entry(path: Path) -> Entry:
@@ -83,15 +82,15 @@ def read_entry(path: Path) -> Entry:
     body, mark, listed = f"\n{rest}".partition("\nFiles:\n")
     files = [line.strip() for line in listed.splitlines() if line.strip()]
     cover = path.name == COVER
+    parts = _parts(path)
     if cover and mark:
         raise UserError(f"{where}: a cover letter carries no files")
-    if not cover and not files and not path.with_name(
-            path.name + WITHOUT).exists():
+    if not cover and not files and not parts:
         raise UserError(f"{where}: it names no files after a line 'Files:'")
     if not body.strip():
         raise UserError(f"{where}: there is no message between the subject and "
                         "the files")
-    return Entry(path, subject, body.strip() + "\n", files, headers)
+    return Entry(path, subject, body.strip() + "\n", files, headers, parts)
 
 
 def read_series(folder: Path) -> Series:
@@ -165,7 +164,7 @@ def complaints(everything: list[Series], paths: Iterable[str]) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for series in everything:
         for entry in series.entries:
-            for file in entry.parts():
+            for file in entry.parts:
                 if file not in owners:
                     yield (f"{series.name}/{entry.name}{WITHOUT} changes {file}, "
                            "which no entry before it has")

@@ -87,7 +87,7 @@ def to_take_away(everything: Iterable[Series],
     """
     there = {entry.path for entry in done}
     return [entry for series in everything for entry in series.entries
-            if entry.without and entry.path not in there][::-1]
+            if entry.parts and entry.path not in there][::-1]
 
 
 def place(root: Path, path: str, into: Path, absent: Iterable[Entry]) -> None:
@@ -95,7 +95,7 @@ def place(root: Path, path: str, into: Path, absent: Iterable[Entry]) -> None:
     into.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(Path(root) / path, into)
     for entry in absent:
-        part = entry.parts().get(path)
+        part = entry.parts.get(path)
         if part is None:
             continue
         with tempfile.TemporaryDirectory(prefix="overlay-without-") as folder:

@@ -122,27 +122,29 @@ def programs(entry: Entry, items: Items, folder: str,
 
     None if it changes what others are made of, or brings more than programs.
     """
-    at = f"tools/testing/selftests/{folder}/"
-    names = [(items[file], file in entry.parts())
-             for file in (*entry.files, *entry.parts())
-             if items[file].target.startswith(at)]
-    sources = [(item, part) for item, part in names
-               if item.target.endswith((".c", ".h", "Makefile"))]
-    for item, part in sources:
-        name = item.target.removeprefix(at)
-        if "/" in name or (name != "Makefile"
-                            and (part or item.kind != "file")):
-            return None
+    at = f"{lay.SELFTESTS}{folder}/"
+
+    def sources(files: Iterable[str]) -> list[Item]:
+        found = [items[file] for file in files]
+        return [item for item in found if item.target.startswith(at)
+                and item.target.endswith((".c", ".h", "Makefile"))]
+    brought, changed = sources(entry.files), sources(entry.parts)
+    makes = f"{at}Makefile"
+    if any("/" in item.target.removeprefix(at) for item in (*brought, *changed)):
+        return None
+    if any(item.target != makes for item in changed) or any(
+            item.target != makes and item.kind != "file" for item in brought):
+        return None
     listed = {word for line in re.findall(
         r"^TEST_GEN_(?:PROGS|PROGS_EXTENDED|FILES)\s*[:+]?=(.*)", makefile,
         re.MULTILINE) for word in line.split()}
     return sorted(listed & {PurePosixPath(item.target).stem
-                            for item, _ in sources if item.target.endswith(".c")})
+                            for item in brought if item.target.endswith(".c")})
 
 
 def touched(entry: Entry, items: Items) -> list[str]:
     """The files of the kernel that a commit changes."""
-    return [items[file].target for file in (*entry.files, *entry.parts())]
+    return [items[file].target for file in (*entry.files, *entry.parts)]
 
 
 def _withouts() -> dict[str, str | None]:
@@ -163,6 +165,7 @@ class Builder:
                  everything: Sequence[Series] = ()) -> None:
         self.shop = objects.Shop(kernel, log)
         self.everything = everything
+        self.withouts = _withouts()
         self.laid: list[Item] = []
         self.done: list[Entry] = []
         self.configured = False
@@ -194,7 +197,7 @@ class Builder:
                       if not item.target.startswith(apart)]
         wanted = goals(targets, [item.target for item in everything])
         key = objects.key(read_by(wanted, everything), targets,
-                          reuse.versions(share.PACKAGES), _withouts())
+                          reuse.versions(share.PACKAGES), self.withouts)
         kept = store.take("commit", key)
         self.when = kept.when if kept else None
         if not kept:
@@ -232,7 +235,7 @@ class Builder:
         return self.shop.complaints(wanted, self.laid, "W=1")
 
     def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:
-        at = self.shop.tree / "tools/testing/selftests" / folder
+        at = self.shop.tree / lay.SELFTESTS / folder
         if not (at / "Makefile").exists():
             return []               # a fragment of upstream's list of tests
         self._configure(())
