@@ -24,6 +24,8 @@ PACKAGES = ("gcc", "linux-libc-dev", "liburing-dev")
 SELFTESTS = host.ROOT / "tools" / "testing" / "selftests"
 DAX = SELFTESTS / "filesystems" / "dax" / "dax_bench.c"
 UQ = SELFTESTS / "uq" / "uq_bench.c"
+# What measures each kind, and what that is linked with.
+MADE_OF = {"file": (DAX, ()), "node": (UQ, ("-luring",)), "block": (UQ, ("-luring",))}
 SIZES = (8, 512, 4096)
 # The numbers that a program prints, in the order of the table.
 NUMBERS = ("ns", "cycles", "instructions")
@@ -116,7 +118,7 @@ def table(rows: list[Row]) -> str:
     lines: list[tuple[str, ...]] = [head]
     for row in rows:
         if row.why:
-            lines.append((row.path, row.title, row.why, "", "", "", ""))
+            lines.append((row.path, row.title, row.why))
             continue
         ns = row.found["ns"] or 0.0
         lines.append((row.path, row.title, f"{ns:.0f}",
@@ -124,11 +126,11 @@ def table(rows: list[Row]) -> str:
                       *(_number(value) for value in (
                           row.found["cycles"], row.found["instructions"],
                           row.guest))))
-    widths = [max(len(line[at]) for line in lines if not line[2].count(" "))
-              for at in range(len(head))]
+    widths = [max(len(line[at]) for line in lines
+                  if at < 2 or len(line) == len(head)) for at in range(len(head))]
     return "\n".join("  ".join(
-        word.ljust(width) if at < 2 or line[2].count(" ") else word.rjust(width)
-        for at, (word, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        word.ljust(width) if at < 2 or len(line) < len(head) else word.rjust(width)
+        for at, (word, width) in enumerate(zip(line, widths, strict=False))).rstrip()
         for line in lines)
 
 
@@ -136,7 +138,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _compile(source: Path, *libraries: str) -> Path:
+def _compile(source: Path, libraries: tuple[str, ...]) -> Path:
     made = host.OUT / "here" / source.stem
     host.run(["gcc", "-O2", "-Wall", "-o", made, source, *libraries],
              log=host.OUT / "here" / "log", what=f"compiling {source.name}")
@@ -179,8 +181,9 @@ def main(args: list[str]) -> None:
     host.need(*PACKAGES)
     host.fresh("here")
     results, rows = _results(), []
+    made = {of: _compile(*of) for of in {MADE_OF[what] for what in kinds.values()}}
     for path, what in kinds.items():
-        program = _compile(DAX) if what == "file" else _compile(UQ, "-luring")
+        program = made[MADE_OF[what]]
         for cell in cells(path, what):
             with host.step(f"{path}: {cell.title}"):
                 found, why = _measure(program, cell, path)

@@ -83,28 +83,33 @@ class Lines(unittest.TestCase):
 class ForReal(unittest.TestCase):
     """A file of this machine."""
 
-    def test_a_file_is_read(self):
+    def measured(self, length: int, size: int, files: int = 1):
+        """The rows of reads of SIZE bytes, of files that are LENGTH bytes long."""
         with tempfile.TemporaryDirectory() as top, \
                 mock.patch.object(host, "OUT", Path(top) / "out"), \
-                mock.patch.object(here, "SIZES", (8,)):
-            file = Path(top) / "file"
-            file.write_bytes(bytes(65536))
-            here.main([str(file)])
-            data = json.loads((host.OUT / "here" / "here.json").read_text())
-            self.assertEqual([row["why"] for row in data["rows"]], [""])
-            self.assertGreater(data["rows"][0]["found"]["ns"], 0)
-            self.assertEqual(file.read_bytes(), bytes(65536))
+                mock.patch.object(here, "SIZES", (size,)):
+            named = [Path(top) / f"file{number}" for number in range(files)]
+            for file in named:
+                file.write_bytes(bytes(length))
+            here.main([str(file) for file in named])
+            self.assertEqual({file.read_bytes() for file in named},
+                             {bytes(length)})
+            return json.loads(
+                (host.OUT / "here" / "here.json").read_text())["rows"]
+
+    def test_a_file_is_read(self):
+        row, = self.measured(65536, 8)
+        self.assertEqual(row["why"], "")
+        self.assertGreater(row["found"]["ns"], 0)
 
     def test_a_file_that_is_too_short_says_so(self):
-        with tempfile.TemporaryDirectory() as top, \
-                mock.patch.object(host, "OUT", Path(top) / "out"), \
-                mock.patch.object(here, "SIZES", (4096,)):
-            file = Path(top) / "file"
-            file.write_bytes(bytes(100))
-            here.main([str(file)])
-            data = json.loads((host.OUT / "here" / "here.json").read_text())
-            self.assertIn("FILE is shorter than one read",
-                          data["rows"][0]["why"])
+        row, = self.measured(100, 4096)
+        self.assertIn("FILE is shorter than one read", row["why"])
+
+    def test_one_program_serves_all_files(self):
+        with mock.patch.object(here, "_compile", wraps=here._compile) as made:
+            rows = self.measured(65536, 8, files=3)
+        self.assertEqual((len(rows), made.call_count), (3, 1))
 
 
 if __name__ == "__main__":
