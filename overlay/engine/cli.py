@@ -16,8 +16,8 @@ COMMANDS = {
     "demo": ("demo", "build and boot a patched kernel and show what it gains"),
     "check": ("check", "selftest, lint, kunit, kselftest, docs, series, lava and "
               "results, and one total"),
-    "lint": ("lint", "checkpatch, W=1, sparse, kernel-doc, spdx, shellcheck, "
-             "ruff, mypy, codespell"),
+    "lint": ("lint", "checkpatch, W=1 (arm64 and i386 too), sparse, kernel-doc, "
+             "spdx, shellcheck, ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
     "kunit": ("kunit", "KUnit, under UML and in the debug kernel"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "

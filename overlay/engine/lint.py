@@ -8,6 +8,7 @@ What the kernel's own tools say of upstream's text is not ours: for a file
 that we only patch, what they say without the patch is taken away.
 """
 
+import copy
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from engine import (
     objects,
     packages,
     prose,
+    reuse,
     rules,
     source,
     store,
@@ -33,10 +35,15 @@ from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
 
+# The compiler of another architecture.
+CROSS = ("gcc-aarch64-linux-gnu",)
 PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
-            "shellcheck", "codespell", "python3-ply", "python3-git")
+            "shellcheck", "codespell", "python3-ply", "python3-git", *CROSS)
 PYTHON = packages.PYTHON
 ENGINE = "overlay/engine/"
+# What depends on FS_DAX, which needs an architecture of 64 bits.
+ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
+                     r"|fs/xfs/xfs_dax")
 
 
 class Job:
@@ -110,6 +117,29 @@ def sparse(job: Job) -> Iterator[Case]:
     # checker speaks.
     yield from _compiled(job, "sparse", items, wanted,
                          ["W=1", "C=2", f"CHECK={program}"])
+
+
+def arm64(job: Job) -> Iterator[Case]:
+    """The compiler's W=1 for another architecture."""
+    yield from _elsewhere(job, "arm64", job.compiled(), "aarch64-linux-gnu-gcc")
+
+
+def i386(job: Job) -> Iterator[Case]:
+    """The same where a long has 32 bits."""
+    yield from _elsewhere(job, "i386", [
+        item for item in job.compiled() if not ONLY_64.match(item.target)])
+
+
+def _elsewhere(job: Job, arch: str, items: list[Item],
+               compiler: str = "gcc") -> Iterator[Case]:
+    """W=1 on what we touch, for an architecture that is only compiled for."""
+    job = copy.copy(job)
+    job.shop = objects.Shop(job.kernel, job.log, arch, arch=arch,
+                            compiler=compiler)
+    job.shop.configure()
+    wanted = _objects(items)
+    job.shop.forget(wanted)
+    yield from _compiled(job, arch, items, wanted, ["W=1"])
 
 
 def _objects(items: list[Item]) -> list[str]:
@@ -417,11 +447,11 @@ TOOLS = {
     "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
-    "sparse": sparse, "modules": modules,
+    "sparse": sparse, "arm64": arm64, "i386": i386, "modules": modules,
 }
-NEED_TREE = ("kernel-doc", "W=1", "sparse", "modules")
+NEED_TREE = ("kernel-doc", "W=1", "sparse", "arm64", "i386", "modules")
 COMPILE = ("W=1", "sparse")
-KEPT = (*COMPILE, "modules")
+KEPT = (*COMPILE, "arm64", "i386", "modules")
 
 
 def _key(job: Job, name: str) -> str | None:
@@ -433,7 +463,8 @@ def _key(job: Job, name: str) -> str | None:
     if name == "modules":
         return objects.key(items, name, modular.files())
     sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
-    return objects.key(items, name, sparse_is)
+    return objects.key(items, name, sparse_is, *(
+        [reuse.versions(CROSS)] if name == "arm64" else []))
 
 
 def _once_for_the_same(job: Job, name: str) -> list[Case]:

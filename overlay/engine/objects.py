@@ -108,10 +108,15 @@ class Shop:
     """The tree and the build folder in which objects are compiled."""
 
     def __init__(self, source: Source, log: Path, name: str = "parts",
-                 configs: Sequence[str] = CONFIGS) -> None:
+                 configs: Sequence[str] = CONFIGS, arch: str = "",
+                 compiler: str = "gcc") -> None:
         self.source = source
         self.log = Path(log)
         self.configs = configs
+        self.target = [f"CC=ccache {compiler}"]
+        if arch:
+            self.target += [f"ARCH={arch}",
+                            f"CROSS_COMPILE={compiler.removesuffix('gcc')}"]
         self.tree = build.top() / "build" / "parts-tree"
         self.build = build.top() / "build" / name
         self.followed = False
@@ -144,7 +149,7 @@ class Shop:
              progress: bool = False) -> host.Done:
         """Run make in the tree; its output is the result's stdout."""
         cmd = ["make", "-C", self.tree, f"O={self.build}",
-               f"-j{host.jobs()}", "CC=ccache gcc",
+               f"-j{host.jobs()}", *self.target,
                "HOSTCC=ccache gcc", *args]
         self.build.mkdir(parents=True, exist_ok=True)
         counter = Counter() if progress else None

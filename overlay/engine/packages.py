@@ -49,6 +49,7 @@ PROOFS = {
     "fio": "fio",
     "flex": "flex",
     "gcc": "gcc",
+    "gcc-aarch64-linux-gnu": "aarch64-linux-gnu-gcc",
     "git": "git",
     "grep": "grep",
     "gzip": "gzip",

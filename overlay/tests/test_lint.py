@@ -129,6 +129,10 @@ class Shop:
         self.tree = self.build = Path(folder)
         self.says = list(says)
         self.laid = "all"
+        self.configured = False
+
+    def configure(self):
+        self.configured = True
 
     def make(self, *args, **kwargs):
         return SimpleNamespace(stdout=self.says.pop(0), returncode=0)
@@ -151,10 +155,12 @@ class Compiled(unittest.TestCase):
 
     def cases(self, tool, *says, items=None):
         items = items or self.items
-        job = SimpleNamespace(items=items, shop=Shop(self.top, says),
+        shop = Shop(self.top, says)
+        job = SimpleNamespace(items=items, shop=shop, log=self.top / "log",
                               kernel=SimpleNamespace(path=self.top),
                               compiled=lambda: items)
-        with mock.patch.object(lint, "find_sparse", return_value="sparse"):
+        with mock.patch.object(lint, "find_sparse", return_value="sparse"), \
+                mock.patch.object(objects, "Shop", return_value=shop) as self.made:
             return job, list(tool(job))
 
     def test_silence_is_good(self):
@@ -205,6 +211,41 @@ class Compiled(unittest.TestCase):
                    "deps := \\\n  ../linux/fs/ext4/toy.h \\\n")
         _, cases = self.cases(lint.w1, "", items=items)
         self.assertEqual([case.status for case in cases], ["pass", "pass"])
+
+
+    def test_another_architecture_has_a_folder_of_its_own(self):
+        job, (case,) = self.cases(lint.arm64, "  CC      fs/ext4/toy.o\n")
+        self.assertEqual((case.name, case.status), ("arm64: fs/ext4/toy.c", "pass"))
+        self.assertTrue(job.shop.configured)
+        self.made.assert_called_once_with(
+            job.kernel, job.log, "arm64", arch="arm64",
+            compiler="aarch64-linux-gnu-gcc")
+
+    def test_warning_on_another_architecture(self):
+        _, (case,) = self.cases(lint.i386, GCC)
+        self.assertIn("no previous prototype", case.detail)
+
+    def test_dax_is_not_for_32_bits(self):
+        host.write(self.top / "fs/dax-read.o", "")
+        items = [*self.items, Item("fs/dax-read.c", "fs/dax-read.c", "file")]
+        _, cases = self.cases(lint.arm64, "", items=items)
+        self.assertEqual(len(cases), 2)
+        _, (case,) = self.cases(lint.i386, "", items=items)
+        self.assertEqual(case.name, "i386: fs/ext4/toy.c")
+
+
+class Target(unittest.TestCase):
+    """What objects are compiled for."""
+
+    def test_this_machine(self):
+        self.assertEqual(objects.Shop(None, Path("log")).target, ["CC=ccache gcc"])
+
+    def test_another_architecture(self):
+        shop = objects.Shop(None, Path("log"), "arm64", arch="arm64",
+                            compiler="aarch64-linux-gnu-gcc")
+        self.assertEqual(shop.target, [
+            "CC=ccache aarch64-linux-gnu-gcc", "ARCH=arm64",
+            "CROSS_COMPILE=aarch64-linux-gnu-"])
 
 
 class NotRun(unittest.TestCase):
