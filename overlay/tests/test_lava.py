@@ -89,9 +89,21 @@ class Groups(unittest.TestCase):
         found = jobs.groups()
         for mode in kernels.having("checked"):
             names = [test for group in found if group.mode == mode
-                     for test in group.tests]
+                     and not group.kind for test in group.tests]
             self.assertEqual(sorted(names), sorted(set(names)))
             self.assertEqual(set(names), set(jobs._given(mode)))
+
+    def test_other_hardware_has_jobs(self):
+        found = {group.name: group for group in jobs.groups() if group.kind}
+        self.assertEqual(list(found), ["lean-intx", "lean-iommu"])
+        job = jobs.job(found["lean-intx"], "https://ci.example.org/a", {})
+        kernel = job["actions"][0]["deploy"]["images"]["kernel"]["image_arg"]
+        self.assertIn("pci=nomsi swiotlb=force", kernel)
+        steps = job["actions"][2]["test"]["definitions"][0]["repository"]["run"][
+            "steps"]
+        self.assertIn("KSELFTEST_UQ_IO_ARGS='-V irq'", "\n".join(steps))
+        job = jobs.job(found["lean-iommu"], "https://ci.example.org/a", {})
+        self.assertIn("-device intel-iommu", job["context"]["extra_options"])
 
     def test_all_tests_are_known(self):
         tests = jobs.tests()
@@ -117,7 +129,8 @@ class Groups(unittest.TestCase):
         with mock.patch.object(jobs, "_given",
                                return_value=["uq:uq_io", "uq:uq_cq"]):
             found = jobs.groups(["lean"], known)
-        self.assertEqual(sum(len(group.tests) for group in found), 2)
+        self.assertEqual(sum(len(group.tests) for group in found
+                             if not group.kind), 2)
 
 
 class Jobs(unittest.TestCase):

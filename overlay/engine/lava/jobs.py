@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import artifacts, disks, guest, host, kernels, kselftest, lay, reuse
-from engine.kernels import KERNELS
+from engine.kernels import HARDWARE, KERNELS
 from engine.share import Share
 
 CI = host.ROOT / "overlay" / "ci"
@@ -42,6 +42,13 @@ class Group:
     mode: str
     tests: tuple[str, ...]
     seconds: float
+    # A name in HARDWARE, if its guest is to have other hardware.
+    kind: str = ""
+
+    def share(self) -> Share:
+        """The same as what one guest of `make kselftest` has to do."""
+        return Share(self.mode, self.name, Path(INSTALLED), self.tests, kind=self.kind,
+                     append=HARDWARE[self.kind].append if self.kind else ())
 
 
 # -- which tests -------------------------------------------------------------
@@ -89,6 +96,15 @@ def _deal(mode: str, took: Mapping[str, float], target: float) -> list[Group]:
             for number, hand in enumerate((hand for hand in hands if hand), 1)]
 
 
+def _others(mode: str, took: Mapping[str, float]) -> Iterator[Group]:
+    """The groups of guests with other hardware."""
+    for kind, other in HARDWARE.items():
+        hand = tuple(test for test in other.tests if test in took)
+        if KERNELS[mode].other_hardware and hand:
+            yield Group(f"{mode}-{kind}", mode, hand,
+                        sum(took[test] for test in hand), kind)
+
+
 def balance(found: Sequence[Group]) -> float:
     """How many times the average the longest one takes."""
     seconds = [group.seconds for group in found]
@@ -110,7 +126,8 @@ def groups(modes: Sequence[str] = (),
     most = sum(sum(tests.values()) for tests in took.values())
     while True:
         found = [group for mode in modes
-                 for group in _deal(mode, took[mode], target)]
+                 for group in (*_deal(mode, took[mode], target),
+                               *_others(mode, took[mode]))]
         if target > most or balance(found) <= BALANCE:
             return found
         target *= 1.02
@@ -137,9 +154,8 @@ def test_timeout(mode: str, tests: Sequence[str]) -> int:
 
 def _steps(group: Group) -> list[str]:
     """What the guest does: run the tests, and give their results to LAVA."""
-    share = Share(group.mode, group.name, Path(INSTALLED), group.tests)
     exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
-                       in share.variables().items())
+                       in group.share().variables().items())
     options = [part for test in group.tests for part in ("-t", test)]
     timeout = test_timeout(group.mode, group.tests)
     awk = {name: (CI / f"{name}.awk").read_text("utf-8")
@@ -171,10 +187,11 @@ def _image(url: str, name: str, sums: Mapping[str, str], **more: Any) -> Job:
     return image | more
 
 
-def _images(mode: str, url: str, sums: Mapping[str, str]) -> Job:
+def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
     """The kernel, the root file system with the tests in it, the disks."""
+    mode = group.mode
     drives = " ".join(disks.options()).replace("blank.img", "{blank}")
-    cmdline = " ".join(artifacts.cmdline(mode))
+    cmdline = " ".join([*artifacts.cmdline(mode), *group.share().append])
     return {
         "kernel": _image(url, f"{mode}/bzImage", sums,
                          image_arg=f'-kernel {{kernel}} -append "{cmdline}"'),
@@ -191,11 +208,11 @@ def _images(mode: str, url: str, sums: Mapping[str, str]) -> Job:
     }
 
 
-def _context(mode: str) -> Job:
+def _context(group: Group) -> Job:
     """What LAVA's template of a device of type qemu is told."""
-    kernel = KERNELS[mode]
+    kernel = KERNELS[group.mode]
     context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
-    options = ["-machine q35", "-smp 2", *kernel.qemu]
+    options = ["-machine q35", "-smp 2", *group.share().hardware()[1]]
     if os.environ.get("ACCEL") != "kvm":
         context["no_kvm"] = 1
         # A dispatcher may well have one of the versions that need it.
@@ -214,13 +231,13 @@ def job(group: Group, url: str, sums: Mapping[str, str]) -> Job:
         "timeouts": {"job": _minutes(DEPLOY + BOOT + test + 300),
                      "action": _minutes(DEPLOY),
                      "connection": _minutes(BOOT)},
-        "context": _context(group.mode),
+        "context": _context(group),
         "metadata": {"kernel": group.mode, "tests": list(group.tests),
                      "seconds": round(group.seconds)},
         "actions": [
             {"deploy": {"timeout": _minutes(DEPLOY), "to": "tmpfs",
                         "os": "debian",
-                        "images": _images(group.mode, url, sums)}},
+                        "images": _images(group, url, sums)}},
             {"boot": {"timeout": _minutes(BOOT), "method": "qemu",
                       "media": "tmpfs", "prompts": [PROMPT]}},
             {"test": {"timeout": _minutes(test), "definitions": [{
