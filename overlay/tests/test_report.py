@@ -82,6 +82,14 @@ class Results(Left):
 
 class Figures(Left):
 
+    def test_the_front_page_has_one_plot_of_each_bench(self):
+        rows = [row("uq", 9 * batch, batch=batch, bs=bs, config=config)
+                for config in ("lean", "distro") for batch in (1, 8)
+                for bs in (512, 4096)]
+        self.assertEqual(collect.front(rows), [
+            Curve("nvme", "batch", {"bs": 512, "config": "lean"},
+                  {"uq": [(1, 9), (8, 72)]})])
+
     def test_over_each_parameter(self):
         rows = [row("uq", 9, batch=8, depth=8, bs=512),
                 row("uq", 8, batch=1, depth=1, bs=512),

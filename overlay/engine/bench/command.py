@@ -24,6 +24,7 @@ from engine.host import UserError
 from engine.ktap import Case
 
 BASELINE = measure.PROGRAMS / "baseline.json"
+PLOTS = measure.PROGRAMS / "plots"
 RUNS = 9
 MEASUREMENTS: tuple[Measurement, ...] = (dax_read, dax_mmap, nvme, reap)
 PROFILED: tuple[Profiled, ...] = (dax_read, nvme, reap)
@@ -233,6 +234,14 @@ def main(args: list[str]) -> list[Case]:
     return _finish(_data(rows, followed), wall, cases)
 
 
+def _draw() -> None:
+    """Draw what README.md shows of the results."""
+    host.run([host.pytool("python"), "-m", "engine.report.front", prose.RESULTS,
+              PLOTS], env={"PYTHONPATH": str(host.ROOT / "overlay"),
+                           "PYTHONDONTWRITEBYTECODE": "1"},
+             what="drawing the results")
+
+
 def _finish(data: Data, wall: dax_read.Wall | None,
             cases: list[Case]) -> list[Case]:
     text = report(data, wall, cases)
@@ -242,7 +251,8 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     if host.OUT.parent == host.ROOT and any(
             row["params"].get("config") == "lean" for row in data["results"]):
         host.write(prose.RESULTS, kept(data))
+        _draw()
     host.say(text)
     host.say("written: out/bench.json, out/bench.md, overlay/bench/results.json, "
-             "out/bench/profile-*.txt, out/bench/lines-*.txt")
+             "overlay/bench/plots, out/bench/profile-*.txt, out/bench/lines-*.txt")
     return cases

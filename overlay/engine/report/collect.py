@@ -17,6 +17,8 @@ KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
 STORED = "taken from the store"
 # A parameter that mostly is what another one is: a plot over the one lets it.
 FOLLOWS = {"batch": "depth"}
+# Of each bench the parameter over which README.md shows it.
+FRONT = {"dax-read": "size", "dax-mmap": "window", "nvme": "batch"}
 
 
 @dataclass
@@ -190,6 +192,12 @@ def curves(found: list[Row]) -> list[Curve]:
             if best:
                 chosen.append(best)
     return chosen
+
+
+def front(found: list[Row]) -> list[Curve]:
+    """The plots that README.md shows: one of each bench, of the lean kernel."""
+    lean = [row for row in found if row["params"].get("config") == "lean"]
+    return [curve for curve in curves(lean) if FRONT.get(curve.bench) == curve.over]
 
 
 # -- profiles ----------------------------------------------------------------
