@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from engine import host, ktap
-from engine.bench import command, dax_read, figures, measure
+from engine.bench import command, dax_read, figures, measure, nvme
 from engine.host import UserError
 
 MAP = """\
@@ -299,8 +299,22 @@ class Main(unittest.TestCase):
             cases = command.main([])
             return cases, json.loads((Path(folder) / "bench.json").read_text())
 
+    def distro(self, uq):
+        """Results of the distribution-like kernel."""
+        return rows(config="distro") + [
+            {"bench": "nvme", "variant": variant, "insn_per_op": insns, "runs": 3,
+             "spread_pct": 0.0, "params": nvme._cell("poll", 32, True, 512,
+                                                     config="distro")}
+            for variant, insns in (("passthru", 1000), ("uq", uq))]
+
+    def test_bar_of_the_other_kernel(self):
+        cases, _ = self.run_main({"return_value": self.distro(461)})
+        case = status(cases, "uq, poll, batch 32, 512 B, fixed, distro kernel")
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("0.461", case.detail)
+
     def test_both_kernels(self):
-        cases, data = self.run_main({"return_value": rows(config="distro")})
+        cases, data = self.run_main({"return_value": self.distro(460)})
         self.assertEqual({row["params"]["config"] for row in data["results"]},
                          {"lean", "distro"})
         self.assertEqual({case.status for case in cases}, {ktap.PASS})

@@ -200,7 +200,9 @@ def _lines(out: Path) -> tuple[list[Row], list[Case]]:
 def _distro(out: Path) -> list[Row]:
     """A few rows on a distribution-like config."""
     build.build("distro")
-    return dax_read.rows("distro", out, RUNS)
+    with host.step("counting instructions of NVMe commands (distro)"):
+        found = nvme.few(out, mode="distro")
+    return [*dax_read.rows("distro", out, RUNS), *found]
 
 
 def _modes(args: list[str]) -> list[str]:
@@ -231,6 +233,8 @@ def main(args: list[str]) -> list[Case]:
         more, case = _information("distribution-like kernel", _distro, out)
         rows += more or []
         cases.append(case)
+        if more:
+            cases += [*dax_read.judge_distro(more), *nvme.judge_distro(more)]
     return _finish(_data(rows, followed), wall, cases)
 
 

@@ -54,6 +54,8 @@ BARS = (
     *(Bar("read_iter", {**params, "syscall": syscall}, 1.00, 0.75)
       for params in (EXT4, XFS) for syscall in ("preadv-2", "read-fixed")),
 )
+# The same on the kernel that is like a distribution's.
+DISTRO_BARS = (Bar("read", EXT4, 0.55, 0.50),)
 # System calls beside pread() and preadv(), for a reader that is new to them.
 OTHERS = {
     "preadv-2": "preadv() of two segments",
@@ -156,13 +158,15 @@ def _write_profiles(found: Profiles, out: Path) -> None:
 
 # -- judging -----------------------------------------------------------------
 
-def _bar(found: list[Row], bar: Bar) -> Case:
+def _bar(found: list[Row], bar: Bar, config: str = JUDGED) -> Case:
     """Whether a variant clears its bar."""
     name = (f"{bar.variant} takes at most {bar.most:.2f} of generic at 8 bytes "
             f"of {bar.params['fs']}")
     name += "".join(f", {key} {bar.params[key]}" for key in SMALL
                     if bar.params[key] != SMALL[key])
-    params = {**bar.params, "config": JUDGED}
+    if config != JUDGED:
+        name += f", {config} kernel"
+    params = {**bar.params, "config": config}
     base = figures.find(found, BENCH, BASE, **params)
     here = figures.find(found, BENCH, bar.variant, **params)
     if not base or not here:
@@ -188,6 +192,11 @@ def _none_slower(found: list[Row]) -> Case:
 def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     return [*(_bar(found, bar) for bar in BARS), _none_slower(found)]
+
+
+def judge_distro(found: list[Row]) -> list[Case]:
+    """The same of a kernel that is like a distribution's."""
+    return [_bar(found, bar, "distro") for bar in DISTRO_BARS]
 
 
 # -- the report --------------------------------------------------------------

@@ -51,6 +51,8 @@ MEMORY_BARS = (
     (("poll", 32, True, 512), 0.25, "strict"),
     (("poll", 32, True, 4096), 0.25, "strict"),
 )
+# The same on the kernel that is like a distribution's.
+DISTRO_BARS = ((("poll", 32, True, 512), 0.46, 0.44),)
 # Behind an IOMMU, at most so much of passthrough's: each cell, and those of these
 # sizes. What mapping and unmapping takes is the same for both.
 BEHIND, BEHIND_SMALL = 1.0, 0.75
@@ -253,9 +255,9 @@ def by_cell(found: Profiles) -> dict[str, dict[str, Functions]]:
     return cells
 
 
-def few(out: Path, runs: int = 3) -> list[Row]:
+def few(out: Path, runs: int = 3, mode: str = "lean") -> list[Row]:
     """What `make demo` shows."""
-    return _count("lean", out, "few", runs)
+    return _count(mode, out, "few", runs)
 
 
 # -- judging -----------------------------------------------------------------
@@ -267,13 +269,15 @@ def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
 
 
 def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
-         aim: float, variant: str = "uq", iommu: str = "off") -> Case:
+         aim: float, variant: str = "uq", iommu: str = "off",
+         config: str = "lean") -> Case:
     mode, batch, fixed, bs = cell
     kind = ("fixed" if fixed else "plain") + (
-        f", {iommu} IOMMU" if iommu != "off" else "")
+        f", {iommu} IOMMU" if iommu != "off" else "") + (
+        f", {config} kernel" if config != "lean" else "")
     name = (f"{variant}, {mode}, batch {batch}, {bs} B, {kind} takes at most "
             f"{most:.2f} of {BASE}")
-    params = _cell(mode, batch, fixed, bs, iommu=iommu)
+    params = _cell(mode, batch, fixed, bs, iommu=iommu, config=config)
     base = figures.find(found, BENCH, BASE, **params)
     here = figures.find(found, BENCH, variant, **params)
     return figures.at_most(name, here, base, most, aim)
@@ -399,6 +403,11 @@ def judge(found: list[Row]) -> list[Case]:
     return [*cases, _bells(found), _hidden(found), _off(found)]
 
 
+def judge_distro(found: list[Row]) -> list[Case]:
+    """The same of a kernel that is like a distribution's."""
+    return [_bar(found, *bar, config="distro") for bar in DISTRO_BARS]
+
+
 # -- the report --------------------------------------------------------------
 
 def _kind(params: Params) -> str:
@@ -447,11 +456,15 @@ def _unpatched(found: list[Row]) -> str:
 
 def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
-    mine = [row for row in found if row["bench"] == BENCH]
+    mine, distro = ([row for row in found if row["bench"] == BENCH
+                     and row["params"]["config"] == config]
+                    for config in ("lean", "distro"))
     if not mine:
         return ""
     return "\n\n".join([
         "## NVMe commands", ABOUT, figures.table(mine, BASE, ("read", _kind)),
+        *(["### On a kernel like a distribution's",
+           figures.table(distro, BASE, ("read", _kind))] if distro else []),
         "### The floor: io_uring without a device", _floor(found),
         "### Doorbells and interrupts", _events(mine),
         "### Without user queues", _unpatched(found)])
