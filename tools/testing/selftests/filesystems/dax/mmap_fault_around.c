@@ -577,6 +577,51 @@ TEST_F(mmap_fault_around, fork_mremap_mlock)
 	close(fd);
 }
 
+/* Pages of files that are mapped at all, as the kernel counts them. */
+static long pages_mapped(void)
+{
+	FILE *file;
+	char line[128];
+	long nr = -1;
+
+	/* What processors have counted by themselves is added. */
+	file = fopen("/proc/sys/vm/stat_refresh", "w");
+	if (!file || fputs("1", file) < 0 || fclose(file))
+		return -1;
+	file = fopen("/proc/vmstat", "r");
+	if (!file)
+		return -1;
+	while (nr < 0 && fgets(line, sizeof(line), file))
+		if (sscanf(line, "nr_mapped %ld", &nr) != 1)
+			nr = -1;
+	fclose(file);
+	return nr;
+}
+
+/* A page that is mapped twice counts once, and the zero page not at all. */
+TEST_F(mmap_fault_around, counts_mapped_pages)
+{
+	int fd = new_file(_metadata, &self->t, variant->data, PAGES);
+	long wanted = variant->data ? PAGES : 0, slack = PAGES / 8, before;
+	size_t bs = self->t.bs;
+	struct mmap_map m[2];
+
+	before = pages_mapped();
+	ASSERT_GE(before, 0);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, mmap_at(&self->t, &m[i], fd, 0, PAGES, PROT_READ,
+				     MAP_SHARED, 1));
+		mmap_touch(m[i].at, PAGES, bs);
+		/* Other processes come and go. */
+		EXPECT_LE(labs(pages_mapped() - before - wanted), slack);
+	}
+	mmap_gone(&m[0]);
+	EXPECT_LE(labs(pages_mapped() - before - wanted), slack);
+	mmap_gone(&m[1]);
+	EXPECT_LE(labs(pages_mapped() - before), slack);
+	close(fd);
+}
+
 /* A huge page in the tree, read by single pages, and the other way round. */
 TEST_F(mmap_fault_around, beside_huge_pages)
 {
