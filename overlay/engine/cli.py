@@ -52,7 +52,7 @@ ARGUMENTS = (
     ("kselftest", "uq:uq_reset", "one test, on the lean kernel"),
     ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
      "a test all of that kernel's"),
-    ("soak", "kcsan", "one of its two kernels, or a test as above"),
+    ("soak", "kcsan", "one of its two kernels, fsx, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "lean", "lean, distro, or lines for cache lines alone"),
     ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),

@@ -111,6 +111,8 @@ class Kernel:
     soak: int = 0
     soak_tests: tuple[str, ...] = ()
     soak_variables: Mapping[str, str] = field(default_factory=dict)
+    # How many operations fsx does there on each DAX file system (engine/fsx.py).
+    fsx: int = 0
     # Does `make bench` count instructions on it?
     measured: bool = False
 
@@ -162,6 +164,8 @@ KERNELS: dict[str, Kernel] = {
         # A fuzzer has more to do than more rounds. It runs twice, so this makes
         # a million.
         soak_variables={"UQ_TEST_FUZZ_OPS": "500000"},
+        # About an hour for the four of them.
+        fsx=100_000,
     ),
     "distro": Kernel(
         fragments=("lean", "distro"),

@@ -13,7 +13,19 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from engine import build, disks, guest, host, kernels, ktap, lay, limits, races, reuse
+from engine import (
+    build,
+    disks,
+    fsx,
+    guest,
+    host,
+    kernels,
+    ktap,
+    lay,
+    limits,
+    races,
+    reuse,
+)
 from engine.host import UserError
 from engine.kernels import HARDWARE, KERNELS
 from engine.ktap import Case
@@ -308,7 +320,7 @@ def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
 def soak(args: list[str]) -> list[Case]:
     """`soak`: all on the debug kernel and what races on kcsan's, for longer.
 
-    Arguments name one of these kernels, or tests.
+    Arguments name one of these kernels, or tests; fsx is one.
     """
     out = host.fresh("soak")
     if not targets():
@@ -316,6 +328,10 @@ def soak(args: list[str]) -> list[Case]:
     known = kernels.having("soak")
     modes = [name for name in args if name in known] or known
     named = [name for name in args if name not in known]
+    exercised = _exercised(modes, out) if not named or fsx.NAME in named else []
+    if named == [fsx.NAME]:
+        return exercised
+    named = [name for name in named if name != fsx.NAME]
     todo, cases = [], []
     for mode in modes:
         into, tests, bad = prepare(mode, out, named or None)
@@ -324,7 +340,17 @@ def soak(args: list[str]) -> list[Case]:
             tests = [test for test in kernel.soak_tests if test in tests]
         todo += shares(mode, into, tests, kernel.guests, kernel.soak)
         cases += bad
-    return cases + run(todo, out)
+    return exercised + cases + run(todo, out)
+
+
+def _exercised(modes: list[str], out: Path) -> list[Case]:
+    """fsx, on those of the kernels that it is for."""
+    cases = []
+    for mode in modes:
+        if KERNELS[mode].fsx:
+            build.build(mode)
+            cases += fsx.run(mode, out)
+    return cases
 
 
 def main(args: list[str]) -> list[Case]:

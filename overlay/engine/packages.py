@@ -31,6 +31,8 @@ PROOFS = {
     "binutils": "nm",
     "bison": "bison",
     "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
+    "cargo": "cargo",
+    "cargo-web": "cargo",
     "ccache": "ccache",
     "codespell": "codespell",
     "coreutils": "cat chmod cksum cp cut date dd echo env head id ln ls mkdir "

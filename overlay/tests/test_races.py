@@ -128,9 +128,13 @@ class Soak(Folder):
                 Path("in"), [*kernels.RACING, "uq:uq_setup"], [])), \
                 mock.patch.object(kselftest, "run",
                                   return_value=[]) as run, \
+                mock.patch.object(kselftest.build, "build"), \
+                mock.patch.object(kselftest.fsx, "run",
+                                  return_value=[]) as exercised, \
                 mock.patch.object(kselftest, "targets", return_value=["uq"]):
             kselftest.soak([*args])
-        return run.call_args.args[0]
+        self.exercised = [call.args[0] for call in exercised.mock_calls]
+        return run.call_args.args[0] if run.called else []
 
     def run_by(self, mode, shares):
         """What the guests of a mode run, together."""
@@ -144,9 +148,18 @@ class Soak(Folder):
                          sorted(kernels.RACING))
         self.assertTrue(all(share.scale > 1 for share in shares))
 
+        self.assertEqual(self.exercised, ["debug"])
+
     def test_one_kernel_alone(self):
         self.assertEqual({share.mode for share in self.soak("kcsan")},
                          {"kcsan"})
+        self.assertEqual(self.exercised, [])
+
+    def test_fsx_alone_and_not_beside_a_test(self):
+        self.assertEqual(self.soak("fsx"), [])
+        self.assertEqual(self.exercised, ["debug"])
+        self.assertTrue(self.soak("uq:uq_reset"))
+        self.assertEqual(self.exercised, [])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""fsx, which changes a file at random and knows what it should hold, in guests.
+
+It is the file system exerciser that fsx-rs has written anew, fetched and compiled
+by cargo from the registry that cargo is set up with, with the versions of all that
+it needs as its own lock file has them. `make soak` has it read, write and map files
+of DAX file systems, by overlay/guest/fsx.toml.
+"""
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from engine import guest, host
+from engine.kernels import KERNELS
+from engine.ktap import Case, parse
+
+NAME = "fsx"
+VERSION = "0.3.2"
+PACKAGES = ("gcc", "libc6-dev", "e2fsprogs", "xfsprogs")
+RELEASE = Path("/etc/os-release")
+
+
+def cargo() -> str:
+    """The package with a cargo for it: Debian 12 has it beside an older one."""
+    text = RELEASE.read_text("utf-8") if RELEASE.exists() else ""
+    return "cargo-web" if re.search(r'^VERSION_ID="?12\b', text,
+                                    re.MULTILINE) else "cargo"
+
+
+def program(log: Path) -> Path:
+    """fsx, compiled if it is not there yet."""
+    into = host.WORK / "tools" / f"{NAME}-{VERSION}"
+    there = into / "bin" / NAME
+    if there.exists():
+        return there
+    host.need(*PACKAGES, cargo())
+    with host.step(f"building {NAME} {VERSION} ({host.short(log)})"):
+        host.run(["cargo", "install", "--locked", "--version", VERSION,
+                  "--root", into, NAME], log=log, what=f"building {NAME}")
+    return there
+
+
+def run(mode: str, out: Path) -> list[Case]:
+    """So many operations of it on each file system, in a guest of a kernel."""
+    kernel = KERNELS[mode]
+    fsx = program(out / f"{NAME}.build.log")
+    seed = os.environ.get("DAX_TEST_SEED") or secrets.randbelow(1 << 32)
+    name = f"{mode}-{NAME}"
+    machine = guest.Machine(append=(*guest.PMEM, *kernel.append),
+                            qemu=kernel.qemu, timeout=kernel.guest_timeout)
+    with host.step(f"{kernel.fsx} operations of {NAME} on each file system, "
+                   f"seed {seed}"):
+        ran = guest.boot(
+            mode, f"exec sh {guest.SCRIPTS}/fsx.sh {fsx} {kernel.fsx} {seed}\n",
+            name=name, out=out, machine=machine)
+    return [Case(f"{name}: {case.name}", case.status, case.detail)
+            for case in parse(ran.ktap)] + ran.cases()
