@@ -93,7 +93,6 @@ static ssize_t ext4_dax_copy_in(struct dax_device *dax_dev, u64 addr,
 ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	struct address_space *mapping = inode->i_mapping;
 	size_t count = iov_iter_count(from);
 	loff_t pos = iocb->ki_pos;
 	ssize_t ret;
@@ -108,9 +107,8 @@ ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from)
 	addr = ext4_dax_written_addr(inode, pos, count);
 	if (unlikely(addr < 0))
 		return -ENOTBLK;
-	if (!mapping_empty(mapping))
-		dax_drop_zero_pages(mapping, pos >> PAGE_SHIFT,
-				    (pos + count - 1) >> PAGE_SHIFT);
+	dax_drop_zero_pages(inode->i_mapping, pos >> PAGE_SHIFT,
+			    (pos + count - 1) >> PAGE_SHIFT);
 
 	ret = ext4_dax_copy_in(EXT4_SB(inode->i_sb)->s_daxdev, addr, from);
 	if (ret > 0)
