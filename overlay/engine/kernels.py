@@ -135,6 +135,8 @@ KERNELS: dict[str, Kernel] = {
             "uq:uq_memory": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_memory_life": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_meta": "-V irq_separate -V poll_separate",
+            "uq:uq_rw_life": "-T lost_and_sent_again -T killed_in_flight "
+                             "-T killed_with_a_ring",
             "uq:uq_setup": "-T controller_memory_buffer",
         },
         other_hardware=True,
@@ -211,11 +213,11 @@ HARDWARE: dict[str, Hardware] = {
     "intx": Hardware(
         append=("pci=nomsi", "swiotlb=force"),
         tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_errno",
-               "uq:uq_setup"),
+               "uq:uq_setup", "uq:uq_rw"),
         left_out={
             "uq:uq_io": "-V irq", "uq:uq_ring": "-V irq",
             "uq:uq_mmap": "-V irq",
-            "uq:uq_errno": "-V irq",
+            "uq:uq_errno": "-V irq", "uq:uq_rw": "-V irq",
             "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
             "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
         },
@@ -224,7 +226,7 @@ HARDWARE: dict[str, Hardware] = {
     "iommu": Hardware(
         append=LAZY,
         qemu=IOMMU,
-        tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap"),
+        tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_rw"),
     ),
 }
 

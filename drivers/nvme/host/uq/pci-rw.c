@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: the end of commands of kiocbs, see rw.h.
+ *
+ * Part of the PCI driver. Runs in the context that has found the completion, with
+ * no lock held, and does not sleep.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "../uq.h"
+#include "pci.h"
+
+/* The pages of nvme_uq_pdu.user. @one is where there is room for a single one. */
+static struct page **nvme_uq_user_pages(unsigned long val, struct page **one,
+					unsigned int *nr)
+{
+	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+
+	if (!(val & NVME_UQ_USER_PAGE)) {
+		*nr = user->nr_pages;
+		return user->pages;
+	}
+	*one = (struct page *)(val & ~(NVME_UQ_USER_PAGE |
+				       NVME_UQ_USER_DIRTY));
+	*nr = 1;
+	return one;
+}
+
+/**
+ * nvme_uq_dirty_user - mark pinned memory that a device is about to write to
+ * @val:	value of nvme_uq_pdu.user, not 0
+ *
+ * May sleep, which the end of the command must not.
+ */
+void nvme_uq_dirty_user(unsigned long val)
+{
+	struct page *one, **pages;
+	unsigned int i, nr;
+
+	pages = nvme_uq_user_pages(val, &one, &nr);
+	for (i = 0; i < nr; i++)
+		if (!folio_test_dirty(page_folio(pages[i])))
+			set_page_dirty_lock(pages[i]);
+}
+
+/*
+ * Unpin memory that a command has read, or that is still marked dirty. Return
+ * false if it is neither: to mark it again takes a sleep.
+ */
+static bool nvme_uq_try_unpin(const struct nvme_uq_rw *rw)
+{
+	struct page *one, **pages;
+	unsigned int i, nr;
+
+	pages = nvme_uq_user_pages(rw->user, &one, &nr);
+	for (i = 0; rw->opcode == nvme_cmd_read && i < nr; i++)
+		if (!folio_test_dirty(page_folio(pages[i])))
+			return false;
+	unpin_user_pages(pages, nr);
+	if (!(rw->user & NVME_UQ_USER_PAGE))
+		kvfree((void *)rw->user);
+	return true;
+}
+
+static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
+{
+	struct kiocb *iocb = rw->iocb;
+	long ret = rw->len;
+
+	if (unlikely(rw->status))
+		ret = rw->status < 0 ? rw->status :
+			nvme_uq_status_to_errno(rw->status);
+	else
+		iocb->ki_pos += ret;
+	kfree(rw);
+	iocb->ki_complete(iocb, ret);
+}
+
+static void nvme_uq_rw_work(struct work_struct *work)
+{
+	struct nvme_uq_rw *rw = container_of(work, struct nvme_uq_rw, work);
+	struct file *file = rw->iocb->ki_filp;
+
+	nvme_uq_unpin_user(rw->user, true);
+	nvme_uq_complete_rw(rw);
+	fput(file);
+}
+
+/**
+ * __nvme_uq_finish_rw - end the commands of kiocbs in a list
+ * @rw:		the last one of them, the others follow
+ */
+void __nvme_uq_finish_rw(struct nvme_uq_rw *rw)
+{
+	struct nvme_uq_rw *first = NULL, *next;
+
+	for (; rw; rw = next) {
+		next = rw->next;
+		rw->next = first;
+		first = rw;
+	}
+	for (rw = first; rw; rw = next) {
+		next = rw->next;
+		if (!rw->iocb) {
+			complete(&rw->done);
+		} else if (likely(!rw->user) || nvme_uq_try_unpin(rw)) {
+			nvme_uq_complete_rw(rw);
+		} else {
+			/* the module with this code, until it has run */
+			get_file(rw->iocb->ki_filp);
+			INIT_WORK(&rw->work, nvme_uq_rw_work);
+			schedule_work(&rw->work);
+		}
+	}
+}
+
+/**
+ * nvme_uq_pci_unpin_rw - unpin the memory of a command whose submitter waited
+ * @rw:		the command, done
+ */
+void nvme_uq_pci_unpin_rw(struct nvme_uq_rw *rw)
+{
+	nvme_uq_unpin_user(rw->user, true);
+	rw->user = 0;
+}

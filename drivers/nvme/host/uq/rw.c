@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * NVMe user queues: read(2), write(2) and their kin, see rw.h.
+ *
+ * A node is read and written as the block device of its namespace is with
+ * O_DIRECT. What this file decides is what a transfer is; how its commands get to
+ * the device is left to struct nvme_uq_ops.
+ */
+#include <linux/blkdev.h>
+#include <linux/fs.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+
+#include "../uq.h"
+#include "rw.h"
+
+/* How often a command is sent again, as nvme_core.max_retries for requests. */
+#define NVME_UQ_RW_RETRIES	5
+
+static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
+{
+	return bdev_nr_bytes(ns->disk->part0);
+}
+
+static u32 nvme_uq_block_size(const struct nvme_ns *ns)
+{
+	return 1U << READ_ONCE(ns->head->lba_shift);
+}
+
+static bool nvme_uq_rw_unpolled(struct kiocb *iocb, const struct nvme_uq *uq)
+{
+	/* a task that waits does not poll, whatever its flags are */
+	return uq->polled &&
+		(is_sync_kiocb(iocb) || !(iocb->ki_flags & IOCB_HIPRI));
+}
+
+static __always_inline void
+nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
+		const struct nvme_uq *uq, u8 opcode)
+{
+	rw->pos = iocb->ki_pos;
+	rw->user = 0;
+	rw->opcode = opcode;
+	rw->control = 0;
+	if (unlikely(opcode == nvme_cmd_write && iocb_is_dsync(iocb)))
+		rw->control = NVME_RW_FUA;
+	rw->nowait = iocb->ki_flags & IOCB_NOWAIT;
+	rw->unpolled = nvme_uq_rw_unpolled(iocb, uq);
+}
+
+/*
+ * Transfers that wait
+ */
+
+/* Should a command be sent again? Those of the block device are. */
+static bool nvme_uq_rw_retry(const struct nvme_uq_rw *rw)
+{
+	/* a reset has ended it, or the device says that it may succeed */
+	return rw->status < 0 ||
+		(rw->status > 0 && !(rw->status & NVME_STATUS_DNR));
+}
+
+static int nvme_uq_rw_errno(const struct nvme_uq_rw *rw)
+{
+	return rw->status < 0 ? -EIO : nvme_uq_status_to_errno(rw->status);
+}
+
+/* Send one command, and wait for the device. */
+static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
+				struct iov_iter *part)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	unsigned int retries = 0;
+	struct iov_iter iter;
+	int ret;
+
+	do {
+		iter = *part;
+		reinit_completion(&rw->done);
+		ret = uq->ops->submit_rw(uf, rw, &iter);
+		if (ret != -EIOCBQUEUED)
+			return ret;
+		/* killed or not: the device may be writing to the memory */
+		wait_for_completion_io(&rw->done);
+		uq->ops->unpin_rw(rw);
+		if (likely(!rw->status))
+			return 0;
+	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
+		 !fatal_signal_pending(current));
+	return nvme_uq_rw_errno(rw);
+}
+
+/*
+ * Transfer by one command after the other, until one fails. A caller with
+ * ->ki_complete() gets the result at once, which it may: io_uring's worker for
+ * one, as it does from files that know no other way.
+ */
+static ssize_t nvme_uq_rw_sync(struct nvme_uq_file *uf, struct kiocb *iocb,
+			       struct iov_iter *iter, size_t count, u8 opcode)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	u64 most = (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT;
+	u32 block = nvme_uq_block_size(uf->node->ns);
+	struct iov_iter part;
+	struct nvme_uq_rw rw;
+	ssize_t done = 0;
+	int ret = 0;
+
+	nvme_uq_rw_init(&rw, iocb, uq, opcode);
+	rw.iocb = NULL;
+	rw.unpolled = uq->polled;
+	init_completion(&rw.done);
+	while (done < count) {
+		rw.len = nvme_uq_rw_part(count - done, most, block);
+		part = *iter;
+		iov_iter_truncate(&part, rw.len);
+		ret = nvme_uq_rw_part_sync(uf, &rw, &part);
+		if (ret)
+			break;
+		iov_iter_advance(iter, rw.len);
+		rw.pos += rw.len;
+		done += rw.len;
+		if (done < count && fatal_signal_pending(current))
+			break;
+	}
+	iocb->ki_pos += done;
+	return done ?: ret;
+}
+
+/*
+ * All transfers
+ */
+
+static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
+					       struct kiocb *iocb,
+					       struct iov_iter *iter,
+					       u8 opcode)
+{
+	const struct nvme_ns *ns = uf->node->ns;
+	struct nvme_uq *uq = uf->node->uq;
+	struct nvme_uq_rw *rw;
+	struct iov_iter part;
+	ssize_t count;
+	int ret;
+
+	/* it may have had a size that the namespace no longer has */
+	if (unlikely(nvme_uq_ns_removed(uf->node)))
+		return -ENXIO;
+	if (unlikely(ns->head->ids.csi != NVME_CSI_NVM || ns->head->ms))
+		return -EOPNOTSUPP;
+	/* pinning is for user memory; nothing in the kernel reads a node */
+	if (unlikely(!iov_iter_is_bvec(iter) && !user_backed_iter(iter)))
+		return -EINVAL;
+	if (unlikely(!iov_iter_count(iter)))
+		return 0;
+	count = nvme_uq_rw_count(iocb->ki_pos, iov_iter_count(iter),
+				 nvme_uq_ns_bytes(ns), nvme_uq_block_size(ns),
+				 opcode == nvme_cmd_write);
+	if (unlikely(count <= 0))
+		return count;
+
+	if (is_sync_kiocb(iocb))
+		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
+	if (unlikely(count > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT)) {
+		if (iocb->ki_flags & IOCB_NOWAIT)
+			return -EAGAIN;
+		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
+	}
+
+	rw = kmalloc_obj(*rw);
+	if (unlikely(!rw))
+		return -ENOMEM;
+	nvme_uq_rw_init(rw, iocb, uq, opcode);
+	rw->iocb = iocb;
+	rw->len = count;
+	if (likely(count == iov_iter_count(iter))) {
+		ret = uq->ops->submit_rw(uf, rw, iter);
+	} else {
+		part = *iter;
+		iov_iter_truncate(&part, count);
+		ret = uq->ops->submit_rw(uf, rw, &part);
+	}
+	if (unlikely(ret != -EIOCBQUEUED))
+		kfree(rw);
+	return ret;
+}
+
+/**
+ * nvme_uq_read_iter - ->read_iter() of a node
+ * @iocb:	the kiocb
+ * @to:		where the data goes
+ *
+ * Return: the number of bytes, -EIOCBQUEUED, or an error; see
+ * Documentation/userspace-api/nvme-user-queues.rst.
+ */
+ssize_t nvme_uq_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
+
+	return nvme_uq_rw_iter(uf, iocb, to, nvme_cmd_read);
+}
+
+/**
+ * nvme_uq_write_iter - ->write_iter() of a node
+ * @iocb:	the kiocb
+ * @from:	the data
+ *
+ * Return: as nvme_uq_read_iter() does.
+ */
+ssize_t nvme_uq_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
+
+	if (unlikely(bdev_read_only(uf->node->ns->disk->part0)))
+		return -EPERM;
+	/* io_uring takes any; commands of its own name streams */
+	if (unlikely(iocb->ki_write_stream))
+		return -EINVAL;
+	return nvme_uq_rw_iter(uf, iocb, from, nvme_cmd_write);
+}
+
+/**
+ * nvme_uq_rw_iopoll - ->iopoll() of a node
+ * @iocb:	a kiocb that polls
+ * @iob:	the ring that polls
+ * @flags:	of the poll
+ *
+ * Return: the number of commands of all rings that had a completion.
+ */
+int nvme_uq_rw_iopoll(struct kiocb *iocb, struct io_comp_batch *iob,
+		      unsigned int flags)
+{
+	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+
+	/* as in nvme_uq_uring_cmd_iopoll() */
+	if (!uq->polled)
+		return 0;
+	return uq->ops->iopoll(uq, iob, flags);
+}
+
+/*
+ * Size, and what else programs ask of a block device
+ */
+
+/**
+ * nvme_uq_fsync - ->fsync() of a node
+ * @file:	the open file
+ * @start:	ignored
+ * @end:	ignored
+ * @datasync:	ignored
+ *
+ * A Flush is of the namespace and not of a queue, and it waits: the block layer can
+ * as well send it, which knows whether the device has a cache.
+ *
+ * Return: 0 or an error.
+ */
+int nvme_uq_fsync(struct file *file, loff_t start, loff_t end, int datasync)
+{
+	struct nvme_uq_file *uf = file->private_data;
+
+	if (nvme_uq_ns_removed(uf->node))
+		return -ENXIO;
+	return blkdev_issue_flush(uf->node->ns->disk->part0);
+}
+
+/**
+ * nvme_uq_llseek - ->llseek() of a node
+ * @file:	the open file
+ * @offset:	where to
+ * @whence:	from where
+ *
+ * Return: the position, or an error.
+ */
+loff_t nvme_uq_llseek(struct file *file, loff_t offset, int whence)
+{
+	struct nvme_uq_file *uf = file->private_data;
+
+	return fixed_size_llseek(file, offset, whence,
+				 nvme_uq_ns_bytes(uf->node->ns));
+}
+
+/**
+ * nvme_uq_ioctl_size - BLKGETSIZE64 and BLKSSZGET
+ * @uf:		the open file
+ * @cmd:	which of the two
+ * @argp:	argument
+ *
+ * Return: 0 or -EFAULT.
+ */
+int nvme_uq_ioctl_size(struct nvme_uq_file *uf, unsigned int cmd,
+		       void __user *argp)
+{
+	const struct nvme_ns *ns = uf->node->ns;
+
+	if (cmd == BLKGETSIZE64)
+		return put_user(nvme_uq_ns_bytes(ns), (u64 __user *)argp);
+	return put_user((int)nvme_uq_block_size(ns), (int __user *)argp);
+}
