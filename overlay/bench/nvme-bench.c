@@ -2,8 +2,8 @@
 /*
  * Instructions per NVMe command, for several ways to the same device:
  *
- *	nvme-bench -v block|passthru|uq|uq-memory|nop [-p] [-f] [-a] [-b batch] [-d depth]
- *		[-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
+ *	nvme-bench -v block|passthru|uq|uq-memory|uq-rw|nop [-p] [-f] [-a] [-b batch]
+ *		[-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
  *		[-x name=value] [-P] [-c cpus] [node]
  *
  * With -a, memory is in single pages that lie apart, so data in several pages is in
@@ -29,7 +29,8 @@
  * by it where the cell begins and where it ends.
  *
  * With uq-memory, data is in memory of the open file, at the offsets that the
- * buffers of the others have.
+ * buffers of the others have. With uq-rw, the node of a user queue is read and
+ * written as a block device is, by io_uring's READ_FIXED and the like.
  *
  * With -P what counts is marked for the profiling plugin (insnprof.c) instead: in
  * each round so many windows, of which a round's profile is the sum.
@@ -599,7 +600,7 @@ static void lines(struct run *r)
 
 static void usage(void)
 {
-	printf("error usage: nvme-bench -v block|passthru|uq|uq-memory|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [-c cpus] [node]\n");
+	printf("error usage: nvme-bench -v block|passthru|uq|uq-memory|uq-rw|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [-c cpus] [node]\n");
 	exit(2);
 }
 
@@ -632,7 +633,7 @@ static void parse(struct opts *o, int argc, char **argv)
 	    o->depth % o->batch || !o->runs || !o->rounds || o->bs < 512 ||
 	    o->bs > BUF_STRIDE || o->cpus > TURN_CPUS)
 		usage();
-	o->block = !strcmp(o->variant, "block");
+	o->block = !strcmp(o->variant, "block") || !strcmp(o->variant, "uq-rw");
 	o->nop = !strcmp(o->variant, "nop");
 	o->memory = !strcmp(o->variant, "uq-memory");
 	o->path = o->nop ? NULL : argv[optind];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # In a guest: instructions per NVMe command, by block device, passthrough, user
-# queue, and user queue with memory of the open file.
+# queue, user queue with memory of the open file, and READ and WRITE on a user queue.
 #
 #	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile|lines|strict|lazy RUNS
 #
@@ -29,8 +29,8 @@ cell()
 	case $variant-$mode in
 	block-*) node=/dev/nvme0n1 ;;
 	passthru-*) node=/dev/ng0n1 ;;
-	uq-irq | uq-memory-irq) node=$irq_node ;;
-	uq-poll | uq-memory-poll) node=$poll_node ;;
+	uq-irq | uq-memory-irq | uq-rw-irq) node=$irq_node ;;
+	uq-poll | uq-memory-poll | uq-rw-poll) node=$poll_node ;;
 	esac
 	[ -n "$node" ] || return 0
 	[ "$mode" = irq ] || set -- -p "$@"
@@ -54,6 +54,7 @@ variants()
 	cell passthru "$@"
 	cell uq "$@"
 	memory "$@"
+	cell uq-rw "$@"
 }
 
 # The same without the block device.
@@ -62,6 +63,7 @@ behind()
 	cell passthru "$@"
 	cell uq "$@"
 	memory "$@"
+	cell uq-rw "$@"
 }
 
 nop()

@@ -78,6 +78,12 @@ class Judge(unittest.TestCase):
             self.assertEqual(status(nvme.judge(found), "uq-memory, poll, "
                                     f"batch 32, {bs} B"), result)
 
+    def test_bar_of_reading(self):
+        for insn, result in ((1395, ktap.PASS), (1396, ktap.FAIL)):
+            found = rows(cell("uq", 900) + cell("uq-rw", insn), [1, 1])
+            self.assertEqual(status(nvme.judge(found), "uq-rw, poll, batch 32"),
+                             result)
+
     def test_a_kernel_without_user_queues_is_red(self):
         found = rows(cell("passthru", 2000), [9])
         self.assertEqual(status(nvme.judge(found), self.NAME),

@@ -2,9 +2,10 @@
 """NVMe commands by io_uring: block device, passthrough and user queue.
 
 One client of ours sends the same commands to the three nodes of one emulated
-controller, and with memory of the open file to the third, in one boot. Waiting
-for the device is never counted. Doorbells are counted by QEMU, which sees every
-write to one; each cell is between two admin commands that are sent only here.
+controller, and with memory of the open file to the third, which it also reads as it
+does the block device, in one boot. Waiting for the device is never counted.
+Doorbells are counted by QEMU, which sees every write to one; each cell is between
+two admin commands that are sent only here.
 """
 
 import json
@@ -53,6 +54,9 @@ MEMORY_BARS = (
 )
 # The same on the kernel that is like a distribution's.
 DISTRO_BARS = ((("poll", 32, True, 512), 0.46, 0.44),)
+# READ and WRITE on a user queue, at most so much of the same as a command, and what
+# would be good. Most of what it is beyond is io_uring's own.
+RW_MOST, RW_AIM = 1.55, 1.0
 # Behind an IOMMU, at most so much of passthrough's: each cell, and those of these
 # sizes. What mapping and unmapping takes is the same for both.
 BEHIND, BEHIND_SMALL = 1.0, 0.75
@@ -76,7 +80,8 @@ POSSIBLE = replace(MACHINE.adding(append=("maxcpus=1",)), cpus=4)
 ABOUT = """\
 One client, the same loop for all: *block* reads `/dev/nvme0n1`, *passthru*
 sends the command to `/dev/ng0n1`, *uq* to a user queue's node, *uq-memory* too, with
-data in memory that the driver has allocated for the open file. Registered files,
+data in memory that the driver has allocated for the open file, *uq-rw* reads that
+node as *block* reads the block device. Registered files,
 `SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers, but for
 *uq-memory*. Submission, interrupts and reaping count; waiting for the emulated
 device does not. An instruction that writes a doorbell or takes an interrupt costs
@@ -283,6 +288,15 @@ def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
     return figures.at_most(name, here, base, most, aim)
 
 
+def _read(found: list[Row], mode: str) -> Case:
+    """What reading a user queue's node costs, beside a command to it."""
+    name = (f"uq-rw, {mode}, batch 32, 512 B, fixed takes at most "
+            f"{RW_MOST:.2f} of uq")
+    here, base = (figures.find(found, BENCH, variant, **_cell(
+        mode, 32, True, 512)) for variant in ("uq-rw", "uq"))
+    return figures.at_most(name, here, base, RW_MOST, RW_AIM)
+
+
 def _deep(found: list[Row], mode: str) -> Case:
     """A command costs no more in a deep queue, but for what io_uring adds.
 
@@ -396,7 +410,7 @@ def judge(found: list[Row]) -> list[Case]:
     cases += [_bar(found, cell, most, most, "uq-memory", iommu)
               for cell, most, iommu in MEMORY_BARS]
     for mode in ("poll", "irq"):
-        cases += [_deep(found, mode), _many(found, mode)]
+        cases += [_read(found, mode), _deep(found, mode), _many(found, mode)]
     for iommu in IOMMUS:
         cases += [_behind(found, iommu, SIZES, BEHIND),
                   _behind(found, iommu, SMALL, BEHIND_SMALL)]
