@@ -16,12 +16,27 @@
 #include "../uq.h"
 #include "rw.h"
 
-/* How often a command is sent again, as nvme_core.max_retries for requests. */
+/* How often a command is sent again: the default of nvme_core.max_retries. */
 #define NVME_UQ_RW_RETRIES	5
+/* A device may take longer than a task may hang; as in blk_wait_io(). */
+#define NVME_UQ_RW_LOOK		(30 * HZ)
 
 static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
 {
 	return bdev_nr_bytes(ns->disk->part0);
+}
+
+/*
+ * The size of a namespace, or an errno: the block device of one that is gone, or
+ * whose controller is dead, has a size of 0, which is not the end of anything.
+ */
+static __always_inline s64 nvme_uq_node_bytes(const struct nvme_uq_node *node)
+{
+	u64 bytes = nvme_uq_ns_bytes(node->ns);
+
+	if (likely(bytes))
+		return bytes;
+	return nvme_uq_ns_removed(node) ? -ENXIO : -ENODEV;
 }
 
 static u32 nvme_uq_block_size(const struct nvme_ns *ns)
@@ -83,7 +98,9 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 		if (ret != -EIOCBQUEUED)
 			return ret;
 		/* killed or not: the device may be writing to the memory */
-		wait_for_completion_io(&rw->done);
+		while (!wait_for_completion_io_timeout(&rw->done,
+						       NVME_UQ_RW_LOOK))
+			;
 		uq->ops->unpin_rw(rw);
 		if (likely(!rw->status))
 			return 0;
@@ -143,6 +160,7 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 	struct nvme_uq_rw *rw;
 	struct iov_iter part;
 	ssize_t count;
+	s64 bytes;
 	int ret;
 
 	/* it may have had a size that the namespace no longer has */
@@ -150,24 +168,27 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 		return -ENXIO;
 	if (unlikely(ns->head->ids.csi != NVME_CSI_NVM || ns->head->ms))
 		return -EOPNOTSUPP;
-	/* pinning is for user memory; nothing in the kernel reads a node */
+	/* what is pinned is user memory; bio_vecs are their caller's */
 	if (unlikely(!iov_iter_is_bvec(iter) && !user_backed_iter(iter)))
 		return -EINVAL;
 	if (unlikely(!iov_iter_count(iter)))
 		return 0;
-	count = nvme_uq_rw_count(iocb->ki_pos, iov_iter_count(iter),
-				 nvme_uq_ns_bytes(ns), nvme_uq_block_size(ns),
+	bytes = nvme_uq_node_bytes(uf->node);
+	if (unlikely(bytes < 0))
+		return bytes;
+	count = nvme_uq_rw_count(iocb->ki_pos, iov_iter_count(iter), bytes,
+				 nvme_uq_block_size(ns),
 				 opcode == nvme_cmd_write);
 	if (unlikely(count <= 0))
 		return count;
 
-	if (is_sync_kiocb(iocb))
-		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
 	if (unlikely(count > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT)) {
 		if (iocb->ki_flags & IOCB_NOWAIT)
 			return -EAGAIN;
 		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
 	}
+	if (is_sync_kiocb(iocb))
+		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
 
 	rw = kmalloc_obj(*rw);
 	if (unlikely(!rw))
@@ -277,9 +298,10 @@ int nvme_uq_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 loff_t nvme_uq_llseek(struct file *file, loff_t offset, int whence)
 {
 	struct nvme_uq_file *uf = file->private_data;
+	s64 bytes = nvme_uq_node_bytes(uf->node);
 
-	return fixed_size_llseek(file, offset, whence,
-				 nvme_uq_ns_bytes(uf->node->ns));
+	return bytes < 0 ? bytes :
+		fixed_size_llseek(file, offset, whence, bytes);
 }
 
 /**
@@ -288,14 +310,15 @@ loff_t nvme_uq_llseek(struct file *file, loff_t offset, int whence)
  * @cmd:	which of the two
  * @argp:	argument
  *
- * Return: 0 or -EFAULT.
+ * Return: 0, -EFAULT, or if the namespace is gone, -ENXIO or -ENODEV.
  */
 int nvme_uq_ioctl_size(struct nvme_uq_file *uf, unsigned int cmd,
 		       void __user *argp)
 {
-	const struct nvme_ns *ns = uf->node->ns;
+	s64 bytes = nvme_uq_node_bytes(uf->node);
 
-	if (cmd == BLKGETSIZE64)
-		return put_user(nvme_uq_ns_bytes(ns), (u64 __user *)argp);
-	return put_user((int)nvme_uq_block_size(ns), (int __user *)argp);
+	if (cmd == BLKSSZGET)
+		return put_user((int)nvme_uq_block_size(uf->node->ns),
+				(int __user *)argp);
+	return bytes < 0 ? bytes : put_user((u64)bytes, (u64 __user *)argp);
 }

@@ -47,6 +47,9 @@
 
 #include "private.h"
 
+/* BLKGETSIZE64 of a task with 32 bits, for which its size_t is a part of it. */
+#define NVME_UQ_BLKGETSIZE64_32	_IOR(0x12, 114, int)
+
 /**
  * struct nvme_uq_rw - a command of a kiocb
  * @next:	next in nvme_uq.rw_done

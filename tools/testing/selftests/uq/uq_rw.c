@@ -269,6 +269,10 @@ TEST_F(uq, flags)
 	EXPECT_EQ(4096, pwritev2(self->fd, &iov, 1, POS, RWF_DSYNC));
 	EXPECT_EQ(4096, pwritev2(self->fd, &iov, 1, POS, RWF_NOWAIT));
 	EXPECT_EQ(4096, preadv2(self->fd, &iov, 1, POS, RWF_NOWAIT));
+	/* by one command or not at all, so that the memory is not looked at */
+	iov.iov_len = self->node.ns.max + 4096;
+	EXPECT_EQ(-EAGAIN, try(preadv2(self->fd, &iov, 1, POS, RWF_NOWAIT)));
+	iov.iov_len = 4096;
 	/* nothing polls for it but the kernel */
 	EXPECT_EQ(4096, preadv2(self->fd, &iov, 1, POS, RWF_HIPRI));
 	EXPECT_EQ(0, fsync(dsync));

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@
 #define POS	0x100000
 #define PART	65536
 #define TASKS	4
+#define ADMIN_CREATE_CQ	0x05
 
 static ssize_t try(ssize_t ret)
 {
@@ -264,6 +266,20 @@ static bool is_gone(ssize_t ret)
 	return ret == -ENODEV || ret == -ENXIO || ret == -EIO;
 }
 
+static void give_back(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(uq) *self, const char *pci)
+{
+	close(self->fd);
+	close(self->block);
+	ASSERT_TRUE(uq_pci_restore(pci, &self->node.ns));
+	self->fd = open(self->node.path, O_RDWR);
+	ASSERT_LE(0, self->fd);
+	self->block = open(self->node.block, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	EXPECT_EQ(512, pread(self->fd, self->buf, 512, 0));
+	self->spurious = uq_attr(self->node.name, "spurious");
+}
+
 static void take_away(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(uq) *self, bool device)
 {
@@ -289,15 +305,7 @@ static void take_away(struct __test_metadata *_metadata,
 	/* with the open file, which is of the controller that was */
 	EXPECT_TRUE(uq_pci_find(pci, device, &ns));
 	EXPECT_TRUE(is_gone(try(pread(self->fd, self->buf, 512, 0))));
-	close(self->fd);
-	close(self->block);
-	ASSERT_TRUE(uq_pci_restore(pci, &self->node.ns));
-	self->fd = open(self->node.path, O_RDWR);
-	ASSERT_LE(0, self->fd);
-	self->block = open(self->node.block, O_RDWR | O_DIRECT);
-	ASSERT_LE(0, self->block);
-	EXPECT_EQ(512, pread(self->fd, self->buf, 512, 0));
-	self->spurious = uq_attr(self->node.name, "spurious");
+	give_back(_metadata, self, pci);
 }
 
 TEST_F(uq, unbind)
@@ -308,6 +316,33 @@ TEST_F(uq, unbind)
 TEST_F(uq, removed)
 {
 	take_away(_metadata, self, true);
+}
+
+/*
+ * A controller that was given up has its namespaces until it is unbound, and their
+ * block devices have no size. A reader is not told that it has read all there is.
+ */
+TEST_F(uq, given_up)
+{
+	struct uq_ns ns = self->node.ns;
+	__u64 size = 1;
+	char pci[64];
+
+	if (!uq_can_fault(ns.ctrl))
+		SKIP(return, UQ_NO_FAULTS);
+	ASSERT_EQ(0, uq_pci_of(&ns, pci, sizeof(pci)));
+	ASSERT_EQ(0, uq_ctrl_set(ns.ctrl, "admin_timeout", "5000"));
+	ASSERT_EQ(0, uq_fault_admin(ns.ctrl, "silent", ADMIN_CREATE_CQ, 1));
+	EXPECT_GT(0, uq_reset(ns.ctrl));
+	EXPECT_EQ(0, access(self->node.path, F_OK));
+	EXPECT_EQ(-ENODEV, try(pread(self->fd, self->buf, 512, 0)));
+	EXPECT_EQ(-ENODEV, try(pwrite(self->fd, self->buf, 512, POS)));
+	EXPECT_EQ(-ENODEV, try(lseek(self->fd, 0, SEEK_END)));
+	EXPECT_EQ(-ENODEV, try(ioctl(self->fd, BLKGETSIZE64, &size)));
+	EXPECT_EQ(1, size);
+	EXPECT_EQ(0, uq_pci_take(pci, false));
+	EXPECT_TRUE(is_gone(try(pread(self->fd, self->buf, 512, 0))));
+	give_back(_metadata, self, pci);
 }
 
 /* A namespace that its controller no longer has. */
