@@ -166,7 +166,7 @@ KERNELS: dict[str, Kernel] = {
         # A fuzzer has more to do than more rounds. It runs twice, so this makes
         # a million.
         soak_variables={"UQ_TEST_FUZZ_OPS": "500000"},
-        # About an hour for the four of them.
+        # An hour or two for the four of them, by estimate.
         fsx=100_000,
     ),
     "distro": Kernel(
