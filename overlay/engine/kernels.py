@@ -136,7 +136,7 @@ KERNELS: dict[str, Kernel] = {
             "uq:uq_memory_life": "-V irq_no_sgl -V poll_no_sgl",
             "uq:uq_meta": "-V irq_separate -V poll_separate",
             "uq:uq_rw_life": "-T lost_and_sent_again -T killed_in_flight "
-                             "-T killed_with_a_ring",
+                             "-T killed_with_a_ring -T given_up",
             "uq:uq_setup": "-T controller_memory_buffer",
         },
         other_hardware=True,
