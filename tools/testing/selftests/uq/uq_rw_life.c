@@ -342,6 +342,7 @@ TEST_F(uq, given_up)
 	EXPECT_EQ(1, size);
 	EXPECT_EQ(0, uq_pci_take(pci, false));
 	EXPECT_TRUE(is_gone(try(pread(self->fd, self->buf, 512, 0))));
+	EXPECT_TRUE(uq_pci_find(pci, false, &ns));
 	give_back(_metadata, self, pci);
 }
 
