@@ -217,7 +217,9 @@ HARDWARE: dict[str, Hardware] = {
         left_out={
             "uq:uq_io": "-V irq", "uq:uq_ring": "-V irq",
             "uq:uq_mmap": "-V irq",
-            "uq:uq_errno": "-V irq", "uq:uq_rw": "-V irq",
+            "uq:uq_errno": "-V irq",
+            # Those two wait for queues of both kinds on another controller.
+            "uq:uq_rw": "-V irq -T metadata -T large_blocks",
             "uq:uq_setup": "-T affinity_of_the_interrupt -T full_irq_queue "
             "-T full_irq_queue_and_workers -T killed_on_a_slow_irq_queue",
         },
