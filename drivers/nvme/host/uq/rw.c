@@ -44,13 +44,6 @@ static u32 nvme_uq_block_size(const struct nvme_ns *ns)
 	return 1U << READ_ONCE(ns->head->lba_shift);
 }
 
-static bool nvme_uq_rw_unpolled(struct kiocb *iocb, const struct nvme_uq *uq)
-{
-	/* a task that waits does not poll, whatever its flags are */
-	return uq->polled &&
-		(is_sync_kiocb(iocb) || !(iocb->ki_flags & IOCB_HIPRI));
-}
-
 static __always_inline void
 nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
 		const struct nvme_uq *uq, u8 opcode)
@@ -62,7 +55,7 @@ nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
 	if (unlikely(opcode == nvme_cmd_write && iocb_is_dsync(iocb)))
 		rw->control = NVME_RW_FUA;
 	rw->nowait = iocb->ki_flags & IOCB_NOWAIT;
-	rw->unpolled = nvme_uq_rw_unpolled(iocb, uq);
+	rw->unpolled = uq->polled && !(iocb->ki_flags & IOCB_HIPRI);
 }
 
 /*
@@ -127,6 +120,7 @@ static ssize_t nvme_uq_rw_sync(struct nvme_uq_file *uf, struct kiocb *iocb,
 
 	nvme_uq_rw_init(&rw, iocb, uq, opcode);
 	rw.iocb = NULL;
+	/* a task that waits does not poll, whatever its flags are */
 	rw.unpolled = uq->polled;
 	init_completion(&rw.done);
 	while (done < count) {
@@ -160,6 +154,7 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 	struct nvme_uq_rw *rw;
 	struct iov_iter part;
 	ssize_t count;
+	bool several;
 	s64 bytes;
 	int ret;
 
@@ -182,12 +177,10 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 	if (unlikely(count <= 0))
 		return count;
 
-	if (unlikely(count > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT)) {
-		if (iocb->ki_flags & IOCB_NOWAIT)
-			return -EAGAIN;
-		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
-	}
-	if (is_sync_kiocb(iocb))
+	several = count > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT;
+	if (unlikely(several && iocb->ki_flags & IOCB_NOWAIT))
+		return -EAGAIN;
+	if (several || is_sync_kiocb(iocb))
 		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
 
 	rw = kmalloc_obj(*rw);
