@@ -201,6 +201,16 @@ TEST_F(uq, lost_and_sent_again)
 	lose_no_more(_metadata, self, &lost);
 }
 
+/* Kills a task when the command that it has sent is lost. */
+static void kill_when_lost(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(uq) *self, pid_t pid)
+{
+	while (uq_fault_left(self->node.ns.ctrl, "lose") > 0)
+		sched_yield();
+	ASSERT_EQ(1, uq_attr(self->node.name, "in_flight"));
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+}
+
 /*
  * A task that is killed stays until the device cannot write to its memory any more:
  * whenever it is gone, no command of it is in flight.
@@ -219,10 +229,7 @@ TEST_F(uq, killed_in_flight)
 		pread(self->fd, self->buf, PART, POS);
 		_exit(0);
 	}
-	while (uq_fault_left(lost.ctrl, "lose") > 0)
-		sched_yield();
-	ASSERT_EQ(1, uq_attr(self->node.name, "in_flight"));
-	ASSERT_EQ(0, kill(pid, SIGKILL));
+	kill_when_lost(_metadata, self, pid);
 	EXPECT_EQ(0, waitpid(pid, &status, WNOHANG));
 	EXPECT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, uq_attr(self->node.name, "in_flight"));
@@ -251,9 +258,7 @@ TEST_F(uq, killed_with_a_ring)
 		pause();
 		_exit(0);
 	}
-	while (uq_fault_left(lost.ctrl, "lose") > 0)
-		sched_yield();
-	ASSERT_EQ(0, kill(pid, SIGKILL));
+	kill_when_lost(_metadata, self, pid);
 	EXPECT_EQ(pid, waitpid(pid, NULL, 0));
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 	lose_no_more(_metadata, self, &lost);
