@@ -120,12 +120,12 @@ bool dax_fast_exists(void)
 	return !access(FAST_PARAM, F_OK) && !access(SIMPLE_PARAM, F_OK);
 }
 
-int dax_fast_get(void)
+int dax_param_get(const char *path)
 {
 	char c = 0;
 	int fd, ret;
 
-	fd = open(FAST_PARAM, O_RDONLY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	ret = read(fd, &c, 1) == 1 ? c == 'Y' : -EIO;
@@ -133,7 +133,7 @@ int dax_fast_get(void)
 	return ret;
 }
 
-static int set_param(const char *path, bool on)
+int dax_param_set(const char *path, bool on)
 {
 	int fd, ret = 0;
 
@@ -146,9 +146,15 @@ static int set_param(const char *path, bool on)
 	return ret;
 }
 
+int dax_fast_get(void)
+{
+	return dax_param_get(FAST_PARAM);
+}
+
 int dax_fast_set(bool on)
 {
-	return set_param(FAST_PARAM, on) ?: set_param(SIMPLE_PARAM, on);
+	return dax_param_set(FAST_PARAM, on) ?:
+		dax_param_set(SIMPLE_PARAM, on);
 }
 
 __s64 dax_physical(int fd, loff_t pos)

@@ -94,6 +94,11 @@ int dax_is_dax(int fd);
 /* Forgets cached inodes, extents and clean pages. */
 int dax_drop_caches(void);
 
+/* -- a parameter of a module, on or off, by its path below /sys */
+
+int dax_param_get(const char *path);
+int dax_param_set(const char *path, bool on);
+
 /* -- ext4.dax_fast_read, and dax_read.simple for other file systems: as one */
 
 bool dax_fast_exists(void);

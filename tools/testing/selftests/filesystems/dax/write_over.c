@@ -43,31 +43,6 @@ FIXTURE_VARIANT_ADD(write_over, fast)
 	true,
 };
 
-static int param_get(void)
-{
-	int fd = open(PARAM, O_RDONLY | O_CLOEXEC);
-	char c = 0;
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, &c, 1);
-	close(fd);
-	return n == 1 ? c == 'Y' : -EIO;
-}
-
-static int param_set(bool on)
-{
-	int fd = open(PARAM, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, on ? "Y" : "N", 1);
-	close(fd);
-	return n == 1 ? 0 : -EIO;
-}
-
 FIXTURE_SETUP(write_over)
 {
 	size_t len;
@@ -75,10 +50,10 @@ FIXTURE_SETUP(write_over)
 	mmap_begin(_metadata, &self->t, MMAP_EXT4);
 	if (_metadata->exit_code)
 		return;
-	self->was = param_get();
+	self->was = dax_param_get(PARAM);
 	if (self->was < 0)
 		SKIP(return, "no ext4.dax_fast_overwrite: no second way");
-	ASSERT_EQ(0, param_set(variant->fast));
+	ASSERT_EQ(0, dax_param_set(PARAM, variant->fast));
 	dax_seed(&self->rnd, _metadata->name);
 	len = BLOCKS * self->t.bs;
 	self->model = dax_alloc(_metadata, len);
@@ -91,7 +66,7 @@ FIXTURE_TEARDOWN(write_over)
 {
 	close(self->fd);
 	if (self->was >= 0)
-		EXPECT_EQ(0, param_set(self->was));
+		EXPECT_EQ(0, dax_param_set(PARAM, self->was));
 	mmap_end(_metadata, &self->t);
 }
 
