@@ -22,6 +22,9 @@
  * Everything read is compared with what has to be there, outside of the
  * counted part: a fast read of wrong bytes is no result.
  *
+ * Overwrites of written blocks (bench dax-write) have two variants: "generic", with
+ * ext4.dax_fast_overwrite off, and "write", with it on.
+ *
  * With "lines", readers on processors of their own take turns under the plugin
  * that follows cache lines, see turns.h. There are two more variants then:
  *
@@ -70,15 +73,19 @@
 #define TURN_WARM	4
 
 #define EXT4_PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
+#define OVERWRITE	"/sys/module/ext4/parameters/dax_fast_overwrite"
 #define UNLOCKED	"/sys/module/ext4/parameters/dax_unlocked_read"
 #define XFS_PARAMETER	"/sys/module/dax_read/parameters/simple"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
-enum call { GETPPID, PREAD, PREADV, PREADV_2, READ_FIXED, SPLICE, APPENDED };
+enum call {
+	GETPPID, PREAD, PREADV, PREADV_2, READ_FIXED, SPLICE, APPENDED, PWRITE,
+};
+
 /* Of "appended" only the pread() counts, not the block appended before it. */
 static const char * const calls[] = {
 	"getppid", "pread", "preadv", "preadv-2", "read-fixed", "splice",
-	"appended",
+	"appended", "pwrite",
 };
 
 struct variant {
@@ -91,6 +98,7 @@ struct variant {
 static const struct variant generic = { "generic", false, true };
 static const struct variant read_iter = { "read_iter", true, true };
 static const struct variant read_op = { "read", true, false };
+static const struct variant write_op = { "write", true, false };
 static const struct variant off = { "off", false, false };
 static const struct variant unlocked = { "unlocked", true, false, true };
 static const struct variant pagecache = { "pagecache", false, false };
@@ -113,6 +121,9 @@ static struct layout layouts[] = {
 /* A file of its own to append to, so that the others stay as they are. */
 static struct layout grown = { 1, false };
 
+/* One to write over. */
+static struct layout over = { 1, false };
+
 /* The one without DAX. */
 static struct layout cached = { 1, false };
 
@@ -129,7 +140,7 @@ static struct cell cells[512];
 static int nr_cells;
 /* The file system, and what switches its short way of reading on and off. */
 static const char *fs = "ext4", *parameter = EXT4_PARAMETER;
-static bool has_parameter, has_read;
+static bool has_parameter, has_read, has_overwrite;
 static char *buf;
 
 /* An io_uring with room for one request, and what splice() goes through. */
@@ -174,6 +185,8 @@ static void set_fast(bool fast)
 {
 	if (has_parameter && !write_text(parameter, fast ? "1" : "0"))
 		die("%s", parameter);
+	if (has_overwrite && !write_text(OVERWRITE, fast ? "1" : "0"))
+		die("%s", OVERWRITE);
 }
 
 /* -- files ---------------------------------------------------------------- */
@@ -297,8 +310,8 @@ static void make_layout(struct layout *l)
 	int extents;
 
 	snprintf(name, sizeof(name), "%s-%d", l == &grown ? "grown" :
-		 l == &cached ? "cached" : l->hole ? "holes" : "data",
-		 l->extents);
+		 l == &over ? "over" : l == &cached ? "cached" :
+		 l->hole ? "holes" : "data", l->extents);
 	l->fd = create(name);
 	if (l->hole)
 		make_holes(l->fd, l->extents);
@@ -415,6 +428,8 @@ static uint64_t read_appended(struct layout *l, int fd, size_t size, off_t place
 
 static int cell_fd(const struct cell *c)
 {
+	if (c->call == PWRITE)
+		return c->layout->fd;
 	return c->variant->noread ? c->layout->fd_noread : c->layout->fd;
 }
 
@@ -473,8 +488,25 @@ operate(const struct cell *c, int first, int nr)
 		for (int i = 0; i < nr; i++)
 			sum += read_appended(c->layout, fd, size, place[i]);
 		return sum;
+	case PWRITE:
+		for (int i = 0; i < nr; i++)
+			if (pwrite(fd, buf, size, place[i]) != (ssize_t)size)
+				die("pwrite");
+		break;
 	}
 	return insns() - start;
+}
+
+/* Over what was there, and back. */
+static void check_written(const struct cell *c)
+{
+	off_t place = c->layout->places[7];
+
+	fill(buf, place, c->size);
+	operate(c, 7, 1);
+	memset(buf, 0xa5, MAX_SIZE);
+	if (pread(c->layout->fd, buf, c->size, place) != (ssize_t)c->size)
+		die("pread");
 }
 
 static void check_bytes(const struct cell *c)
@@ -483,6 +515,8 @@ static void check_bytes(const struct cell *c)
 
 	memset(buf, 0x5a, MAX_SIZE);
 	operate(c, 7, 1);
+	if (c->call == PWRITE)
+		check_written(c);
 	memset(want, 0, sizeof(want));
 	if (!c->layout->hole)
 		fill(want, c->layout->places[7], c->size);
@@ -618,6 +652,17 @@ static void add_appended(void)
 		add("dax-read", APPENDED, &read_op, &grown, 8, 1);
 }
 
+/* Writes over blocks that are written. */
+static void add_overwrites(void)
+{
+	static const size_t sizes[] = { 8, 512, 4096 };
+
+	for (size_t i = 0; has_overwrite && i < ARRAY_SIZE(sizes); i++) {
+		add("dax-write", PWRITE, &generic, &over, sizes[i], 1);
+		add("dax-write", PWRITE, &write_op, &over, sizes[i], 1);
+	}
+}
+
 static void add_floor(void)
 {
 	static const struct variant floor = { "floor", false, true };
@@ -636,6 +681,7 @@ static void add_few(void)
 	add_read(&layouts[3], 4096, 1);
 	add_segments();
 	add_appended();
+	add_overwrites();
 }
 
 static void add_all(void)
@@ -654,6 +700,7 @@ static void add_all(void)
 	add_read(&layouts[0], 8, 2);
 	add_read(&layouts[0], 4096, 2);
 	add_appended();
+	add_overwrites();
 }
 
 static void measure_all(int runs)
@@ -926,6 +973,9 @@ static void prepare(const char *dir, size_t nr_layouts)
 	if (pipe(pipe_fds))
 		die("pipe");
 	has_parameter = !access(parameter, W_OK);
+	has_overwrite = !strcmp(fs, "ext4") && !access(OVERWRITE, W_OK);
+	if (has_overwrite)
+		make_layout(&over);
 	/* While there is room in one place. */
 	make_layout(&grown);
 	if (fallocate(grown.fd, FALLOC_FL_KEEP_SIZE, grown.end * BLOCK,

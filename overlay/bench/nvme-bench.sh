@@ -185,6 +185,7 @@ profile()
 	with_queues 1
 	for mode in poll irq; do
 		variants "$mode" -P -f -b 32
+		variants "$mode" -P -f -b 1
 	done
 	for depth in 128 256; do
 		cell passthru poll -P -f -b 32 -d "$depth"

@@ -37,10 +37,16 @@ def output(generic=1000, read_iter=600, read=500, **params):
         for variant, insn in figure.items() if insn) + "complete\n"
 
 
+def overwrites(write):
+    """An output of overwrites, which take 1000 the generic way."""
+    return output(read_iter=None, read=write, syscall="pwrite").replace(
+        "dax-read", "dax-write").replace("dax-write read ", "dax-write write ")
+
+
 def met():
     """An output by which all bars are met."""
     text = output(read_iter=550) + output(read_iter=620, read=None, fs="xfs")
-    text += output(read=600, extents=10000)
+    text += output(read=600, extents=10000) + overwrites(650)
     return text + "".join(
         output(read_iter=1000, read=None, fs=fs, syscall=syscall)
         for fs in ("ext4", "xfs") for syscall in ("preadv-2", "read-fixed"))
@@ -114,6 +120,12 @@ class Judge(unittest.TestCase):
             case = status(dax_read.judge(rows(text)), name)
             self.assertEqual(case.status, ktap.FAIL)
             self.assertRegex(case.detail, r"= [01]\.[06]01,")
+
+    def test_overwrites(self):
+        for write, name in ((651, "write takes at most 0.65"),
+                            (1021, "no cell is slower")):
+            cases = dax_read.judge(rows(overwrites(write)))
+            self.assertEqual(status(cases, name).status, ktap.FAIL)
 
     def test_bars_apply_to_the_lean_kernel(self):
         cases = dax_read.judge(rows(config="distro"))

@@ -199,6 +199,12 @@ class Profile(unittest.TestCase):
         self.assertEqual(self.judge(a=600, b=370), ktap.FAIL)
         self.assertEqual(self.judge(a=600, b=390, string=1000), ktap.FAIL)
 
+    def test_commands_one_at_a_time(self):
+        found = rows(cell("uq", 2000, batch=1, depth=1), [1])
+        for insn, wanted in ((2010, ktap.PASS), (1000, ktap.FAIL)):
+            self.assertEqual(nvme.judge_profile(
+                found, {"poll-1": {"uq": {"a": insn}}}).status, wanted)
+
     def test_a_profile_of_what_was_not_measured(self):
         found = rows(cell("uq", 1000), [1])
         for cells in ({"irq-32": {"uq": {"a": 1000}}}, {}):

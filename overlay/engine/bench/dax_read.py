@@ -17,6 +17,7 @@ NAME = "reads"
 COUNTS = "counting instructions per read"
 PROFILE = "profile by function"
 BENCH = "dax-read"
+WRITES = "dax-write"
 BASE = "generic"
 # The kernel whose figures are judged, with all cells; of others there are few.
 JUDGED = "lean"
@@ -40,6 +41,7 @@ class Bar:
     params: Params
     most: float
     aim: float
+    bench: str = BENCH
 
 
 SMALL = {"syscall": "pread", "size": 8, "extents": 1, "hole": False,
@@ -53,6 +55,7 @@ BARS = (
     Bar("read", {**EXT4, "extents": 10000}, 0.60, 0.55),
     *(Bar("read_iter", {**params, "syscall": syscall}, 1.00, 0.75)
       for params in (EXT4, XFS) for syscall in ("preadv-2", "read-fixed")),
+    Bar("write", {**EXT4, "syscall": "pwrite"}, 0.65, 0.60, WRITES),
 )
 # The same on the kernel that is like a distribution's.
 DISTRO_BARS = (Bar("read", EXT4, 0.55, 0.50),)
@@ -167,8 +170,8 @@ def _bar(found: list[Row], bar: Bar, config: str = JUDGED) -> Case:
     if config != JUDGED:
         name += f", {config} kernel"
     params = {**bar.params, "config": config}
-    base = figures.find(found, BENCH, BASE, **params)
-    here = figures.find(found, BENCH, bar.variant, **params)
+    base = figures.find(found, bar.bench, BASE, **params)
+    here = figures.find(found, bar.bench, bar.variant, **params)
     if not base or not here:
         return Case(name, ktap.FAIL, "NOT RUN: the kernel that was measured "
                     f"has no {bar.variant}")
@@ -181,7 +184,8 @@ def _bar(found: list[Row], bar: Bar, config: str = JUDGED) -> Case:
 
 def _none_slower(found: list[Row]) -> Case:
     name = "no cell is slower than generic by more than 2 %"
-    every = list(figures.ratios(found, BENCH, BASE))
+    every = [one for bench in (BENCH, WRITES)
+             for one in figures.ratios(found, bench, BASE)]
     slow = [f"{figures.cell_name(row)}: {ratio:.3f}"
             for row, _, ratio in every if ratio > SLOWER]
     if not every:
@@ -222,8 +226,8 @@ def _table(title: str, found: list[Row], note: str = "",
 
 def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
-    def chosen(**params: Any) -> list[Row]:
-        return [row for row in found if row["bench"] == BENCH
+    def chosen(bench: str = BENCH, **params: Any) -> list[Row]:
+        return [row for row in found if row["bench"] == bench
                 and figures.matches(row, params)]
 
     parts = [
@@ -245,6 +249,9 @@ def section(found: list[Row]) -> str:
             if row["params"]["syscall"] in OTHERS], "; ".join(
                 f"*{name}* is {what}" for name, what in OTHERS.items()) + ".",
             _way) for fs in ("ext4", "xfs")],
+        _table("Overwrites of DAX files of ext4 by pwrite()", chosen(
+            WRITES, config="lean"), kind=lambda params:
+            f"{params['size']} B"),
         _table("Two readers of one file", chosen(config="lean", threads=2),
                "Two tasks on one CPU, task switches and ticks included. "
                "Locks are never contended here."),

@@ -222,8 +222,13 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     for name, beside in cells.items():
         host.write(out / f"profile-nvme-{name}.txt", figures.profile_table(
             beside, f"NVMe commands, {name}: reads of 512 bytes, fixed, "
-            "batch 32", "command"))
+            f"batch {_batch(name)}", "command"))
     return [judge_profile(found, cells)] if cells else []
+
+
+def _batch(cell: str) -> int:
+    """The batch of a cell that is called by its mode and depth."""
+    return min(32, int(cell.split("-")[1]))
 
 
 def judge_profile(found: list[Row],
@@ -235,7 +240,7 @@ def judge_profile(found: list[Row],
         mode, depth = cell.split("-")
         for variant, functions in beside.items():
             counted = figures.find(found, BENCH, variant, **_cell(
-                mode, 32, True, 512, depth=int(depth)))
+                mode, _batch(cell), True, 512, depth=int(depth)))
             total = sum(functions.values())
             seen += counted is not None
             if counted is None or abs(total / counted - 1) > HIDDEN:
