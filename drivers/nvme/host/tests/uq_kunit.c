@@ -389,6 +389,11 @@ static const struct len_case len_cases[] = {
 	{ .name = "copy", .opcode = 0x19, .fmt = PLAIN, .need = U64_MAX },
 	{ .name = "a vendor's own", .opcode = 0x92, .fmt = PLAIN,
 	  .need = U64_MAX },
+	{ .name = "read, format never read", .opcode = nvme_cmd_read,
+	  .need = U64_MAX },
+	{ .name = "append, format never read", .opcode = nvme_cmd_zone_append,
+	  .fmt = { .csi = NVME_CSI_ZNS }, .need = U64_MAX },
+	{ .name = "flush, format never read", .opcode = nvme_cmd_flush },
 	{ .name = "another command set", .opcode = nvme_cmd_read,
 	  .fmt = { .csi = 1, .lba_shift = 9 }, .need = U64_MAX },
 };
@@ -435,6 +440,7 @@ static void len_data(struct kunit *test)
 static void len_metadata(struct kunit *test)
 {
 	const struct nvme_uq_fmt apart = WITH_MS, ext = WITH_EXT, none = PLAIN;
+	const struct nvme_uq_fmt unread = { }, other = { .csi = 1 };
 	struct nvme_command cmd = { };
 
 	cmd.rw.opcode = nvme_cmd_write;
@@ -444,6 +450,8 @@ static void len_metadata(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nvme_uq_meta_fits(&cmd, &apart, 0));
 	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &ext, 0));
 	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &none, 0));
+	KUNIT_EXPECT_FALSE(test, nvme_uq_meta_fits(&cmd, &unread, 32));
+	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &other, 0));
 
 	cmd.rw.control = cpu_to_le16(NVME_RW_PRINFO_PRACT);
 	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &apart, 0));
@@ -451,6 +459,7 @@ static void len_metadata(struct kunit *test)
 	memset(&cmd, 0, sizeof(cmd));
 	cmd.common.opcode = nvme_cmd_flush;
 	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &apart, 0));
+	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &unread, 0));
 }
 
 static struct kunit_case nvme_uq_dptr_cases[] = {

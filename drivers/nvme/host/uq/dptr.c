@@ -172,6 +172,20 @@ void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 }
 EXPORT_SYMBOL_GPL(nvme_uq_sgl_build);
 
+static bool nvme_uq_has_blocks(const struct nvme_uq_fmt *fmt)
+{
+	return fmt->csi == NVME_CSI_NVM || fmt->csi == NVME_CSI_ZNS;
+}
+
+/*
+ * Return false if the format was never read, because the block layer has no use
+ * for the namespace. No logical block is smaller than a sector.
+ */
+static bool nvme_uq_is_known(const struct nvme_uq_fmt *fmt)
+{
+	return fmt->lba_shift >= SECTOR_SHIFT;
+}
+
 /* Logical blocks of a command that has the layout of a read. */
 static u64 nvme_uq_blocks(const struct nvme_command *c)
 {
@@ -191,6 +205,8 @@ static u64 nvme_uq_rw_bytes(const struct nvme_command *c,
 {
 	u64 bytes = nvme_uq_blocks(c) << fmt->lba_shift;
 
+	if (!nvme_uq_is_known(fmt))
+		return U64_MAX;
 	if (fmt->ext && !nvme_uq_pi_stripped(c, fmt))
 		bytes += nvme_uq_blocks(c) * fmt->ms;
 	return bytes;
@@ -212,7 +228,7 @@ static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
 	u32 cdw10 = le32_to_cpu(c->common.cdw10);
 	u32 cdw13 = le32_to_cpu(c->common.cdw13);
 
-	if (fmt->csi != NVME_CSI_NVM && fmt->csi != NVME_CSI_ZNS)
+	if (!nvme_uq_has_blocks(fmt))
 		return U64_MAX;
 
 	switch (c->common.opcode) {
@@ -279,7 +295,9 @@ EXPORT_SYMBOL_GPL(nvme_uq_xfer_fits);
 bool nvme_uq_meta_fits(const struct nvme_command *c,
 		       const struct nvme_uq_fmt *fmt, u64 meta_len)
 {
-	if (!fmt->ms || fmt->ext)
+	bool known = nvme_uq_is_known(fmt);
+
+	if (known ? !fmt->ms || fmt->ext : !nvme_uq_has_blocks(fmt))
 		return true;
 
 	switch (c->common.opcode) {
@@ -287,8 +305,9 @@ bool nvme_uq_meta_fits(const struct nvme_command *c,
 	case nvme_cmd_write:
 	case nvme_cmd_compare:
 	case nvme_cmd_zone_append:
-		return nvme_uq_pi_stripped(c, fmt) ||
-			nvme_uq_blocks(c) * fmt->ms <= meta_len;
+		return known &&
+			(nvme_uq_pi_stripped(c, fmt) ||
+			 nvme_uq_blocks(c) * fmt->ms <= meta_len);
 	default:
 		return true;
 	}

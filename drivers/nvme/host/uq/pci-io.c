@@ -190,6 +190,15 @@ static noinline bool nvme_uq_fits(struct nvme_uq *uq,
 }
 
 /*
+ * Return true if what a command transfers depends on more than its data buffer:
+ * the namespace has metadata, or its format was never read.
+ */
+static __always_inline bool nvme_uq_is_odd(const struct nvme_ns_head *head)
+{
+	return head->ms || head->lba_shift < SECTOR_SHIFT;
+}
+
+/*
  * A command without a buffer that may transfer data gets an SGL of length 0. A
  * PRP would be address 0, which the device would access.
  */
@@ -259,7 +268,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	c->common.dptr.prp1 = 0;
 	c->common.dptr.prp2 = 0;
 	nvme_uq_copy_dwords(c, io->cmd);
-	if (unlikely(!uq->force_sgl || io->node->ns->head->ms) &&
+	if (unlikely(!uq->force_sgl || nvme_uq_is_odd(io->node->ns->head)) &&
 	    !nvme_uq_fits(uq, c, io->node, io->len, io->meta_len))
 		return -EINVAL;
 
@@ -476,7 +485,8 @@ nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	/* length, reserved bytes and type of the descriptor */
 	c->common.dptr.prp2 = cpu_to_le64(len);
 	nvme_uq_copy_dwords(c, cmd);
-	if (unlikely(head->ms) && !nvme_uq_fits(uq, c, uf->node, len, 0))
+	if (unlikely(nvme_uq_is_odd(head)) &&
+	    !nvme_uq_fits(uq, c, uf->node, len, 0))
 		return -EINVAL;
 
 	idx = nvme_uq_take_tag(uq, uf, ioucmd, opcode, flags, timeout,
