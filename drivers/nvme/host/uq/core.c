@@ -172,37 +172,70 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 	return timeout;
 }
 
+/* Commands that may change the format of namespaces, or want to run alone. */
+#define NVME_UQ_EFFECTS	(NVME_CMD_EFFECTS_CSE_MASK | NVME_CMD_EFFECTS_NCC)
+
+/* Stop the namespaces of a controller, for the controllers that share them too. */
+static void nvme_uq_stop_namespaces(struct nvme_ctrl *ctrl)
+{
+	struct nvme_ns *ns, *path;
+	int idx, head_idx;
+
+	idx = srcu_read_lock(&ctrl->srcu);
+	list_for_each_entry_srcu(ns, &ctrl->namespaces, list,
+				 srcu_read_lock_held(&ctrl->srcu)) {
+		struct nvme_ns_head *head = ns->head;
+
+		head_idx = srcu_read_lock(&head->srcu);
+		list_for_each_entry_srcu(path, &head->list, siblings,
+					 srcu_read_lock_held(&head->srcu))
+			set_bit(NVME_NS_UQ_STALE, &path->flags);
+		srcu_read_unlock(&head->srcu, head_idx);
+	}
+	srcu_read_unlock(&ctrl->srcu, idx);
+}
+
 /**
  * nvme_uq_passthru_start - block user queues during a passthru command
- * @ctrl:	the controller, which has been frozen
+ * @ctrl:	the controller
+ * @effects:	what the command is known to do, NVME_CMD_EFFECTS_*
  *
- * For commands that may change the format of namespaces. nvme_passthru_end()
- * unfreezes the controller before it scans the namespaces. Until the scan, the
- * size of a logical block may be stale, and with it the check that a transfer
- * stays inside its buffer.
+ * For commands that may change the format of namespaces, on which the check
+ * relies that a transfer stays inside its buffer. Queues are blocked until
+ * nvme_uq_passthru_end(). That is before the new format is known if the
+ * controller is reset meanwhile, or cannot tell it yet. So each namespace is
+ * stopped too, until nvme_uq_format_read().
+ *
+ * Context: may sleep, until no command is in flight. Of another controller that
+ * shares a namespace, commands that are in flight already are not waited for.
  */
-void nvme_uq_passthru_start(struct nvme_ctrl *ctrl)
+void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 
-	if (!uqc)
+	/* user queues may be those of another controller */
+	if (effects & NVME_CMD_EFFECTS_NCC)
+		nvme_uq_stop_namespaces(ctrl);
+	if (!uqc || !(effects & NVME_UQ_EFFECTS))
 		return;
 
 	mutex_lock(&uqc->lock);
 	if (!uqc->passthrus++)
 		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_block);
 	mutex_unlock(&uqc->lock);
+	nvme_uq_wait_freeze(ctrl, MAX_SCHEDULE_TIMEOUT);
 }
 
 /**
  * nvme_uq_passthru_end - undo nvme_uq_passthru_start()
  * @ctrl:	the controller
+ * @effects:	as for nvme_uq_passthru_start()
  */
-void nvme_uq_passthru_end(struct nvme_ctrl *ctrl)
+void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 
-	if (!uqc)
+	if (!uqc || !(effects & NVME_UQ_EFFECTS))
 		return;
 
 	mutex_lock(&uqc->lock);
@@ -210,4 +243,40 @@ void nvme_uq_passthru_end(struct nvme_ctrl *ctrl)
 	if (uqc->passthrus && !--uqc->passthrus)
 		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);
+}
+
+static void nvme_uq_start_namespace(struct nvme_ns *ns)
+{
+	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
+
+	if (!uqc) {
+		clear_bit(NVME_NS_UQ_STALE, &ns->flags);
+		return;
+	}
+	mutex_lock(&uqc->lock);
+	/* a task that finds the bit clear has taken sq_lock after this */
+	nvme_uq_for_each(ns->ctrl, 0, nvme_uq_block);
+	clear_bit(NVME_NS_UQ_STALE, &ns->flags);
+	nvme_uq_for_each(ns->ctrl, 0, nvme_uq_unblock);
+	mutex_unlock(&uqc->lock);
+}
+
+/**
+ * nvme_uq_format_read - allow submission to a namespace whose format is known
+ * @ns:		the namespace, of whose head all that depends on the format was set
+ *
+ * Context: may sleep.
+ */
+void nvme_uq_format_read(struct nvme_ns *ns)
+{
+	struct nvme_ns_head *head = ns->head;
+	struct nvme_ns *path;
+	int idx;
+
+	idx = srcu_read_lock(&head->srcu);
+	list_for_each_entry_srcu(path, &head->list, siblings,
+				 srcu_read_lock_held(&head->srcu))
+		if (test_bit(NVME_NS_UQ_STALE, &path->flags))
+			nvme_uq_start_namespace(path);
+	srcu_read_unlock(&head->srcu, idx);
 }

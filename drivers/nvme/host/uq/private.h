@@ -401,6 +401,21 @@ static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 	return test_bit(NVME_NS_REMOVING, &node->ns->flags);
 }
 
+/**
+ * nvme_uq_ns_stopped - check whether the namespace of a node takes no commands
+ * @node:	the node
+ *
+ * It was removed, or its format may be another one than the driver knows, see
+ * nvme_uq_passthru_start(). Exact under the queue's sq_lock.
+ *
+ * Return: true if it takes none, now or ever.
+ */
+static __always_inline bool nvme_uq_ns_stopped(const struct nvme_uq_node *node)
+{
+	return READ_ONCE(node->ns->flags) &
+		(BIT(NVME_NS_REMOVING) | BIT(NVME_NS_UQ_STALE));
+}
+
 /* Commands of an open file that are in flight. With sq_lock held. */
 static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
 {

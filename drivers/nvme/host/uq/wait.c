@@ -211,6 +211,7 @@ static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 		return ret;
 	spin_lock(&uq->sq_lock);
 	if (!(uq->blocked & uf->blocked_mask) &&
+	    !nvme_uq_ns_stopped(io->node) &&
 	    (waiter->waitq == &uf->waitq ? nvme_uq_below_limit(uf, waiter) :
 	     nvme_uq_has_tag(uq, waiter)))
 		ret = 0;

@@ -49,7 +49,7 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_waiter *waiter)
 {
 	if (unlikely(uq->blocked & uf->blocked_mask) ||
-	    unlikely(nvme_uq_ns_removed(node)))
+	    unlikely(nvme_uq_ns_stopped(node)))
 		return false;
 	if (waiter || unlikely(uf->limit))
 		return nvme_uq_admit_slow(uq, uf, waiter);
