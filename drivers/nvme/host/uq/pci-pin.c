@@ -273,7 +273,7 @@ int nvme_uq_prep_meta(struct nvme_uq_io *io)
 	}
 
 	/* zeroed: what the device does not write is copied to user space */
-	meta = kzalloc(io->meta_len, GFP_KERNEL);
+	meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT);
 	if (!meta)
 		return -ENOMEM;
 	user->meta = meta;
