@@ -253,6 +253,8 @@ struct least {
 	unsigned long long	irqs;
 	/* the rounds in a row that have waited */
 	unsigned int		late;
+	/* a run has found too few rounds that are good: the next would not either */
+	bool			spent;
 };
 
 /*
@@ -408,6 +410,7 @@ static uint64_t settle(struct run *r, uint64_t tick, struct least *least)
 
 	least->irqs = ULLONG_MAX;
 	least->late = 0;
+	least->spent = false;
 	do {
 		least->reap = now;
 		r->o.spin *= 2;
@@ -470,8 +473,9 @@ static void one_run(struct run *r, unsigned int run, uint64_t *base,
 
 	before = read_irqs();
 	for (i = 0; i < n; sent++) {
+		least->spent |= sent >= PATIENCE * n;
 		i += good_round(r, &round[i], *base, tick, least,
-				sent < PATIENCE * n);
+				!least->spent);
 		/* the host has become busier since settle() */
 		if (least->late && least->late % LATE == 0)
 			spin_longer(r, base);
