@@ -259,6 +259,11 @@ class Profile(unittest.TestCase):
         self.assertEqual(found, {("generic", 8): {
             "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
 
+    def test_a_variant_with_a_hyphen(self):
+        found = figures.profiles(self.OUTPUT.replace(
+            "generic", "uq-memory_poll"), self.RAW, MAP)
+        self.assertEqual(list(found), [("uq-memory_poll", 8)])
+
     def test_windows_and_the_rounds_that_count(self):
         # Two windows a round; one round of four has others' work in it.
         raw = "".join(f"round\nffffffff81000104 {first}\n"

@@ -294,7 +294,7 @@ def profiles(output: str, raw: str, system_map: str,
     table_of_symbols = symbols(system_map)
     found: Profiles = {}
     for line in output.splitlines():
-        match = re.fullmatch(r"profiled (\w+) (\d+) (\d+) (\d+)"
+        match = re.fullmatch(r"profiled ([\w-]+) (\d+) (\d+) (\d+)"
                              r"(?: (\d+) ([+-]+))?", line)
         if not match:
             continue
