@@ -59,8 +59,9 @@
  *	reader gives zeroes then, as if it had come first. Nor does a store into
  *	a mapping of an XFS file that shares its blocks: the file is given others
  *	(CoW), while the reader copies those that it had. They stay what they
- *	were for as long as the other file keeps them. All this is no more than
- *	dax_iomap_rw() needs, and no less safe: it holds the same locks from
+ *	were until the other file gives them up too: a reader that is still at
+ *	them then copies what is stored there next. All this is as it is with
+ *	dax_iomap_rw(), no better and no worse: it holds the same locks from
  *	->iomap_begin to the end of the copy. A read-only file system needs no
  *	lock.
  *  the file system's own, inside ->iomap_begin

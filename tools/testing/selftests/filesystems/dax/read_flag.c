@@ -8,6 +8,7 @@
  * such a file as if it were one gets old bytes, zeroes or an error.
  */
 
+#include <linux/ext4.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 
@@ -194,6 +195,25 @@ TEST_F(read_flag, stored)
 	store(_metadata, t, fd);
 	check_content(_metadata, t, "dax");
 	close(fd);
+}
+
+/* Blocks of a DAX file are not given to another, which would free them. */
+TEST_F(read_flag, defragmentation_is_refused)
+{
+	struct flag *t = &self->t;
+	struct move_extent move = { .len = FILE_BLOCKS };
+	int cached = open_as(_metadata, t, "cached", false);
+	int dax = open_as(_metadata, t, "dax", true);
+
+	fill(_metadata, t, cached);
+	ASSERT_EQ(0, fsync(cached));
+	fill(_metadata, t, dax);
+	move.donor_fd = dax;
+	EXPECT_EQ(-1, ioctl(cached, EXT4_IOC_MOVE_EXT, &move));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	check_content(_metadata, t, "dax");
+	close(dax);
+	close(cached);
 }
 
 /* There and back, with new bytes each time and old ones to be mistaken for. */
