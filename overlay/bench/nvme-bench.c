@@ -251,8 +251,8 @@ struct round {
 struct least {
 	uint64_t		reap;
 	unsigned long long	irqs;
-	/* the rounds in a row that have waited */
-	unsigned int		late;
+	/* the rounds in a row that have waited, or were too quick */
+	unsigned int		late, early;
 	/* a run has found too few rounds that are good: the next would not either */
 	bool			spent;
 };
@@ -334,6 +334,14 @@ static bool waited(const struct round *round, struct least *least)
 {
 	bool late;
 
+	/*
+	 * Of kiocbs that a worker of the kernel has reaped meanwhile there is less
+	 * to do. By one such round all others would be late.
+	 */
+	if (round->reap < least->reap - least->reap / 20 &&
+	    ++least->early < LATE)
+		return true;
+	least->early = 0;
 	if (round->reap < least->reap)
 		least->reap = round->reap;
 	late = round->reap > least->reap + least->reap / 50 + 300;
@@ -410,6 +418,7 @@ static uint64_t settle(struct run *r, uint64_t tick, struct least *least)
 
 	least->irqs = ULLONG_MAX;
 	least->late = 0;
+	least->early = 0;
 	least->spent = false;
 	do {
 		least->reap = now;

@@ -73,12 +73,13 @@ def curve(one: Curve) -> str:
     places = sorted({at for points in one.lines.values() for at, _ in points})
     if min(places) > 0 and max(places) > 16 * min(places):
         axes.set_xscale("log", base=2)
-        axes.set_xticks(places, [f"{at:g}" for at in places], rotation=45,
+        axes.set_xticks(places, [f"{at:.0f}" for at in places], rotation=45,
                         minor=False)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(one.over)
     axes.set_ylabel("instructions per operation")
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, ncols=3, loc="lower left",
+                bbox_to_anchor=(0, 1))
     return _svg(figure)
 
 
