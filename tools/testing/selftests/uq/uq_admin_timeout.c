@@ -201,38 +201,6 @@ TEST_F(timeout, frozen_while_lost)
 	EXPECT_EQ(0, format(&self->node.ns));
 }
 
-/*
- * After a format, a namespace takes no commands until the driver has read what it
- * is like: what it knew before is no measure of a transfer any more.
- */
-TEST_F(timeout, format_that_is_not_read)
-{
-	const char *node = self->node.name;
-	int ctrl = self->node.ns.ctrl, ret;
-	long long submitted;
-
-	if (!can_pretend(self))
-		SKIP(return, UQ_NO_FAULTS);
-	ret = format(&self->node.ns);
-	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
-		SKIP(return, "%s cannot format", self->node.ctrl);
-	ASSERT_EQ(0, ret);
-	/* the scan that follows fails, at its first step */
-	ASSERT_EQ(0, set_admin_fault(self, "refuse", ADMIN_IDENTIFY, 10000));
-	EXPECT_EQ(0, format(&self->node.ns));
-	submitted = uq_attr(node, "submitted");
-	prep(self, 0, 0);
-	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	while (!uq_attr(node, "waiting") &&
-	       uq_attr(node, "submitted") == submitted)
-		sched_yield();
-	EXPECT_EQ(1, uq_attr(node, "waiting"));
-	EXPECT_EQ(submitted, uq_attr(node, "submitted"));
-	EXPECT_EQ(0, uq_fault_clear(ctrl));
-	EXPECT_EQ(0, uq_ctrl_set(ctrl, "rescan_controller", "1"));
-	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
-}
-
 /* A timeout, in milliseconds, that a test is ready before. */
 #define A_WHILE	15000
 
