@@ -19,6 +19,7 @@ void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout);
 void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects);
 void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects);
+void nvme_uq_format_changes(struct nvme_ns *ns);
 void nvme_uq_format_read(struct nvme_ns *ns);
 void nvme_uq_update_nodes(struct nvme_ns *ns);
 void nvme_uq_remove_nodes(struct nvme_ns *ns);
@@ -71,6 +72,8 @@ static inline void nvme_uq_passthru_start(struct nvme_ctrl *ctrl,
 
 static inline void nvme_uq_passthru_end(struct nvme_ctrl *ctrl,
 					u32 effects) { }
+
+static inline void nvme_uq_format_changes(struct nvme_ns *ns) { }
 
 static inline void nvme_uq_format_read(struct nvme_ns *ns) { }
 

@@ -175,23 +175,53 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 /* Commands that may change the format of namespaces, or want to run alone. */
 #define NVME_UQ_EFFECTS	(NVME_CMD_EFFECTS_CSE_MASK | NVME_CMD_EFFECTS_NCC)
 
-/* Stop the namespaces of a controller, for the controllers that share them too. */
+/* No task submits by what it has found out before this. */
+static void nvme_uq_pass_locks(struct nvme_ctrl *ctrl)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+
+	if (!uqc)
+		return;
+	mutex_lock(&uqc->lock);
+	nvme_uq_for_each(ctrl, 0, nvme_uq_block);
+	mutex_unlock(&uqc->lock);
+}
+
+/**
+ * nvme_uq_format_changes - stop submission to a namespace
+ * @ns:		the namespace, whose head is about to change
+ *
+ * For all controllers that have the namespace, until nvme_uq_format_read().
+ * What a transfer is checked by is several members of the head, which are not
+ * changed at once, and are changed to what they were by a scan that finds nothing
+ * new.
+ *
+ * Context: may sleep.
+ */
+void nvme_uq_format_changes(struct nvme_ns *ns)
+{
+	struct nvme_ns_head *head = ns->head;
+	struct nvme_ns *path;
+	int idx;
+
+	idx = srcu_read_lock(&head->srcu);
+	list_for_each_entry_srcu(path, &head->list, siblings,
+				 srcu_read_lock_held(&head->srcu)) {
+		set_bit(NVME_NS_UQ_STALE, &path->flags);
+		nvme_uq_pass_locks(path->ctrl);
+	}
+	srcu_read_unlock(&head->srcu, idx);
+}
+
 static void nvme_uq_stop_namespaces(struct nvme_ctrl *ctrl)
 {
-	struct nvme_ns *ns, *path;
-	int idx, head_idx;
+	struct nvme_ns *ns;
+	int idx;
 
 	idx = srcu_read_lock(&ctrl->srcu);
 	list_for_each_entry_srcu(ns, &ctrl->namespaces, list,
-				 srcu_read_lock_held(&ctrl->srcu)) {
-		struct nvme_ns_head *head = ns->head;
-
-		head_idx = srcu_read_lock(&head->srcu);
-		list_for_each_entry_srcu(path, &head->list, siblings,
-					 srcu_read_lock_held(&head->srcu))
-			set_bit(NVME_NS_UQ_STALE, &path->flags);
-		srcu_read_unlock(&head->srcu, head_idx);
-	}
+				 srcu_read_lock_held(&ctrl->srcu))
+		nvme_uq_format_changes(ns);
 	srcu_read_unlock(&ctrl->srcu, idx);
 }
 
