@@ -9,6 +9,7 @@
 #include <linux/io_uring_types.h>
 #include <linux/slab.h>
 
+#include "../uq.h"
 #include "../uq/pci.h"
 
 /*
@@ -367,7 +368,174 @@ static struct kunit_suite nvme_uq_pci_suite = {
 	.test_cases	= nvme_uq_pci_cases,
 };
 
-kunit_test_suites(&nvme_uq_pci_suite);
+/*
+ * A namespace that two controllers share
+ */
+
+struct shared {
+	struct nvme_subsystem	subsys;
+	struct nvme_ctrl	ctrl[2];
+	struct nvme_ns		ns[2];
+	struct nvme_uq_node	node[2];
+	struct nvme_ns_head	head;
+};
+
+KUNIT_DEFINE_ACTION_WRAPPER(clean_srcu, cleanup_srcu_struct,
+			    struct srcu_struct *);
+
+static void new_srcu(struct kunit *test, struct srcu_struct *srcu)
+{
+	KUNIT_ASSERT_EQ(test, 0, init_srcu_struct(srcu));
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, clean_srcu, srcu));
+}
+
+static struct shared *share(struct kunit *test)
+{
+	struct shared *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	new_srcu(test, &s->head.srcu);
+	INIT_LIST_HEAD(&s->head.list);
+	INIT_LIST_HEAD(&s->subsys.ctrls);
+	s->head.subsys = &s->subsys;
+	for (i = 0; i < ARRAY_SIZE(s->ns); i++) {
+		new_srcu(test, &s->ctrl[i].srcu);
+		INIT_LIST_HEAD(&s->ctrl[i].namespaces);
+		s->ctrl[i].subsys = &s->subsys;
+		s->ns[i].head = &s->head;
+		s->ns[i].ctrl = &s->ctrl[i];
+		s->node[i].ns = &s->ns[i];
+		list_add_tail_rcu(&s->ns[i].list, &s->ctrl[i].namespaces);
+		list_add_tail_rcu(&s->ns[i].siblings, &s->head.list);
+	}
+	return s;
+}
+
+static void expect_stopped(struct kunit *test, struct shared *s, bool stopped)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(s->node); i++)
+		KUNIT_EXPECT_EQ_MSG(test, stopped,
+				    nvme_uq_ns_stopped(&s->node[i]),
+				    "controller %u", i);
+}
+
+static void scan(struct nvme_ns *ns)
+{
+	nvme_uq_format_ask(ns);
+	nvme_uq_format_changes(ns);
+	nvme_uq_format_read(ns);
+}
+
+/* The scan of one controller stops the namespace for both, for a while. */
+static void format_read_by_one(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	expect_stopped(test, s, false);
+	nvme_uq_format_ask(&s->ns[0]);
+	nvme_uq_format_changes(&s->ns[0]);
+	expect_stopped(test, s, true);
+	nvme_uq_format_read(&s->ns[0]);
+	expect_stopped(test, s, false);
+}
+
+/* Two scans change the head at once: the first that ends starts nothing. */
+static void format_read_by_two(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	nvme_uq_format_ask(&s->ns[0]);
+	nvme_uq_format_ask(&s->ns[1]);
+	nvme_uq_format_changes(&s->ns[0]);
+	nvme_uq_format_changes(&s->ns[1]);
+	nvme_uq_format_read(&s->ns[1]);
+	expect_stopped(test, s, true);
+	nvme_uq_format_read(&s->ns[0]);
+	expect_stopped(test, s, false);
+}
+
+/* No scan ends what a Format has stopped while it runs, the next one does. */
+static void format_read_during_a_format(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	expect_stopped(test, s, true);
+	scan(&s->ns[0]);
+	scan(&s->ns[1]);
+	expect_stopped(test, s, true);
+	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	expect_stopped(test, s, true);
+	scan(&s->ns[1]);
+	expect_stopped(test, s, false);
+}
+
+/* What a controller asked for before a Format is not the format after it. */
+static void format_read_before_a_format(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	nvme_uq_format_ask(&s->ns[1]);
+	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	scan(&s->ns[0]);
+	expect_stopped(test, s, false);
+	nvme_uq_format_changes(&s->ns[1]);
+	nvme_uq_format_read(&s->ns[1]);
+	expect_stopped(test, s, true);
+	scan(&s->ns[1]);
+	expect_stopped(test, s, false);
+}
+
+/* Nor does a scan start it that was over before the old format was written. */
+static void format_read_and_overwritten(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	nvme_uq_format_ask(&s->ns[1]);
+	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	nvme_uq_format_ask(&s->ns[0]);
+	nvme_uq_format_changes(&s->ns[0]);
+	nvme_uq_format_changes(&s->ns[1]);
+	nvme_uq_format_read(&s->ns[1]);
+	nvme_uq_format_read(&s->ns[0]);
+	expect_stopped(test, s, true);
+	scan(&s->ns[1]);
+	expect_stopped(test, s, false);
+}
+
+/* Other commands stop no namespace. */
+static void format_stays(struct kunit *test)
+{
+	struct shared *s = share(test);
+
+	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_LBCC);
+	expect_stopped(test, s, false);
+	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_LBCC);
+	KUNIT_EXPECT_EQ(test, 0, s->subsys.uq_formats);
+}
+
+static struct kunit_case nvme_uq_format_cases[] = {
+	KUNIT_CASE(format_read_by_one),
+	KUNIT_CASE(format_read_by_two),
+	KUNIT_CASE(format_read_during_a_format),
+	KUNIT_CASE(format_read_before_a_format),
+	KUNIT_CASE(format_read_and_overwritten),
+	KUNIT_CASE(format_stays),
+	{ }
+};
+
+static struct kunit_suite nvme_uq_format_suite = {
+	.name		= "nvme_uq_format",
+	.test_cases	= nvme_uq_format_cases,
+};
+
+kunit_test_suites(&nvme_uq_pci_suite, &nvme_uq_format_suite);
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 MODULE_DESCRIPTION("KUnit tests of NVMe user queues, the half in the PCI driver");

@@ -146,6 +146,7 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 	struct hlist_node *next;
 	unsigned int i, nr;
 
+	nvme_uq_format_lost(ns);
 	if (!uqc)
 		return;
 

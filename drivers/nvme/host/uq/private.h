@@ -4,6 +4,8 @@
  *
  * Locks, in the order in which they nest:
  *
+ *   nvme_uq_format_lock	mutex; which namespaces are stopped while their format
+ *			is not known. Inside nvme_subsystem.lock.
  *   nvme_uq_ctrl.lock	mutex; the set of queues, freezes, passthru commands.
  *   nvme_uq.claim_lock	mutex; the owner of the queue and the memory that the
  *			owner can map. Taken by page faults.
