@@ -13,6 +13,14 @@
 
 #include "uq_timeout.h"
 
+/* Until the completion of the only command has been lost or held back. */
+static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
+{
+	while (fault_left(self, what) > 0)
+		io_uring_enter(self->ring.ring_fd, 0, 0,
+			       IORING_ENTER_GETEVENTS, NULL);
+}
+
 /* A reset ends commands also if its deletion of queues is not answered. */
 TEST_F(timeout, queues_that_are_not_deleted)
 {
@@ -27,6 +35,8 @@ TEST_F(timeout, queues_that_are_not_deleted)
 		ASSERT_EQ(0, set_fault(self, "lose", 1));
 		prep(self, 0, FOR_EVER);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		/* until the scan after a reset is over, it waits in a worker */
+		wait_fault(self, "lose");
 		ASSERT_EQ(0, set_admin_fault(self, "silent", opcodes[i],
 					     1));
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
@@ -91,6 +101,7 @@ TEST_F(timeout, controller_that_never_comes_up)
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_fault(self, "lose");
 	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_CREATE_CQ, 1));
 	EXPECT_GT(0, uq_reset(self->node.ns.ctrl));
 	/* all of it, not its queues alone: namespaces are there until unbind */
@@ -121,19 +132,12 @@ TEST_F(timeout, unbound_while_lost)
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, FOR_EVER);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_fault(self, "lose");
 	EXPECT_EQ(0, uq_write_line(UNBIND, id));
 	/* which says that it was lost, too */
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	let_go(self);
 	bind_again(_metadata, self, id);
-}
-
-/* Until the completion of the only command has been lost or held back. */
-static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
-{
-	while (fault_left(self, what) > 0)
-		io_uring_enter(self->ring.ring_fd, 0, 0,
-			       IORING_ENTER_GETEVENTS, NULL);
 }
 
 /*
