@@ -84,8 +84,9 @@ def goals(targets: Sequence[str], everything: Iterable[str]) -> list[str]:
     """What to compile for a commit that touches these files."""
     own = [objects.object_of(name) for name in targets
            if objects.is_kernel_c(name)]
-    folders = {folder for name in targets
-               if (folder := objects.folder_of(name))}
+    # A C file of the kernel changes its own object and no other.
+    folders = {folder for name in targets if not objects.is_kernel_c(name)
+               and (folder := objects.folder_of(name))}
     headers = any(name.startswith("include/") for name in targets)
     if headers and not own and not folders:
         own = [objects.object_of(name) for name in everything

@@ -620,6 +620,11 @@ class Goals(unittest.TestCase):
             ["fs/ext4/", "fs/ext4/dax-read.o", "fs/read_write.o",
              "mm/memory.o"])
 
+    def test_a_c_file_is_read_by_no_other(self):
+        self.assertEqual(series.goals(["fs/ext4/inode.c"], []),
+                         ["fs/ext4/inode.o"])
+        self.assertEqual(series.goals(["fs/ext4/ext4.h"], []), ["fs/ext4/"])
+
     def test_only_a_header(self):
         self.assertEqual(series.goals(["include/linux/fs.h"],
                                       ["include/linux/fs.h", "fs/exec.c"]),
