@@ -43,6 +43,11 @@ NVME = nvme()
 # On a busy machine TCG's timer comes too late for the check that the kernel
 # makes of it at boot, and for the usual patience with a quiet processor.
 PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
+# virtme-ng has six of them, with room for 31 ports each and an eventfd for every
+# queue of each port, all of which QEMU's main loop polls each time it wakes: an
+# eighth of the time of a guest that is at work.
+SERIAL = ("-global virtio-serial-pci.max_ports=2 "
+          "-global virtio-serial-pci.ioeventfd=off")
 # Tests say a lot in a short time, and the emulated serial line is slow: nothing
 # may be dropped before it is printed.
 WHOLE_LOG = ("log_buf_len=4M",)
@@ -161,7 +166,7 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
     log = () if machine.icount else WHOLE_LOG
     for text in ("oops=panic", *PATIENT, *log, *machine.append):
         cmd += ["--append", text]
-    for text in (*machine.qemu, *_accelerator(machine.icount)):
+    for text in (*machine.qemu, SERIAL, *_accelerator(machine.icount)):
         cmd.append(f"--qemu-opts={text}")
     return [*cmd, f"--rwdir={result.parent}",
             "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
