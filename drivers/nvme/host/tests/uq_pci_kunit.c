@@ -430,6 +430,13 @@ static void scan(struct nvme_ns *ns)
 	nvme_uq_format_read(ns);
 }
 
+/* A Format, without the scan that follows. */
+static void format(struct nvme_ctrl *ctrl)
+{
+	nvme_uq_passthru_start(ctrl, NVME_CMD_EFFECTS_NCC);
+	nvme_uq_format_end(ctrl, NVME_CMD_EFFECTS_NCC);
+}
+
 /* The scan of one controller stops the namespace for both, for a while. */
 static void format_read_by_one(struct kunit *test)
 {
@@ -480,8 +487,7 @@ static void format_read_before_a_format(struct kunit *test)
 	struct shared *s = share(test);
 
 	nvme_uq_format_ask(&s->ns[1]);
-	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
-	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	format(&s->ctrl[0]);
 	scan(&s->ns[0]);
 	expect_stopped(test, s, false);
 	nvme_uq_format_changes(&s->ns[1]);
@@ -497,8 +503,7 @@ static void format_read_and_overwritten(struct kunit *test)
 	struct shared *s = share(test);
 
 	nvme_uq_format_ask(&s->ns[1]);
-	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
-	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
+	format(&s->ctrl[0]);
 	nvme_uq_format_ask(&s->ns[0]);
 	nvme_uq_format_changes(&s->ns[0]);
 	nvme_uq_format_changes(&s->ns[1]);
