@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine import checkpatch, entries, host, lay, sender, source, store
+from engine import checkpatch, entries, host, lay, limits, sender, source, store
 from engine.entries import Entry, Series
 from engine.host import UserError
 from engine.lay import Item
@@ -35,7 +35,8 @@ class Branch:
         self.kernel = kernel
         self.items = {item.path: item for item in items}
         self.path = host.WORK / "build" / "branches" / series.name
-        self.home = host.WORK / "build" / "branches" / ".home"
+        # Of each, as b4 may write to it, and several series are made at a time.
+        self.home = host.WORK / "build" / "branches" / ".home" / series.name
         self.log = Path(log)
         self.who = identity()
         self.committed: list[Item] = []
@@ -219,12 +220,16 @@ def grown(log: Path) -> Iterator[tuple[Branch, list[Path]]]:
     if wrong:
         raise UserError(wrong[0])
     kernel = source.kernel()
-    for series in everything:
+
+    def patches(series: Series) -> tuple[Branch, list[Path]]:
         branch = Branch(series, everything, kernel, items, log)
         branch.grow()
         for entry in series.entries:
             branch.commit(entry)
-        yield branch, branch.patches(branch.path / ".git" / "patches")
+        return branch, branch.patches(branch.path / ".git" / "patches")
+
+    yield from host.at_once(patches, [(series,) for series in everything],
+                            limits.processors())
 
 
 def check_patch(branch: Branch, patch: Path) -> list[str]:

@@ -2,9 +2,10 @@
 """Compiling single objects in a tree that carries only some of our items.
 
 `make series` looks at each commit on its own, and `make lint` compiles only
-what we touch. Both use one tree and one build folder beside those of the
-kernels that boot, so that neither makes the other's objects stale. What is
-compiled as modules has a build folder of its own.
+what we touch. Both use a tree and a build folder beside those of the kernels
+that boot, so that neither makes the other's objects stale. What is compiled as
+modules has a build folder of its own, and so, with a tree, has each series after
+the first one of those that are compiled at a time.
 """
 
 import re
@@ -17,6 +18,8 @@ from engine.lay import Item
 from engine.source import Source
 
 CONFIGS = ("lean.config", "objects.config")
+# The tree and the build folder that a shop has unless another one has it.
+PARTS = "parts"
 SELFTESTS = PurePosixPath("tools/testing/selftests")
 # A folder so broad that compiling all of it says nothing about our change.
 BROAD = 1
@@ -107,9 +110,9 @@ def key(items: Sequence[Item], *more: object) -> str | None:
 class Shop:
     """The tree and the build folder in which objects are compiled."""
 
-    def __init__(self, source: Source, log: Path, name: str = "parts",
+    def __init__(self, source: Source, log: Path, name: str = PARTS,
                  configs: Sequence[str] = CONFIGS, arch: str = "",
-                 compiler: str = "gcc") -> None:
+                 compiler: str = "gcc", tree: str = PARTS) -> None:
         self.source = source
         self.log = Path(log)
         self.configs = configs
@@ -117,7 +120,7 @@ class Shop:
         if arch:
             self.target += [f"ARCH={arch}",
                             f"CROSS_COMPILE={compiler.removesuffix('gcc')}"]
-        self.tree = build.top() / "build" / "parts-tree"
+        self.tree = build.top() / "build" / f"{tree}-tree"
         self.build = build.top() / "build" / name
         self.followed = False
         self.absent: Sequence[Entry] = ()

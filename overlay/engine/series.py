@@ -37,8 +37,11 @@ out/series/, with a placeholder as addressee, and git am makes of them what was
 tested (pristine.py).
 """
 
+import contextlib
+import queue
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import (
@@ -74,6 +77,7 @@ from engine.source import Source
 PACKAGES = ("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
             "python3-ply", "python3-git")
 DOCS = ("Documentation/",)
+GET_MAINTAINER = "scripts/get_maintainer.pl"
 # Our items by their path in this tree.
 Items = dict[str, Item]
 
@@ -163,8 +167,9 @@ class Builder:
     """Builds, commit by commit, what each of them touches."""
 
     def __init__(self, kernel: Source, log: Path,
-                 everything: Sequence[Series] = ()) -> None:
-        self.shop = objects.Shop(kernel, log)
+                 everything: Sequence[Series] = (),
+                 place: str = objects.PARTS) -> None:
+        self.shop = objects.Shop(kernel, log, place, tree=place)
         self.everything = everything
         self.withouts = _withouts()
         self.laid: list[Item] = []
@@ -254,18 +259,30 @@ def unmaintained(branch: Branch, files: list[str]) -> list[str]:
     """Which of these new files get_maintainer.pl knows no section for."""
     found = host.at_once(_sections, [(branch, file) for file in files],
                          limits.processors())
-    return [file for file, sections in zip(files, found, strict=True)
+    if files and all(kept for _, kept in found):
+        store.counted(1)
+    return [file for file, (sections, _) in zip(files, found, strict=True)
             if sections <= {"THE REST"}]
 
 
-def _sections(branch: Branch, file: str) -> set[str]:
-    """The sections of MAINTAINERS that mean a file."""
-    text = host.run(["scripts/get_maintainer.pl", "--no-git",
-                     "--no-git-fallback", "--sections", "-f", file],
+def _sections(branch: Branch, file: str) -> tuple[set[str], bool]:
+    """The sections of MAINTAINERS that mean a file, and whether they were kept.
+
+    They depend on MAINTAINERS, and on the file, as keywords in it count.
+    """
+    key = store.digest({"file": file, "read": store.of_files(
+        branch.path / name for name in (file, "MAINTAINERS", GET_MAINTAINER))})
+    kept = store.take("maintainers", key)
+    if kept:
+        return set(kept.more), True
+    text = host.run([GET_MAINTAINER, "--no-git", "--no-git-fallback",
+                     "--sections", "-f", file],
                     cwd=branch.path, log=branch.log, env=branch.env(),
                     what=f"get_maintainer.pl for {file}").stdout
-    return set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text,
-                          re.MULTILINE))
+    found = set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text,
+                           re.MULTILINE))
+    store.keep("maintainers", key, (), sorted(found))
+    return found, False
 
 
 # -- make series ------------------------------------------------------------
@@ -312,6 +329,15 @@ def check_commit(branch: Branch, builder: Builder,
     return cases, True
 
 
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Say of a part of a step, which is not the only one, that it is done."""
+    start = time.monotonic()
+    yield
+    host.took(what, time.monotonic() - start)
+    host.say(f"    {what}  {host.elapsed(time.monotonic() - start)}")
+
+
 def check_series(branch: Branch, builder: Builder) -> list[Case]:
     """The cases of one series, commit by commit, then its mails."""
     series = branch.series
@@ -322,9 +348,8 @@ def check_series(branch: Branch, builder: Builder) -> list[Case]:
                    [*check_message(series.cover),
                     *check_cover(series.cover)])]
     for number, entry in enumerate(series.entries, 1):
-        title = f"{series.name} {number}/{len(series.entries)}: " \
-                f"{entry.subject}"
-        with host.step(title):
+        with _said(f"{series.name} {number}/{len(series.entries)}: "
+                   f"{entry.subject}"):
             new, applied = check_commit(branch, builder, entry)
         cases += new
         for case in new:
@@ -341,7 +366,7 @@ def check_mails(branch: Branch) -> list[Case]:
     """The cases of b4 on a finished branch."""
     name = branch.series.name
     out = host.OUT / "series" / name
-    with host.step(f"{name}: mails in {host.short(out)}"):
+    with _said(f"{name}: mails in {host.short(out)}"):
         mails = Mails(branch, out)
         cases = []
         for title, what in (("b4 prep", mails.prepare),
@@ -385,14 +410,40 @@ def main(args: list[str]) -> list[Case]:
         return cases
     wanted = set(args)
     sender.check(identity(), items)
-    kernel = source.kernel()
-    log = host.fresh("series") / "log"
-    for series in everything:
-        if not wanted or series.name in wanted:
-            branch = Branch(series, everything, kernel, items, log)
-            cases += check_series(branch, Builder(kernel, log, everything))
+    chosen = [series for series in everything
+              if not wanted or series.name in wanted]
+    cases += _all(chosen, everything, items)
     if not wanted and not any(case.status == "fail" for case in cases):
         with host.step("git am of all mails on a kernel without them"):
             cases.append(_case("git am of all", pristine.Whole(
-                kernel, items, log).complaints(everything)))
+                source.kernel(), items,
+                host.OUT / "series" / "all.log").complaints(everything)))
     return cases
+
+
+def _all(chosen: list[Series], everything: list[Series],
+         items: list[Item]) -> list[Case]:
+    """The cases of some series, in their order; several are made at a time."""
+    kernel, out = source.kernel(), host.fresh("series")
+    host.pytool("b4")
+    workers = max(1, min(limits.processors(), len(chosen)))
+    places: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for number in range(workers):
+        places.put(f"{objects.PARTS}-{number}" if number else objects.PARTS)
+
+    def work(series: Series) -> list[Case]:
+        place, log = places.get(), out / f"{series.name}.log"
+        try:
+            return check_series(
+                Branch(series, everything, kernel, items, log),
+                Builder(kernel, log, everything, place))
+        finally:
+            places.put(place)
+
+    # The longest first, so that none is left to be made alone at the end.
+    order = sorted(chosen, key=lambda series: -len(series.entries))
+    with host.step(f"{len(chosen)} series, {workers} at a time "
+                   f"({host.short(out)}/*.log)"):
+        done = dict(zip((series.name for series in order), host.at_once(
+            work, [(series,) for series in order], workers), strict=True))
+    return [case for series in chosen for case in done[series.name]]

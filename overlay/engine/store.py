@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ DOCS = ("docs.output", "docs.base")
 
 # How many cases of this run were taken from here, and not run.
 _taken = [0]
+_counting = threading.Lock()
 
 
 def folder() -> Path:
@@ -97,7 +99,7 @@ def take(kind: str, key: str | None) -> Kept | None:
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    _taken[0] += len(kept.cases)
+    counted(len(kept.cases))
     return kept
 
 
@@ -147,7 +149,8 @@ def count() -> int:
 
 def counted(number: int) -> None:
     """Count cases that were taken and are not kept as such."""
-    _taken[0] += number
+    with _counting:
+        _taken[0] += number
 
 
 def forget() -> None:

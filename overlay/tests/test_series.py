@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -14,6 +15,7 @@ from engine import (
     checkpatch,
     entries,
     host,
+    ktap,
     lay,
     mails,
     objects,
@@ -21,6 +23,7 @@ from engine import (
     sender,
     series,
     sizes,
+    store,
 )
 from engine.host import UserError
 from engine.source import Source
@@ -226,6 +229,32 @@ class Ownership(Scratch):
         self.assertIn("fs/lost.c is in no entry", cases[0].detail)
 
 
+class SeveralAtATime(Scratch):
+
+    def test_each_has_a_place_and_the_results_are_in_order(self):
+        for name in ("ape", "zoo"):
+            self.entry("0000-cover", COVER, of=name)
+            self.entry("0001-lion", FIRST, of=name)
+        everything = self.read()
+        together = threading.Barrier(2)
+        seen = {}
+
+        def check(made, builder):
+            if made.series.name in ("toys", "ape"):
+                together.wait()         # no place is for two
+                seen[made.series.name] = builder.shop.tree.name
+            return [ktap.Case(made.series.name, ktap.PASS)]
+
+        with mock.patch.object(series, "check_series", check), \
+                mock.patch.object(host, "pytool"), \
+                mock.patch.object(series.limits, "processors", lambda: 2), \
+                mock.patch.object(series.source, "kernel", lambda: Source(
+                    self.kernel, "7.3.4", False, None, "debian")):
+            cases = series._all(everything, everything, lay.items(self.root))
+        self.assertEqual([case.name for case in cases], ["ape", "toys", "zoo"])
+        self.assertEqual(sorted(seen.values()), ["parts-1-tree", "parts-tree"])
+
+
 class OnABranch(Scratch):
 
     def branch(self, **changes):
@@ -420,6 +449,33 @@ class OnABranch(Scratch):
         made.grow()
         self.assertEqual(series.unmaintained(made, ["fs/toy.c", "fs/lost.c"]),
                          ["fs/lost.c"])
+
+    def test_get_maintainer_is_asked_once_for_the_same_file(self):
+        host.write(self.kernel / "MAINTAINERS", "here\n")
+        made = self.branch()
+        made.grow()
+        asked = []
+
+        def run(cmd, **_):
+            asked.append(cmd[-1])
+            return host.Done(cmd, 0, "TOYS\nM:\tx\n")
+
+        def ask():
+            asked.clear()
+            self.assertEqual(series.unmaintained(made, ["fs/toy.c"]), [])
+            return asked
+
+        host.write(made.path / "fs/toy.c", "/* a toy */\n")
+        with mock.patch.object(host, "run", run):
+            store.count()
+            self.assertEqual(ask(), ["fs/toy.c"])
+            self.assertEqual(store.count(), 0)
+            self.assertEqual(ask(), [])
+            self.assertEqual(store.count(), 1)
+            host.write(made.path / "fs/toy.c", "/* a keyword */\n")
+            self.assertEqual(ask(), ["fs/toy.c"])
+            host.write(made.path / "MAINTAINERS", "and there\n")
+            self.assertEqual(ask(), ["fs/toy.c"])
 
     def test_wrong_order_is_refused(self):
         made = self.branch()
