@@ -236,10 +236,14 @@ class Report(unittest.TestCase):
     def test_written_files(self):
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(host, "OUT", Path(folder)), \
-                redirect_stdout(io.StringIO()):
+                redirect_stdout(io.StringIO()) as said:
             data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                     "results": rows()}
+            host.write(Path(folder) / "bench/lines-nvme.txt", "1\n")
             command._finish(data, None, [])
+            # What cache lines are followed for alone has no profile.
+            self.assertTrue(said.getvalue().endswith(
+                "written: out/bench.json, out/bench.md, out/bench/lines-*.txt\n"))
             read = json.loads((Path(folder) / "bench.json").read_text())
             self.assertEqual(set(read), {"kernel", "commit", "tool",
                                          "results"})

@@ -252,11 +252,14 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
     # A test has an out/ of its own, and its figures are no results.
+    written = ["out/bench.json", "out/bench.md"]
     if host.OUT.parent == host.ROOT and any(
             row["params"].get("config") == "lean" for row in data["results"]):
         host.write(prose.RESULTS, kept(data))
         _draw()
+        written += ["overlay/bench/results.json", "overlay/bench/plots"]
+    written += [f"out/bench/{name}-*.txt" for name in ("profile", "lines")
+                if any((host.OUT / "bench").glob(f"{name}-*.txt"))]
     host.say(text)
-    host.say("written: out/bench.json, out/bench.md, overlay/bench/results.json, "
-             "overlay/bench/plots, out/bench/profile-*.txt, out/bench/lines-*.txt")
+    host.say(f"written: {', '.join(written)}")
     return cases
