@@ -66,7 +66,10 @@ DEPTHS = (32, 64, 128, 256)
 # What a command takes, in ns of the host's time: longer than to submit all of
 # a batch, so that they end together, as far as they can.
 TAKES = 100_000
-MACHINE = Machine(append=("nokaslr", "nvme.poll_queues=1"),
+# A disk that is busy elsewhere can keep QEMU's device waiting for longer than
+# NVMe's 30 s, which would end the measurement by a reset.
+MACHINE = Machine(append=("nokaslr", "nvme.poll_queues=1",
+                          "nvme_core.io_timeout=3600"),
                   qemu=guest.nvme(TAKES), icount=True, timeout=3600)
 # Machines with an IOMMU, by how the kernel uses it.
 IOMMUS = {
