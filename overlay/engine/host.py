@@ -305,10 +305,23 @@ def _lock(path: Path, variable: str) -> IO[str]:
 
 # -- programs ----------------------------------------------------------------
 
+# In a thread of at_once(): how many there are.
+_beside = threading.local()
+
+
+def _be_beside(workers: int) -> None:
+    _beside.workers = workers
+
+
 def jobs() -> int:
-    """How many compilers to run at a time: memory has to do for them."""
-    return max(1, min(limits.processors(),
-                      limits.memory() // COMPILER_TAKES))
+    """How many compilers to run at a time: memory has to do for them.
+
+    A job of at_once() has its part of them, and one more, so that no processor is
+    idle while others do what no compiler does.
+    """
+    most = max(1, min(limits.processors(), limits.memory() // COMPILER_TAKES))
+    workers = getattr(_beside, "workers", 1)
+    return most if workers == 1 else min(most, -(-most // workers) + 1)
 
 
 def check_machine() -> None:
@@ -446,7 +459,9 @@ def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
 
 def _at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
              workers: int) -> list[Result]:
-    with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
+    workers = max(1, workers)
+    with concurrent.futures.ThreadPoolExecutor(
+            workers, initializer=_be_beside, initargs=(workers,)) as pool:
         try:
             futures = [pool.submit(work, *job) for job in jobs]
             left = set(futures)

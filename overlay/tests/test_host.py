@@ -218,6 +218,22 @@ class Memory(Folder):
         self.assertIn("it may not come up", self.output(2))
 
 
+class Shared(Folder):
+
+    def jobs(self, processors, workers):
+        """How many compilers each of some jobs runs, on a large machine."""
+        with mock.patch.object(limits, "processors", lambda: processors), \
+                mock.patch.object(limits, "memory", lambda: 1 << 40):
+            return host.at_once(lambda _: host.jobs(),
+                                [(number,) for number in range(workers)], workers)
+
+    def test_jobs_share_the_compilers(self):
+        self.assertEqual(self.jobs(64, 19), [5] * 19)
+        self.assertEqual(self.jobs(2, 2), [2, 2])
+        self.assertEqual(self.jobs(8, 1), [8])
+        self.assertEqual(self.jobs(1, 2), [1, 1])
+
+
 class Files(Folder):
     """Files are whole or not there."""
 
