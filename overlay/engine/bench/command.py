@@ -251,8 +251,8 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     text = report(data, wall, cases)
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
-    # A test has an out/ of its own, and its figures are no results.
     written = ["out/bench.json", "out/bench.md"]
+    # A test has an out/ of its own, and its figures are no results.
     if host.OUT.parent == host.ROOT and any(
             row["params"].get("config") == "lean" for row in data["results"]):
         host.write(prose.RESULTS, kept(data))
