@@ -7,6 +7,7 @@ import email.utils
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ from engine import host, rules, sender
 from engine.bench import figures
 from engine.bench.figures import Row
 from engine.branch import NOBODY, Branch
-from engine.entries import COVER, Series
+from engine.entries import COVER, WIDTH, Series
 from engine.host import UserError
 from engine.lay import Item
 from engine.source import Source
 
 # In a cover's Bench: line: the ratios without the call and the copy, too.
 BARE = "bare"
+# And before the name of a measurement: the cache lines of its rows.
+LINES = "lines"
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
@@ -86,9 +89,32 @@ def table(results: list[Row], every: list[Row] | None = None) -> str:
         values = dict(params)
         grid.append([_word(values[name]) if name in values else "-"
                      for name in shown] + _cells(cells, variants, every))
-    caption = ["Instructions per operation"
-               + _constants(next(iter(rows))[1], same) + ":", ""]
+    caption = [_wrapped("Instructions per operation"
+                        + _constants(next(iter(rows))[1], same) + ":"), ""]
     return "\n".join(caption + _align(grid))
+
+
+def lines_table(rows: list[Row]) -> str:
+    """Cache lines as a table, a row for each variant."""
+    params = [row["params"] for row in rows]
+    names = sorted({name for one in params for name in one})
+    same = [name for name in names
+            if len({_word(one.get(name)) for one in params}) == 1]
+    shown = [name for name in names if name not in same]
+    grid = [[*shown, "variant", "data", "code", "taken"]]
+    grid += [[*(_word(row["params"].get(name)) for name in shown), row["variant"],
+              f"{row['lines_per_op'] - row['own_lines_per_op']:.1f}",
+              f"{row['code_lines_per_op']:.1f}", f"{row['transfers_per_op']:.1f}"]
+             for row in rows]
+    return "\n".join([
+        _wrapped("Cache lines per operation"
+                 + _constants(params[0].items(), same)
+                 + ", of data without the program's own, of code, and taken from "
+                 "other processors:"), "", *_align(grid)])
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
 
 
 def _constants(params: Iterable[tuple[str, Any]], same: list[str]) -> str:
@@ -144,34 +170,53 @@ def measured(wanted: str | None, path: Path | None = None) -> str:
                 f"{host.short(path)}.)")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        tables = [_chosen(data["results"], part)
-                  for part in (wanted or "").split(";")]
+        parts = (wanted or "").split(";")
+        tables = [_chosen(data, part) for part in parts]
+        origins = _origins(data, {_of_lines(part) for part in parts})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{host.short(path)} is not what `make bench` writes: "
                         "run it again") from None
-    return "\n\n".join([*tables, _origin(data)])
+    return "\n\n".join([*tables, *origins])
 
 
-def _chosen(results: list[Row], wanted: str) -> str:
+def _of_lines(wanted: str) -> bool:
+    return wanted.split()[:1] == [LINES]
+
+
+def _chosen(data: dict[str, Any], wanted: str) -> str:
     """One table, of what one part of a Bench: line asks for."""
-    words = wanted.split()
+    words, lines = wanted.split(), _of_lines(wanted)
+    results: list[Row] = data[LINES if lines else "results"]
     rows = list(bench_rows(results, " ".join(
-        word for word in words if word != BARE)))
+        word for word in words[lines:] if word != BARE)))
     if not rows:
         raise UserError("overlay/bench/results.json holds nothing for the table "
                         f"'{wanted.strip()}' of a cover")
+    if lines:
+        return lines_table(rows)
     return table(rows, results if BARE in words else None)
 
 
-def _origin(data: dict[str, Any]) -> str:
-    """What the figures were measured on."""
-    text = f"Measured on Linux {data.get('kernel', '?')}"
-    commit = str(data.get("commit") or "")
+def _origin(data: dict[str, Any], commit: str) -> str:
+    """The kernel and the tree that figures are of."""
+    text = f"Linux {data.get('kernel', '?')}"
     if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", commit):
         text += f", tree at {commit[:12]}"
         text += " with changes" if match.group(2) else ""
-    return (f"{text}.\nInstructions are not cycles: cache misses and "
-            "contended atomics do not\nshow.")
+    return text
+
+
+def _origins(data: dict[str, Any], of_lines: set[bool]) -> Iterator[str]:
+    """What the figures were measured on, and what they are not."""
+    if False in of_lines:
+        yield (f"Measured on {_origin(data, str(data.get('commit') or ''))}.\n"
+               "Instructions are not cycles: cache misses and contended atomics "
+               "do not\nshow.")
+    if True in of_lines:
+        text = _origin(data, str(data.get("lines_commit") or ""))
+        yield (f"Cache lines of {text}.\nThey are those of a model whose caches "
+               "are never full, in an emulator. They\nstand in for time where "
+               "there is no hardware, and are not time.")
 
 
 def tested(out: Path | None = None, since: float = 0) -> str:

@@ -3,10 +3,11 @@
 
 import json
 import unittest
+from typing import ClassVar
 from unittest import mock
 
 from engine import host, prose
-from engine.bench import command
+from engine.bench import command, lines
 from engine.host import UserError
 
 NAME = "overlay/series/toys/0001-fast"
@@ -79,18 +80,33 @@ class Figures(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
+    HEAD: ClassVar = {"kernel": "7.3.4", "commit": "0123", "tool": "QEMU"}
+
+    def setUp(self):
+        self.LINES = {"bench": "nvme", "variant": "uq", "params": {"cpus": 1},
+                      **dict.fromkeys(lines.KEPT, 1.5), "runs": 3}
 
     def test_a_row_a_line(self):
         rows = [{**row, "spread_pct": 0.1} for row in ROWS]
         with mock.patch.object(command.measure, "compiler", return_value="gcc"), \
                 mock.patch.object(host, "WORK", host.OUT / "none"):
-            text = command.kept({"kernel": "7.3.4", "commit": "0123", "tool": "QEMU",
-                                 "results": rows})
+            text = command.kept({**self.HEAD, "results": rows,
+                                 "lines": [self.LINES]})
         data = json.loads(text)
         self.assertEqual(data["results"], ROWS)
         self.assertEqual((data["kernel"], data["compiler"]), ("7.3.4", "gcc"))
         self.assertEqual(text.count("\n"), len(ROWS) + text.partition(
-            '"results": [')[0].count("\n") + 3)
+            '"results": [')[0].count("\n") + 6)
+        del self.LINES["runs"]
+        self.assertEqual(data["lines"], [self.LINES])
+
+    def test_cache_lines_alone_leave_the_instructions(self):
+        before = {**self.HEAD, "commit": "4567", "results": ROWS,
+                  "lines": [], "lines_commit": "4567"}
+        data = json.loads(command.kept({**self.HEAD, "results": [],
+                                        "lines": [self.LINES]}, before))
+        self.assertEqual((data["commit"], data["results"]), ("4567", ROWS))
+        self.assertEqual((data["lines_commit"], len(data["lines"])), ("0123", 1))
 
 
 if __name__ == "__main__":

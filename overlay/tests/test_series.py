@@ -781,6 +781,26 @@ class Tables(Scratch):
         self.assertIn("(extents 1, hole false, size 512)", text)
         self.assertEqual(text.count("Linux 7.3.4"), 1)
 
+    def test_cache_lines(self):
+        path = self.root / "overlay" / "bench" / "results.json"
+        host.write(path, json.dumps({
+            "kernel": "7.3.4", "results": self.RESULTS, "lines": [
+                {"bench": "dax-read", "variant": variant, "lines_per_op": 21.04,
+                 "params": {"size": 8, "cpus": cpus}, "own_lines_per_op": 1,
+                 "code_lines_per_op": 47.5, "transfers_per_op": cpus - 1}
+                for cpus in (1, 4) for variant in ("generic", "read")]}))
+        text = mails.measured("dax-read size=8; lines dax-read size=8")
+        self.assertIn("1641", text)
+        self.assertIn("per operation (size 8),", text)
+        self.assertIn("not cycles", text)
+        self.assertIn("are not time", text)
+        self.assertNotIn("not cycles", mails.measured("lines dax-read"))
+        self.assertRegex(text, "cpus +variant +data +code +taken\n"
+                               " +1 +generic +20.0 +47.5 +0.0\n")
+        self.assertRegex(text, "\n +4 +read +20.0 +47.5 +3.0\n")
+        with self.assertRaisesRegex(UserError, "nothing for .*lines"):
+            mails.measured("lines dax-read size=7")
+
     def test_nothing_chosen(self):
         for wanted in ("dax-read size=7", "dax-read size=8; dax-read size=7"):
             with self.assertRaisesRegex(UserError, "nothing for .*size=7"):

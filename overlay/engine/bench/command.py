@@ -149,20 +149,34 @@ def _data(rows: list[Row], followed: list[Row]) -> Data:
             "tool": _tool(), "results": rows, "lines": followed}
 
 
-def kept(data: Data) -> str:
-    """What the tree keeps of the results: covers and prose go by it.
-
-    A row a line, so that a change of one figure is a change of one line.
-    """
-    rows = [json.dumps({name: row[name] for name in (
-        "bench", "variant", "params", "insn_per_op")}) for row in data["results"]]
-    head = {**{name: data[name] for name in ("kernel", "commit", "tool")},
+def _head(data: Data) -> Data:
+    """What was measured, and with what."""
+    return {**{name: data[name] for name in ("kernel", "commit", "tool")},
             "compiler": measure.compiler(), "configs": {
                 mode: store.of_file(build.folder(mode) / ".config")
                 for mode in kernels.having("measured")
                 if (build.folder(mode) / ".config").exists()}}
-    return (json.dumps(head, indent=1)[:-2] + ',\n "results": [\n  '
-            + ",\n  ".join(rows) + "\n ]\n}\n")
+
+
+def kept(data: Data, before: Data | None = None) -> str:
+    """What the tree keeps of the results: covers and prose go by it.
+
+    A row a line, so that a change of one figure is a change of one line. If cache
+    lines alone were followed, instructions are those that were kept BEFORE.
+    """
+    head, rows = _head(data), data["results"]
+    if before is not None and not rows:
+        head = {name: value for name, value in before.items()
+                if name not in ("results", "lines", "lines_commit")}
+        rows = before["results"]
+    head["lines_commit"] = data["commit"]
+    parts = {"results": ("insn_per_op",), "lines": lines.KEPT}
+    found = {"results": rows, "lines": data["lines"]}
+    return json.dumps(head, indent=1)[:-2] + "".join(
+        f',\n "{part}": [\n  ' + ",\n  ".join(json.dumps({
+            name: row[name] for name in ("bench", "variant", "params", *names)})
+            for row in found[part]) + "\n ]" for part, names in parts.items()) \
+        + "\n}\n"
 
 
 # -- commands ----------------------------------------------------------------
@@ -246,6 +260,20 @@ def _draw() -> None:
              what="drawing the results")
 
 
+def _keep(data: Data) -> list[str]:
+    """Leave in the tree what was measured on the kernel that is judged."""
+    before = json.loads(prose.RESULTS.read_text("utf-8")) \
+        if prose.RESULTS.exists() else None
+    if any(row["params"].get("config") == "lean" for row in data["results"]):
+        host.write(prose.RESULTS, kept(data))
+        _draw()
+        return ["overlay/bench/results.json", "overlay/bench/plots"]
+    if before and data["lines"] and not data["results"]:
+        host.write(prose.RESULTS, kept(data, before))
+        return ["overlay/bench/results.json"]
+    return []
+
+
 def _finish(data: Data, wall: dax_read.Wall | None,
             cases: list[Case]) -> list[Case]:
     text = report(data, wall, cases)
@@ -253,11 +281,8 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     host.write(host.OUT / "bench.md", text)
     written = ["out/bench.json", "out/bench.md"]
     # A test has an out/ of its own, and its figures are no results.
-    if host.OUT.parent == host.ROOT and any(
-            row["params"].get("config") == "lean" for row in data["results"]):
-        host.write(prose.RESULTS, kept(data))
-        _draw()
-        written += ["overlay/bench/results.json", "overlay/bench/plots"]
+    if host.OUT.parent == host.ROOT:
+        written += _keep(data)
     written += [f"out/bench/{name}-*.txt" for name in ("profile", "lines")
                 if any((host.OUT / "bench").glob(f"{name}-*.txt"))]
     host.say(text)

@@ -28,6 +28,9 @@ from engine.host import UserError
 from engine.ktap import Case
 
 TITLE = "cache lines"
+# What the tree keeps of a row.
+KEPT = ("lines_per_op", "own_lines_per_op", "code_lines_per_op",
+        "transfers_per_op")
 # Of the measuring programs.
 CPUS = 4
 RUNS = 3
