@@ -80,10 +80,7 @@ def table(results: list[Row], every: list[Row] | None = None) -> str:
         params = tuple(sorted((result.get("params") or {}).items()))
         rows.setdefault((result["bench"], params), {})[
             result["variant"]] = result
-    names = sorted({key for _, params in rows for key, _ in params})
-    same = [name for name in names
-            if len({dict(params).get(name) for _, params in rows}) == 1]
-    shown = [name for name in names if name not in same]
+    same, shown = _same_and_shown([dict(params) for _, params in rows])
     grid = [[*shown, *_heads(variants, every)]]
     for (_, params), cells in rows.items():
         values = dict(params)
@@ -97,10 +94,7 @@ def table(results: list[Row], every: list[Row] | None = None) -> str:
 def lines_table(rows: list[Row]) -> str:
     """Cache lines as a table, a row for each variant."""
     params = [row["params"] for row in rows]
-    names = sorted({name for one in params for name in one})
-    same = [name for name in names
-            if len({_word(one.get(name)) for one in params}) == 1]
-    shown = [name for name in names if name not in same]
+    same, shown = _same_and_shown(params)
     grid = [[*shown, "variant", "data", "code", "taken"]]
     grid += [[*(_word(row["params"].get(name)) for name in shown), row["variant"],
               f"{row['lines_per_op'] - row['own_lines_per_op']:.1f}",
@@ -111,6 +105,14 @@ def lines_table(rows: list[Row]) -> str:
                  + _constants(params[0].items(), same)
                  + ", of data without the program's own, of code, and taken from "
                  "other processors:"), "", *_align(grid)])
+
+
+def _same_and_shown(params: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """The parameters that all rows have the same value of, and the others."""
+    names = sorted({name for one in params for name in one})
+    same = [name for name in names
+            if len({_word(one.get(name)) for one in params}) == 1]
+    return same, [name for name in names if name not in same]
 
 
 def _wrapped(text: str) -> str:

@@ -2,7 +2,9 @@
 """Figures in prose: each number of instructions says where it is from."""
 
 import json
+import tempfile
 import unittest
+from pathlib import Path
 from typing import ClassVar
 from unittest import mock
 
@@ -84,29 +86,52 @@ class Kept(unittest.TestCase):
 
     def setUp(self):
         self.LINES = {"bench": "nvme", "variant": "uq", "params": {"cpus": 1},
-                      **dict.fromkeys(lines.KEPT, 1.5), "runs": 3}
+                      **dict.fromkeys(lines.KEPT, 1.5)}
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / "results.json"
+        for what in (mock.patch.object(command.prose, "RESULTS", self.path),
+                     mock.patch.object(command, "_draw"),
+                     mock.patch.object(command.measure, "compiler",
+                                       return_value="gcc"),
+                     mock.patch.object(host, "WORK", host.OUT / "none")):
+            what.start()
+            self.addCleanup(what.stop)
+
+    def keep(self, rows, followed, commit):
+        return command._keep({**self.HEAD, "commit": commit, "results": rows,
+                              "lines": followed})
 
     def test_a_row_a_line(self):
         rows = [{**row, "spread_pct": 0.1} for row in ROWS]
-        with mock.patch.object(command.measure, "compiler", return_value="gcc"), \
-                mock.patch.object(host, "WORK", host.OUT / "none"):
-            text = command.kept({**self.HEAD, "results": rows,
-                                 "lines": [self.LINES]})
+        rows[0]["params"] = {**rows[0]["params"], "config": "lean"}
+        written = self.keep(rows, [{**self.LINES, "runs": 3}], "0123")
+        self.assertIn("overlay/bench/results.json", written)
+        text = self.path.read_text("utf-8")
         data = json.loads(text)
-        self.assertEqual(data["results"], ROWS)
+        self.assertEqual([row["insn_per_op"] for row in data["results"]],
+                         [row["insn_per_op"] for row in ROWS])
+        self.assertNotIn("spread_pct", text)
         self.assertEqual((data["kernel"], data["compiler"]), ("7.3.4", "gcc"))
         self.assertEqual(text.count("\n"), len(ROWS) + text.partition(
             '"results": [')[0].count("\n") + 6)
-        del self.LINES["runs"]
         self.assertEqual(data["lines"], [self.LINES])
 
     def test_cache_lines_alone_leave_the_instructions(self):
-        before = {**self.HEAD, "commit": "4567", "results": ROWS,
-                  "lines": [], "lines_commit": "4567"}
-        data = json.loads(command.kept({**self.HEAD, "results": [],
-                                        "lines": [self.LINES]}, before))
-        self.assertEqual((data["commit"], data["results"]), ("4567", ROWS))
-        self.assertEqual((data["lines_commit"], len(data["lines"])), ("0123", 1))
+        self.assertEqual(self.keep([], [self.LINES], "0123"), [])
+        self.assertFalse(self.path.exists())
+        rows = [{**row, "params": {**row["params"], "config": "lean"}}
+                for row in ROWS]
+        self.keep(rows, [], "4567")
+        self.assertEqual(self.keep([], [self.LINES], "0123"),
+                         ["overlay/bench/results.json"])
+        data = json.loads(self.path.read_text("utf-8"))
+        self.assertEqual((data["commit"], data["results"]), ("4567", rows))
+        self.assertEqual((data["lines_commit"], data["lines"]),
+                         ("0123", [self.LINES]))
+        # another kernel than the one that is judged
+        rows[0]["params"]["config"] = "distro"
+        self.assertEqual(self.keep(rows[:1], [self.LINES], "89ab"), [])
 
 
 if __name__ == "__main__":

@@ -158,24 +158,23 @@ def _head(data: Data) -> Data:
                 if (build.folder(mode) / ".config").exists()}}
 
 
-def kept(data: Data, before: Data | None = None) -> str:
-    """What the tree keeps of the results: covers and prose go by it.
+def _measured(data: Data) -> Data:
+    """What the tree keeps of a measurement, and what of each was measured on."""
+    return {**_head(data), "lines_commit": data["commit"],
+            "results": data["results"], "lines": data["lines"]}
 
-    A row a line, so that a change of one figure is a change of one line. If cache
-    lines alone were followed, instructions are those that were kept BEFORE.
+
+def kept(data: Data) -> str:
+    """The text of results.json: covers and prose go by it.
+
+    A row a line, so that a change of one figure is a change of one line.
     """
-    head, rows = _head(data), data["results"]
-    if before is not None and not rows:
-        head = {name: value for name, value in before.items()
-                if name not in ("results", "lines", "lines_commit")}
-        rows = before["results"]
-    head["lines_commit"] = data["commit"]
     parts = {"results": ("insn_per_op",), "lines": lines.KEPT}
-    found = {"results": rows, "lines": data["lines"]}
+    head = {name: value for name, value in data.items() if name not in parts}
     return json.dumps(head, indent=1)[:-2] + "".join(
         f',\n "{part}": [\n  ' + ",\n  ".join(json.dumps({
             name: row[name] for name in ("bench", "variant", "params", *names)})
-            for row in found[part]) + "\n ]" for part, names in parts.items()) \
+            for row in data[part]) + "\n ]" for part, names in parts.items()) \
         + "\n}\n"
 
 
@@ -262,16 +261,17 @@ def _draw() -> None:
 
 def _keep(data: Data) -> list[str]:
     """Leave in the tree what was measured on the kernel that is judged."""
-    before = json.loads(prose.RESULTS.read_text("utf-8")) \
-        if prose.RESULTS.exists() else None
     if any(row["params"].get("config") == "lean" for row in data["results"]):
-        host.write(prose.RESULTS, kept(data))
+        host.write(prose.RESULTS, kept(_measured(data)))
         _draw()
         return ["overlay/bench/results.json", "overlay/bench/plots"]
-    if before and data["lines"] and not data["results"]:
-        host.write(prose.RESULTS, kept(data, before))
-        return ["overlay/bench/results.json"]
-    return []
+    if data["results"] or not data["lines"] or not prose.RESULTS.exists():
+        return []
+    # Cache lines alone were followed: the instructions are those of before.
+    before = json.loads(prose.RESULTS.read_text("utf-8"))
+    host.write(prose.RESULTS, kept({**before, "lines_commit": data["commit"],
+                                    "lines": data["lines"]}))
+    return ["overlay/bench/results.json"]
 
 
 def _finish(data: Data, wall: dax_read.Wall | None,
