@@ -272,8 +272,8 @@ class _Gone:
         word = self._name(word)
         path = os.path.normpath(f"{self.folder}/{word}")
         return word in self.without_rule or any(
-            name in self.missing
-            for name in (path, f"{path}.c", f"{path}/Makefile"))
+            name in self.missing for name in (
+                path, f"{path.removesuffix('.o')}.c", f"{path}/Makefile"))
 
 
 def _with_programs(text: str, gone: _Gone) -> str:

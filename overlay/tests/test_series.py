@@ -360,9 +360,10 @@ class OnABranch(Scratch):
                  "TEST_GEN_PROGS_EXTENDED := ball\n"
                  "TEST_PROGS := all.sh\nTEST_GEN_FILES := thing\n"
                  "LOCAL_HDRS := toy.h \\\n\tball.h\n\n"
-                 "include ../lib.mk\n\n$(OUTPUT)/ball: ball.h round.c\n"
+                 "include ../lib.mk\n\n$(OUTPUT)/%.o: %.c\n\tcc -c $<\n"
+                 "$(OUTPUT)/ball: ball.h $(OUTPUT)/round.o\n"
                  "$(TEST_GEN_PROGS) $(TEST_GEN_PROGS_EXTENDED): toy.c \\\n"
-                 "\tround.c\n"
+                 "\t$(OUTPUT)/round.o\n"
                  "$(OUTPUT)/thing: round.c\n\tcc $< -o $@\n")
         self.put(folder + ".gitignore", "kite\nball\n")
         for name in ("kite.c", "ball.c", "round.c", "toy.c", "toy.h", "ball.h",
@@ -378,7 +379,7 @@ class OnABranch(Scratch):
         self.assertEqual(
             made.git("show", f"HEAD~:{folder}Makefile"),
             "TEST_GEN_PROGS := kite\nLOCAL_HDRS := toy.h\n\n"
-            "include ../lib.mk\n\n"
+            "include ../lib.mk\n\n$(OUTPUT)/%.o: %.c\n\tcc -c $<\n"
             "$(TEST_GEN_PROGS) $(TEST_GEN_PROGS_EXTENDED): toy.c\n")
         self.assertEqual(made.git("show", f"HEAD~:{folder}.gitignore"), "kite\n")
         for name in ("Makefile", ".gitignore"):
