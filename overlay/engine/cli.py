@@ -19,11 +19,11 @@ COMMANDS = {
     "lint": ("lint", "checkpatch, W=1 (arm64 and i386 too), sparse, kernel-doc, "
              "spdx, shellcheck, ruff, mypy, codespell"),
     "selftest": ("selftest", "the engine's own tests"),
-    "kunit": ("kunit", "KUnit, under UML and in the debug kernel"),
+    "kunit": ("kunit", "KUnit in the debug kernel, or under UML"),
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
     "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
-             "and for data races"),
+             "and for data races; KUnit under UML"),
     "coverage": ("coverage", "which lines of our kernel files the tests "
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),

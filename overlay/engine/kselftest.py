@@ -21,6 +21,7 @@ from engine import (
     host,
     kernels,
     ktap,
+    kunit,
     lay,
     limits,
     races,
@@ -320,7 +321,8 @@ def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
 def soak(args: list[str]) -> list[Case]:
     """`soak`: all on the debug kernel and what races on kcsan's, for longer.
 
-    Arguments name one of these kernels, or tests; fsx is one.
+    Arguments name one of these kernels, or tests; fsx is one. Without any, KUnit
+    runs under UML too.
     """
     out = host.fresh("soak")
     if not targets():
@@ -332,7 +334,7 @@ def soak(args: list[str]) -> list[Case]:
     if named == [fsx.NAME]:
         return exercised
     named = [name for name in named if name != fsx.NAME]
-    todo, cases = [], []
+    todo, cases = [], [] if args else kunit.main([kunit.UM])
     for mode in modes:
         into, tests, bad = prepare(mode, out, named or None)
         kernel = KERNELS[mode]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit: under UML by the kernel's own kunit.py, and in the debug kernel.
+"""KUnit: in the debug kernel, and where asked for under UML.
 
-UML cannot have DAX (it needs ZONE_DEVICE), so the debug kernel has all suites
-as modules, and a guest loads them: with KASAN, lockdep and kmemleak, and no
-kernel is built for that alone. What is pure runs in both. Results are judged
-from what the kernel says, not from an exit code, and a suite of ours that no
-kernel ran is a failure.
+The debug kernel has all suites as modules, and a guest loads them: with KASAN,
+lockdep and kmemleak, and no kernel is built for that alone. UML cannot have DAX
+(it needs ZONE_DEVICE); what it has it runs by the kernel's own kunit.py, in `make
+soak` and `make kunit ARGS=um`. Results are judged from what the kernel says, not
+from an exit code, and a suite of ours that no kernel ran is a failure.
 """
 
 import re
@@ -209,20 +209,21 @@ def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
 
 
 def main(args: list[str]) -> list[Case]:
-    """`kunit`, or `kunit um` / `kunit debug` for one of the two."""
+    """`kunit` in the debug kernel; `kunit um`, or `kunit "um debug"`."""
     for name in args:
         if name not in (UM, SUITES):
             raise UserError(f"KUnit does not run in {name}: {UM}, {SUITES}")
+    chosen = args or [SUITES]
     host.need(*PACKAGES)
     out = host.fresh("kunit")
     build.lay_tree()
     cases: list[Case] = []
     runs: list[Callable[[Path], list[Case]]] = []
-    if UM in (args or [UM]):
+    if UM in chosen:
         cases += build_um(out)
         runs += [] if cases else [run_um]
-    if SUITES in (args or [SUITES]):
+    if SUITES in chosen:
         build.build(SUITES)
         runs.append(run_guest)
     cases += _at_once(runs, out)
-    return cases + _absent(cases) if SUITES in (args or [SUITES]) else cases
+    return cases + _absent(cases) if SUITES in chosen else cases

@@ -129,11 +129,14 @@ class Soak(Folder):
                 mock.patch.object(kselftest, "run",
                                   return_value=[]) as run, \
                 mock.patch.object(kselftest.build, "build"), \
+                mock.patch.object(kselftest.kunit, "main",
+                                  return_value=[]) as suites, \
                 mock.patch.object(kselftest.fsx, "run",
                                   return_value=[]) as exercised, \
                 mock.patch.object(kselftest, "targets", return_value=["uq"]):
             kselftest.soak([*args])
         self.exercised = [call.args[0] for call in exercised.mock_calls]
+        self.suites = [call.args[0] for call in suites.mock_calls]
         return run.call_args.args[0] if run.called else []
 
     def run_by(self, mode, shares):
@@ -149,11 +152,13 @@ class Soak(Folder):
         self.assertTrue(all(share.scale > 1 for share in shares))
 
         self.assertEqual(self.exercised, ["debug"])
+        self.assertEqual(self.suites, [["um"]])
 
     def test_one_kernel_alone(self):
         self.assertEqual({share.mode for share in self.soak("kcsan")},
                          {"kcsan"})
         self.assertEqual(self.exercised, [])
+        self.assertEqual(self.suites, [])
 
     def test_fsx_alone_and_not_beside_a_test(self):
         self.assertEqual(self.soak("fsx"), [])
