@@ -6,6 +6,7 @@ or a quota, memory by a limit of its cgroup.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +102,25 @@ class Load:
                        zip(now, self.last, strict=True))
         self.last = now
         return (os.cpu_count() or 1) * work / there if there else 0.0
+
+
+def _ours() -> float:
+    """Seconds that we, and programs of ours that have ended, had a processor."""
+    times = os.times()
+    return times.user + times.system + times.children_user \
+        + times.children_system
+
+
+class Others(Load):
+    """How many processors were busy with others' work since the last look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ours, self.at = _ours(), time.monotonic()
+
+    def look(self) -> float:
+        """Processors that others use, on average since the last look."""
+        busy, ours, at = super().look(), _ours(), time.monotonic()
+        used = (ours - self.ours) / max(at - self.at, 1e-9)
+        self.ours, self.at = ours, at
+        return max(0.0, busy - used)

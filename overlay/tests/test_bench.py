@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
-from engine import host, ktap
+from engine import host, ktap, limits
 from engine.bench import command, dax_read, figures, measure, nvme
 from engine.host import UserError
 
@@ -250,6 +250,56 @@ class Report(unittest.TestCase):
             self.assertEqual(set(read["results"][0]), {
                 "bench", "variant", "params", "insn_per_op", "runs",
                 "spread_pct"})
+
+
+class Quiet(unittest.TestCase):
+    """Figures of a busy machine are shown and not kept."""
+
+    def lean(self, taken):
+        """The case that says whether the machine was busy."""
+        one = mock.Mock(NAME="toys", rows=mock.Mock(return_value=[]))
+        with mock.patch.object(command, "MEASUREMENTS", (one,)), \
+                mock.patch.object(command, "PROFILED", ()), \
+                mock.patch.object(command, "judge", return_value=[]), \
+                mock.patch.object(command.build, "build"), \
+                mock.patch.object(command, "_information",
+                                  return_value=(None, [])), \
+                mock.patch.object(command.limits.Others, "look",
+                                  return_value=taken):
+            cases = command._lean(Path("out"))[2]
+        return status([case for case in cases if case], command.QUIET)
+
+    def keeps(self, case):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(host, "ROOT", Path(folder)), \
+                mock.patch.object(host, "OUT", Path(folder) / "out"), \
+                mock.patch.object(command, "_keep", return_value=[]) as keep, \
+                redirect_stdout(io.StringIO()):
+            command._finish({"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                             "results": rows()}, None, [case])
+        return keep.called
+
+    def test_a_busy_machine(self):
+        case = self.lean(0.3)
+        self.assertEqual((case.status, case.detail),
+                         (ktap.FAIL, "toys: others took 0.3 processors"))
+        self.assertFalse(self.keeps(case))
+
+    def test_a_quiet_machine(self):
+        case = self.lean(0.2)
+        self.assertEqual((case.status, case.detail), (ktap.PASS, ""))
+        self.assertTrue(self.keeps(case))
+
+    def test_our_own_work_is_not_that_of_others(self):
+        with mock.patch.object(limits, "_busy", side_effect=[
+                (1000, 8000), (1150, 8400), (1250, 8800)]), \
+                mock.patch.object(limits, "_ours", side_effect=[10, 12, 15]), \
+                mock.patch.object(limits.time, "monotonic",
+                                  side_effect=[50, 52, 54]), \
+                mock.patch.object(limits.os, "cpu_count", return_value=4):
+            others = limits.Others()
+            # Of 1.5 processors 1 was ours, and of one more than that.
+            self.assertEqual([others.look(), others.look()], [0.5, 0])
 
 
 class Profile(unittest.TestCase):
