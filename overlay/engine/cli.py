@@ -54,7 +54,8 @@ ARGUMENTS = (
      "a test all of that kernel's"),
     ("soak", "kcsan", "one of its two kernels, fsx, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
-    ("bench", "lean", "lean, distro, or lines for cache lines alone"),
+    ("bench", "nvme", "one of dax-read, dax-mmap, nvme, nvme-iommu, "
+     "nvme-reap, distro, lines (cache lines); lean is all but distro"),
     ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),
     ("series", "dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),

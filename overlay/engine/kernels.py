@@ -103,7 +103,7 @@ class Kernel:
     # Is its log searched for KCSAN's reports?
     races: bool = False
 
-    # -- tested for long, measured
+    # -- tested for long
 
     # How many times the usual rounds the tests do in `make soak`, 0 for a
     # kernel that is not part of it; which tests, if not all; and what they are
@@ -113,8 +113,6 @@ class Kernel:
     soak_variables: Mapping[str, str] = field(default_factory=dict)
     # How many operations fsx does there on each DAX file system (engine/fsx.py).
     fsx: int = 0
-    # Does `make bench` count instructions on it?
-    measured: bool = False
 
     def takes(self) -> int:
         """Bytes of this machine's memory for a guest, and the QEMU around it."""
@@ -142,7 +140,6 @@ KERNELS: dict[str, Kernel] = {
         other_hardware=True,
         restarts=True,
         installs_without=True,
-        measured=True,
     ),
     "debug": Kernel(
         fragments=("lean", "debug"),
@@ -179,7 +176,6 @@ KERNELS: dict[str, Kernel] = {
         fragments=("lean", "distro"),
         steps=2500,
         gigabytes=3,
-        measured=True,
     ),
     "coverage": Kernel(
         fragments=("lean", "coverage"),

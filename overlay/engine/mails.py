@@ -14,18 +14,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 from engine import host, rules, sender
-from engine.bench import figures
+from engine.bench import figures, parts
 from engine.bench.figures import Row
+from engine.bench.parts import LINES
 from engine.branch import NOBODY, Branch
 from engine.entries import COVER, WIDTH, Series
 from engine.host import UserError
 from engine.lay import Item
 from engine.source import Source
 
-# In a cover's Bench: line: the ratios without the call and the copy, too.
+# In a cover's Bench: line: the ratios without the call and the copy, too. Before the
+# name of a measurement LINES is for the cache lines of its rows.
 BARE = "bare"
-# And before the name of a measurement: the cache lines of its rows.
-LINES = "lines"
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
@@ -172,9 +172,9 @@ def measured(wanted: str | None, path: Path | None = None) -> str:
                 f"{host.short(path)}.)")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        parts = (wanted or "").split(";")
-        tables = [_chosen(data, part) for part in parts]
-        origins = _origins(data, {_of_lines(part) for part in parts})
+        every = (wanted or "").split(";")
+        tables = [_chosen(data, one) for one in every]
+        origins = _origins(data, every)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{host.short(path)} is not what `make bench` writes: "
                         "run it again") from None
@@ -185,38 +185,49 @@ def _of_lines(wanted: str) -> bool:
     return wanted.split()[:1] == [LINES]
 
 
+def _asked(data: dict[str, Any], wanted: str) -> list[Row]:
+    """The rows of one table."""
+    words, lines = wanted.split(), _of_lines(wanted)
+    return list(bench_rows(data[LINES if lines else "results"], " ".join(
+        word for word in words[lines:] if word != BARE)))
+
+
 def _chosen(data: dict[str, Any], wanted: str) -> str:
     """One table, of what one part of a Bench: line asks for."""
-    words, lines = wanted.split(), _of_lines(wanted)
-    results: list[Row] = data[LINES if lines else "results"]
-    rows = list(bench_rows(results, " ".join(
-        word for word in words[lines:] if word != BARE)))
+    rows = _asked(data, wanted)
     if not rows:
         raise UserError("overlay/bench/results.json holds nothing for the table "
                         f"'{wanted.strip()}' of a cover")
-    if lines:
+    if _of_lines(wanted):
         return lines_table(rows)
-    return table(rows, results if BARE in words else None)
+    return table(rows, data["results"] if BARE in wanted.split() else None)
 
 
-def _origin(data: dict[str, Any], commit: str) -> str:
-    """The kernel and the tree that figures are of."""
-    text = f"Linux {data.get('kernel', '?')}"
-    if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", commit):
-        text += f", tree at {commit[:12]}"
-        text += " with changes" if match.group(2) else ""
-    return text
+def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
+    """The kernel and the tree that figures of these parts are of."""
+    texts = []
+    for name in sorted(names, key=parts.NAMES.index):
+        one = data["parts"][name]
+        text = f"Linux {one['kernel']}"
+        if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", one["commit"]):
+            text += f", tree at {match.group(1)[:12]}"
+            text += " with changes" if match.group(2) else ""
+        if text not in texts:
+            texts.append(text)
+    return "; ".join(texts)
 
 
-def _origins(data: dict[str, Any], of_lines: set[bool]) -> Iterator[str]:
+def _origins(data: dict[str, Any], every: list[str]) -> Iterator[str]:
     """What the figures were measured on, and what they are not."""
-    if False in of_lines:
-        yield (f"Measured on {_origin(data, str(data.get('commit') or ''))}.\n"
+    counted = {parts.of(row) for wanted in every if not _of_lines(wanted)
+               for row in _asked(data, wanted)}
+    if counted:
+        yield (f"Measured on {_origin(data, counted)}.\n"
                "Instructions are not cycles: cache misses and contended atomics "
                "do not\nshow.")
-    if True in of_lines:
-        text = _origin(data, str(data.get("lines_commit") or ""))
-        yield (f"Cache lines of {text}.\nThey are those of a model whose caches "
+    if any(map(_of_lines, every)):
+        yield (f"Cache lines of {_origin(data, [LINES])}.\nThey are those of a "
+               "model whose caches "
                "are never full, in an emulator. They\nstand in for time where "
                "there is no hardware, and are not time.")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from unittest import mock
 
 from engine import host, ktap, limits
-from engine.bench import command, dax_read, figures, measure, nvme
+from engine.bench import command, dax_read, figures, measure, nvme, parts
 from engine.host import UserError
+from engine.ktap import Case
 
 MAP = """\
 ffffffff81000000 T _text
@@ -240,7 +241,7 @@ class Report(unittest.TestCase):
             data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                     "results": rows()}
             host.write(Path(folder) / "bench/lines-nvme.txt", "1\n")
-            command._finish(data, None, [])
+            command._finish(data, None, [], [])
             # What cache lines are followed for alone has no profile.
             self.assertTrue(said.getvalue().endswith(
                 "written: out/bench.json, out/bench.md, out/bench/lines-*.txt\n"))
@@ -252,43 +253,51 @@ class Report(unittest.TestCase):
                 "spread_pct"})
 
 
-class Quiet(unittest.TestCase):
-    """Figures of a busy machine are shown and not kept."""
+class Apart(unittest.TestCase):
+    """Each part is kept or not for itself; figures of a busy machine are not."""
 
-    def lean(self, taken):
-        """The case that says whether the machine was busy."""
-        one = mock.Mock(NAME="toys", rows=mock.Mock(return_value=[]))
-        with mock.patch.object(command, "MEASUREMENTS", (one,)), \
-                mock.patch.object(command, "PROFILED", ()), \
-                mock.patch.object(command, "judge", return_value=[]), \
-                mock.patch.object(command.build, "build"), \
-                mock.patch.object(command, "_information",
-                                  return_value=(None, [])), \
-                mock.patch.object(command.limits.Others, "look",
-                                  return_value=taken):
-            cases = command._lean(Path("out"))[2]
-        return status([case for case in cases if case], command.QUIET)
+    def run_part(self, taken=0.1, work=None):
+        """What a run has after one part."""
+        run = command.Run(Path("out"))
+        part = parts.Part("toys", work or mock.Mock(return_value=rows()),
+                          lambda found: [Case("judged", ktap.PASS)], ("toy",))
+        with mock.patch.object(command.limits.Others, "look",
+                               return_value=taken):
+            run.part(part)
+        return run
 
-    def keeps(self, case):
+    def test_a_busy_machine(self):
+        run = self.run_part(0.3)
+        case = status(run.cases, f"toys: {command.QUIET}")
+        self.assertEqual((case.status, case.detail),
+                         (ktap.FAIL, "others took 0.3 processors"))
+        self.assertEqual(run.good, [])
+        self.assertEqual(run.rows, rows())
+
+    def test_a_quiet_machine(self):
+        run = self.run_part()
+        self.assertEqual({case.status for case in run.cases}, {ktap.PASS})
+        self.assertEqual([case.name for case in run.cases],
+                         ["toys was measured", f"toys: {command.QUIET}", "judged"])
+        self.assertEqual(run.good, ["toys"])
+
+    def test_a_lost_part_is_red_and_loses_no_other(self):
+        run = self.run_part(work=mock.Mock(side_effect=UserError("it is gone")))
+        case = status(run.cases, "toys was measured")
+        self.assertEqual((case.status, case.detail),
+                         (ktap.FAIL, "NOT RUN: it is gone"))
+        self.assertEqual((run.good, run.rows), ([], []))
+
+    def test_good_parts_are_kept(self):
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(host, "ROOT", Path(folder)), \
                 mock.patch.object(host, "OUT", Path(folder) / "out"), \
                 mock.patch.object(command, "_keep", return_value=[]) as keep, \
                 redirect_stdout(io.StringIO()):
-            command._finish({"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
-                             "results": rows()}, None, [case])
-        return keep.called
-
-    def test_a_busy_machine(self):
-        case = self.lean(0.3)
-        self.assertEqual((case.status, case.detail),
-                         (ktap.FAIL, "toys: others took 0.3 processors"))
-        self.assertFalse(self.keeps(case))
-
-    def test_a_quiet_machine(self):
-        case = self.lean(0.2)
-        self.assertEqual((case.status, case.detail), (ktap.PASS, ""))
-        self.assertTrue(self.keeps(case))
+            data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
+                    "results": rows()}
+            command._finish(data, None, [], ["dax-read"])
+        keep.assert_called_once_with(data, ["dax-read"])
 
     def test_our_own_work_is_not_that_of_others(self):
         with mock.patch.object(limits, "_busy", side_effect=[
@@ -388,20 +397,27 @@ class Profile(unittest.TestCase):
 
 
 class Main(unittest.TestCase):
-    def run_main(self, distro):
+    def run_main(self, *args, distro):
         """main() without guests; returns its cases and what it wrote."""
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(host, "OUT", Path(folder)), \
-                mock.patch.object(command, "_lean", return_value=(
-                    rows(), None, dax_read.judge(rows(met())))), \
+                mock.patch.object(command, "PARTS", (parts.Part(
+                    "dax-read", lambda *_: rows(),
+                    lambda _: dax_read.judge(rows(met())), ("dax-read",)),)), \
                 mock.patch.object(command, "_distro", **distro), \
-                mock.patch.object(command, "_lines", return_value=([], [])), \
+                mock.patch.object(command.build, "build") as build, \
+                mock.patch.object(command.dax_read, "clock", return_value=None), \
+                mock.patch.object(command.lines, "rows", return_value=[]), \
+                mock.patch.object(command.lines, "judge", return_value=[]), \
+                mock.patch.object(command.limits.Others, "look",
+                                  return_value=0.0), \
                 mock.patch.object(
                     command, "_data", side_effect=lambda found, followed: {
                         "kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                         "results": found, "lines": followed}), \
                 redirect_stdout(io.StringIO()):
-            cases = command.main([])
+            cases = command.main(list(args))
+            self.built = [call.args[0] for call in build.call_args_list]
             return cases, json.loads((Path(folder) / "bench.json").read_text())
 
     def distro(self, uq):
@@ -413,34 +429,41 @@ class Main(unittest.TestCase):
             for variant, insns in (("passthru", 1000), ("uq", uq))]
 
     def test_bar_of_the_other_kernel(self):
-        cases, _ = self.run_main({"return_value": self.distro(461)})
+        cases, _ = self.run_main(distro={"return_value": self.distro(461)})
         case = status(cases, "uq, poll, batch 32, 512 B, fixed, distro kernel")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("0.461", case.detail)
 
     def test_both_kernels(self):
-        cases, data = self.run_main({"return_value": self.distro(460)})
+        cases, data = self.run_main(distro={"return_value": self.distro(460)})
         self.assertEqual({row["params"]["config"] for row in data["results"]},
                          {"lean", "distro"})
         self.assertEqual({case.status for case in cases}, {ktap.PASS})
+        self.assertEqual(self.built, ["lean", "distro"])
+
+    def test_named_parts(self):
+        lost = {"side_effect": AssertionError("it was not asked for")}
+        for args, built in ((("dax-read",), ["lean"]), (("lean",), ["lean"]),
+                            (("lines",), ["lean"])):
+            _, data = self.run_main(*args, distro=lost)
+            self.assertEqual(len(data["results"]), 0 if args == ("lines",) else 3)
+            self.assertEqual(self.built, built)
+        self.run_main("distro", distro={"return_value": self.distro(460)})
+        self.assertEqual(self.built, ["distro"])
 
     def test_a_lost_kernel_is_red_and_loses_nothing_else(self):
-        cases, data = self.run_main({"side_effect": UserError("it did not boot")})
-        case = status(cases, "distribution-like")
+        cases, data = self.run_main(distro={
+            "side_effect": UserError("it did not boot")})
+        case = status(cases, "distro was measured")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN: it did not boot", case.detail)
         self.assertEqual(len(data["results"]), 3)
 
 
 class Tools(unittest.TestCase):
-    def test_plugin_interface(self):
-        self.assertEqual(measure.plugin_api((7, 2)), 1)
-        self.assertEqual(measure.plugin_api((9, 0)), 2)
-        self.assertEqual(measure.plugin_api((10, 1)), 3)
-
     def test_unknown_kernel(self):
         with self.assertRaisesRegex(UserError, "not debug"):
-            command._modes(["debug"])
+            command.main(["debug"])
 
 
 if __name__ == "__main__":

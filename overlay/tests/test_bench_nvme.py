@@ -140,7 +140,7 @@ class Judge(unittest.TestCase):
                 for variant, part in (("passthru", 1), ("uq", ratio)):
                     found.append(cell(variant, 4000 * part, mode=mode, bs=bs,
                                       iommu="strict"))
-        cases = nvme.judge(rows("".join(found), [1] * len(found)))
+        cases = nvme.judge_behind(rows("".join(found), [1] * len(found)))
         return (status(cases, "uq, strict IOMMU, 512, 4096, 131072 B"),
                 status(cases, "uq, strict IOMMU, 512, 4096 B"),
                 status(cases, "uq, lazy IOMMU, 512, 4096 B"))

@@ -402,10 +402,11 @@ class Commands(Folder):
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
         from engine import check, kunit, lint
+        from engine.bench import parts
         from engine.lava import jobs
         words = {"check": check.STEPS, "lint": lint.TOOLS,
                  "kunit": (kunit.UM, kernels.SUITES),
-                 "bench": kernels.having("measured"),
+                 "bench": ("lean", *parts.NAMES),
                  "here": ("FILE", "/dev/ng0n1q1"),
                  "soak": kernels.having("soak"), "build": kernels.KERNELS,
                  "artifacts": kernels.KERNELS, "lava": ("run", "record", *(

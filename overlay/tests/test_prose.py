@@ -9,7 +9,7 @@ from typing import ClassVar
 from unittest import mock
 
 from engine import host, prose
-from engine.bench import command, lines
+from engine.bench import command, lines, parts
 from engine.host import UserError
 
 NAME = "overlay/series/toys/0001-fast"
@@ -37,6 +37,10 @@ ROWS = [{"bench": "toy-read", "variant": variant, "insn_per_op": value,
          "params": {"size": size, "hole": False}}
         for variant, size, value in (("old", 8, 1455.2), ("new", 8, 700.0),
                                      ("old", 512, 2000.0))]
+
+# The same as `make bench` has it.
+LEAN = [{**row, "bench": "dax-read",
+         "params": {**row["params"], "config": "lean"}} for row in ROWS]
 
 
 class Figures(unittest.TestCase):
@@ -98,39 +102,58 @@ class Kept(unittest.TestCase):
             what.start()
             self.addCleanup(what.stop)
 
-    def keep(self, rows, followed, commit):
+    def keep(self, rows, followed, commit, *names):
         return command._keep({**self.HEAD, "commit": commit, "results": rows,
-                              "lines": followed})
+                              "lines": followed}, list(names))
+
+    def kept(self):
+        return json.loads(self.path.read_text("utf-8"))
 
     def test_a_row_a_line(self):
-        rows = [{**row, "params": {**row["params"], "config": "lean"}}
-                for row in ROWS]
-        written = self.keep([{**row, "spread_pct": 0.1} for row in rows],
-                            [{**self.LINES, "runs": 3}], "0123")
+        written = self.keep([{**row, "spread_pct": 0.1} for row in LEAN],
+                            [{**self.LINES, "runs": 3}], "0123", "dax-read",
+                            "lines")
         self.assertIn("overlay/bench/results.json", written)
         text = self.path.read_text("utf-8")
         data = json.loads(text)
-        self.assertEqual(data["results"], rows)
-        self.assertEqual((data["kernel"], data["compiler"]), ("7.3.4", "gcc"))
-        self.assertEqual(text.count("\n"), len(ROWS) + text.partition(
+        self.assertEqual(data["results"], LEAN)
+        self.assertEqual(data["parts"]["dax-read"], {
+            **self.HEAD, "compiler": "gcc", "config": None})
+        self.assertEqual(text.count("\n"), len(LEAN) + text.partition(
             '"results": [')[0].count("\n") + 6)
         self.assertEqual(data["lines"], [self.LINES])
 
+    def test_a_part_leaves_the_others(self):
+        nvme = {"bench": "nvme", "variant": "uq", "insn_per_op": 951.0,
+                "params": {"config": "lean", "iommu": "off"}}
+        behind = {**nvme, "params": {"config": "lean", "iommu": "strict"}}
+        other = {**LEAN[0], "params": {"config": "distro"}}
+        self.keep([nvme, behind, other, *LEAN], [self.LINES], "0123", *parts.NAMES)
+        self.assertEqual(self.kept()["results"], [*LEAN, nvme, behind, other])
+        again = {**behind, "insn_per_op": 3130.0}
+        # what was measured beside other work is not kept
+        self.keep([again, {**nvme, "insn_per_op": 1.0}], [], "4567", "nvme-iommu")
+        data = self.kept()
+        self.assertEqual(data["results"], [*LEAN, nvme, again, other])
+        self.assertEqual(data["lines"], [self.LINES])
+        self.assertEqual({name: part["commit"]
+                          for name, part in data["parts"].items()},
+                         {**dict.fromkeys(parts.NAMES, "0123"),
+                          "nvme-iommu": "4567"})
+
     def test_cache_lines_alone_leave_the_instructions(self):
-        self.assertEqual(self.keep([], [self.LINES], "0123"), [])
-        self.assertFalse(self.path.exists())
-        rows = [{**row, "params": {**row["params"], "config": "lean"}}
-                for row in ROWS]
-        self.keep(rows, [], "4567")
-        self.assertEqual(self.keep([], [self.LINES], "0123"),
+        self.keep(LEAN, [], "4567", "dax-read")
+        self.assertEqual(self.keep([], [self.LINES], "0123", "lines"),
                          ["overlay/bench/results.json"])
-        data = json.loads(self.path.read_text("utf-8"))
-        self.assertEqual((data["commit"], data["results"]), ("4567", rows))
-        self.assertEqual((data["lines_commit"], data["lines"]),
+        data = self.kept()
+        self.assertEqual((data["parts"]["dax-read"]["commit"], data["results"]),
+                         ("4567", LEAN))
+        self.assertEqual((data["parts"]["lines"]["commit"], data["lines"]),
                          ("0123", [self.LINES]))
-        # another kernel than the one that is judged
-        rows[0]["params"]["config"] = "distro"
-        self.assertEqual(self.keep(rows[:1], [self.LINES], "89ab"), [])
+
+    def test_nothing_good_is_nothing_written(self):
+        self.assertEqual(self.keep(LEAN, [], "0123"), [])
+        self.assertFalse(self.path.exists())
 
 
 if __name__ == "__main__":

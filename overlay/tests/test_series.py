@@ -742,10 +742,14 @@ class Tables(Scratch):
         for variant, value in zip(("generic", "read_iter", "read"), row,
                                   strict=True)]
 
+    PARTS = {"dax-read": {"kernel": "7.3.4", "commit": "0123456789abcdef"},
+             "nvme": {"kernel": "7.3.4", "commit": "123456789abcdef0-dirty"},
+             "lines": {"kernel": "7.3.5", "commit": "none"}}
+
     def text(self, wanted, results=None):
         path = self.root / "overlay" / "bench" / "results.json"
         host.write(path, json.dumps({
-            "kernel": "7.3.4", "commit": "0123456789abcdef",
+            "parts": self.PARTS,
             "results": self.RESULTS if results is None else results}))
         return mails.measured(wanted)
 
@@ -782,10 +786,17 @@ class Tables(Scratch):
         self.assertIn("(extents 1, hole false, size 512)", text)
         self.assertEqual(text.count("Linux 7.3.4"), 1)
 
+    def test_of_two_parts(self):
+        text = self.text("dax-read size=8; nvme", [*self.RESULTS, {
+            "bench": "nvme", "variant": "uq", "insn_per_op": 951,
+            "params": {"batch": 32}}])
+        self.assertIn("Linux 7.3.4, tree at 0123456789ab; Linux 7.3.4, tree at "
+                      "123456789abc with changes.", text.replace("\n", " "))
+
     def test_cache_lines(self):
         path = self.root / "overlay" / "bench" / "results.json"
         host.write(path, json.dumps({
-            "kernel": "7.3.4", "results": self.RESULTS, "lines": [
+            "parts": self.PARTS, "results": self.RESULTS, "lines": [
                 {"bench": "dax-read", "variant": variant, "lines_per_op": 21.04,
                  "params": {"size": 8, "cpus": cpus}, "own_lines_per_op": 1,
                  "code_lines_per_op": 47.5, "transfers_per_op": cpus - 1}
@@ -795,6 +806,8 @@ class Tables(Scratch):
         self.assertIn("per operation (size 8),", text)
         self.assertIn("not cycles", text)
         self.assertIn("are not time", text)
+        self.assertIn("Linux 7.3.4, tree at 0123456789ab.", text)
+        self.assertIn("Cache lines of Linux 7.3.5.", text)
         self.assertNotIn("not cycles", mails.measured("lines dax-read"))
         self.assertRegex(text, "cpus +variant +data +code +taken\n"
                                " +1 +generic +20.0 +47.5 +0.0\n")

@@ -5,7 +5,8 @@ The guests run under QEMU's -icount with one processor, where guest time is
 instructions. All variants of an operation are measured in one boot. Results
 go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt. What
 the same operations do to cache lines is followed in guests of four processors
-(lines.py), and stands apart in both.
+(lines.py), and stands apart in both. Each part of it is kept in the tree by itself
+(parts.py), so that one that fails loses no other.
 """
 
 import json
@@ -13,13 +14,15 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import build, host, kernels, ktap, limits, prose, source, store
-from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, reap
+from engine import build, host, ktap, limits, prose, source, store
+from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, parts, reap
 from engine.bench.figures import Row
-from engine.bench.measurement import Measurement, Profiled
+from engine.bench.measurement import Measurement
+from engine.bench.parts import DISTRO, LINES, PARTS, Part
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -27,9 +30,8 @@ BASELINE = measure.PROGRAMS / "baseline.json"
 PLOTS = measure.PROGRAMS / "plots"
 RUNS = 9
 MEASUREMENTS: tuple[Measurement, ...] = (dax_read, dax_mmap, nvme, reap)
-PROFILED: tuple[Profiled, ...] = (dax_read, nvme, reap)
-# What follows cache lines alone.
-LINES = "lines"
+# All parts that are judged.
+LEAN = "lean"
 # Where others' work takes more than so much of a processor, QEMU's device ends the
 # commands of a batch apart, and each has an interrupt.
 QUIET, OTHERS = "the machine did nothing else", 0.25
@@ -79,11 +81,6 @@ def steady(rows: list[Row]) -> Case:
     return Case(name, ktap.FAIL if wild else ktap.PASS, "\n".join(wild))
 
 
-def judge(rows: list[Row]) -> list[Case]:
-    """The cases that the figures of all measurements prove or not."""
-    return [case for one in MEASUREMENTS for case in one.judge(rows)]
-
-
 # -- the report --------------------------------------------------------------
 
 def _baseline_part(rows: list[Row]) -> str:
@@ -96,6 +93,8 @@ def _baseline_part(rows: list[Row]) -> str:
         lines.append([entry["what"], f"{entry['first']:.0f}",
                       f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
                       f"{moved:+.1f} %{' (!)' if flag else ''}"])
+    if not lines:
+        return ""
     part = ["## Baselines", "", baseline["about"], "",
             figures.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
     if not same:
@@ -110,7 +109,7 @@ def _baseline_part(rows: list[Row]) -> str:
 def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
     """out/bench.md."""
     rows = data["results"]
-    parts = [
+    text = [
         "# Instructions per operation", ABOUT.format(counted=COUNTED),
         f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
         _baseline_part(rows),
@@ -122,7 +121,7 @@ def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
             "".join(f"\n  - {line}" for line in case.detail.splitlines())
             for case in cases),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in text if part) + "\n"
 
 
 def _commit() -> str:
@@ -152,19 +151,22 @@ def _data(rows: list[Row], followed: list[Row]) -> Data:
             "tool": _tool(), "results": rows, "lines": followed}
 
 
-def _head(data: Data) -> Data:
-    """What was measured, and with what."""
-    return {**{name: data[name] for name in ("kernel", "commit", "tool")},
-            "compiler": measure.compiler(), "configs": {
-                mode: store.of_file(build.folder(mode) / ".config")
-                for mode in kernels.having("measured")
-                if (build.folder(mode) / ".config").exists()}}
+def _origin(data: Data, name: str) -> Data:
+    """What a part was measured on, and with what."""
+    config = build.folder(DISTRO if name == DISTRO else LEAN) / ".config"
+    return {**{key: data[key] for key in ("kernel", "commit", "tool")},
+            "compiler": measure.compiler(), "config": store.of_file(config)}
 
 
-def _measured(data: Data) -> Data:
-    """What the tree keeps of a measurement, and what of each was measured on."""
-    return {**_head(data), "lines_commit": data["commit"],
-            "results": data["results"], "lines": data["lines"]}
+def _measured(data: Data, before: Data, names: list[str]) -> Data:
+    """What the tree keeps: of the named parts what was measured now."""
+    origins = before.get("parts", {}) | {name: _origin(data, name)
+                                         for name in names}
+    return {"parts": {name: origins[name] for name in parts.NAMES
+                      if name in origins},
+            "results": parts.merged(before.get("results", []), [
+                row for row in data["results"] if parts.of(row) in names], names),
+            "lines": (data if LINES in names else before).get("lines", [])}
 
 
 def kept(data: Data) -> str:
@@ -172,12 +174,12 @@ def kept(data: Data) -> str:
 
     A row a line, so that a change of one figure is a change of one line.
     """
-    parts = {"results": ("insn_per_op",), "lines": lines.KEPT}
-    head = {name: value for name, value in data.items() if name not in parts}
+    lists = {"results": ("insn_per_op",), "lines": lines.KEPT}
+    head = {name: value for name, value in data.items() if name not in lists}
     return json.dumps(head, indent=1)[:-2] + "".join(
-        f',\n "{part}": [\n  ' + ",\n  ".join(json.dumps({
+        f',\n "{each}": [\n  ' + ",\n  ".join(json.dumps({
             name: row[name] for name in ("bench", "variant", "params", *names)})
-            for row in data[part]) + "\n ]" for part, names in parts.items()) \
+            for row in data[each]) + "\n ]" for each, names in lists.items()) \
         + "\n}\n"
 
 
@@ -192,71 +194,103 @@ def _information(title: str, work: Callable[..., Found],
         return None, Case(title, ktap.FAIL, f"NOT RUN: {error}")
 
 
-def _lean(out: Path) -> tuple[list[Row], dax_read.Wall | None, list[Case]]:
-    """Everything that is judged: rows, clock, cases."""
-    build.build("lean")
-    rows, busy, others = [], [], limits.Others()
-    for one in MEASUREMENTS:
-        rows += one.rows("lean", out, RUNS)
-        if (taken := others.look()) > OTHERS:
-            busy.append(f"{one.NAME}: others took {taken:.1f} processors")
-    cases = [*judge(rows), Case(QUIET, ktap.FAIL if busy else ktap.PASS,
-                                "\n".join(busy))]
-    wall, clock = _information("wall clock", dax_read.clock, "lean", out)
-    more = [clock]
-    for one in PROFILED:
-        found, case = _information(one.PROFILE, one.profile, "lean", out, rows)
-        cases += found or []
-        more.append(case)
-    return rows, wall, [*cases, steady(rows), *more]
+@dataclass
+class Run:
+    """What was measured so far; `good` are the parts that the tree may keep."""
 
+    out: Path
+    rows: list[Row] = field(default_factory=list)
+    followed: list[Row] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    good: list[str] = field(default_factory=list)
+    wall: dax_read.Wall | None = None
 
-def _lines(out: Path) -> tuple[list[Row], list[Case]]:
-    """Cache lines, on the kernel that is judged."""
-    build.build("lean")
-    found, case = _information(lines.TITLE, lines.rows, "lean", out)
-    return (found, [*lines.judge(found), case]) if found else ([], [case])
+    def add(self, name: str, work: Callable[[Path], Found]) -> Found | None:
+        """Measure a part, beside nothing else."""
+        others = limits.Others()
+        found, case = _information(f"{name} was measured", work, self.out)
+        self.cases.append(case)
+        taken = others.look()
+        self.cases.append(Case(
+            f"{name}: {QUIET}", *((ktap.FAIL, f"others took {taken:.1f} processors")
+                                  if taken > OTHERS else (ktap.PASS, ""))))
+        if found is not None and taken <= OTHERS:
+            self.good.append(name)
+        return found
+
+    def part(self, part: Part) -> None:
+        """One of those on the kernel that is judged."""
+        found = self.add(part.name, lambda out: part.rows(LEAN, out, RUNS))
+        if found is None:
+            return
+        self.rows += found
+        self.cases += part.judge(found)
+        if part.profiled:
+            proved, case = _information(part.profiled.PROFILE,
+                                        part.profiled.profile, LEAN, self.out,
+                                        found)
+            self.cases += [*(proved or []), case]
+
+    def clock(self) -> None:
+        """Reads by the host's clock, on the kernel that is judged."""
+        self.wall, case = _information("wall clock", dax_read.clock, LEAN, self.out)
+        self.cases.append(case)
+
+    def distro(self) -> None:
+        """A few rows on a kernel like a distribution's."""
+        found = self.add(DISTRO, _distro)
+        if found is not None:
+            self.rows += found
+            self.cases += [*dax_read.judge_distro(found),
+                           *nvme.judge_distro(found)]
+
+    def lines(self) -> None:
+        """Cache lines, on the kernel that is judged."""
+        found = self.add(LINES, lambda out: lines.rows(LEAN, out))
+        if found is not None:
+            self.followed = found
+            self.cases += lines.judge(found)
 
 
 def _distro(out: Path) -> list[Row]:
-    """A few rows on a distribution-like config."""
-    build.build("distro")
     with host.step("counting instructions of NVMe commands (distro)"):
-        found = nvme.few(out, mode="distro")
-    return [*dax_read.rows("distro", out, RUNS), *found]
+        found = nvme.few(out, mode=DISTRO)
+    return [*dax_read.rows(DISTRO, out, RUNS), *found]
 
 
-def _modes(args: list[str]) -> list[str]:
-    known = [*kernels.having("measured"), LINES]
-    for mode in args:
-        if mode not in known:
-            raise UserError(f"bench measures {', '.join(known)}, not {mode}")
-    return args or known
+def _wanted(args: list[str]) -> list[str]:
+    """The parts that are named."""
+    for name in args:
+        if name != LEAN and name not in parts.NAMES:
+            raise UserError("bench measures "
+                            f"{', '.join((LEAN, *parts.NAMES))}, not {name}")
+    return [name for name in parts.NAMES if not args or name in args
+            or (LEAN in args and name != DISTRO)]
 
 
 def main(args: list[str]) -> list[Case]:
-    """Measure: `bench [lean|distro|lines]...`, everything unless named.
+    """Measure: `bench [PART|lean]...`, everything unless named.
 
-    What follows cache lines does so on the lean kernel.
+    A part is one of parts.NAMES; lean are all on the kernel that is judged.
     """
-    modes = _modes(args)
-    out = host.fresh("bench")
-    rows: list[Row] = []
-    followed: list[Row] = []
-    cases: list[Case] = []
-    wall = None
-    if "lean" in modes:
-        rows, wall, cases = _lean(out)
-    if LINES in modes or "lean" in modes:
-        followed, more_cases = _lines(out)
-        cases += more_cases
-    if "distro" in modes:
-        more, case = _information("distribution-like kernel", _distro, out)
-        rows += more or []
-        cases.append(case)
-        if more:
-            cases += [*dax_read.judge_distro(more), *nvme.judge_distro(more)]
-    return _finish(_data(rows, followed), wall, cases)
+    wanted = _wanted(args)
+    run = Run(host.fresh("bench"))
+    # before it is known that the machine does nothing else
+    for mode in (LEAN, DISTRO):
+        if any((name == DISTRO) == (mode == DISTRO) for name in wanted):
+            build.build(mode)
+    for part in PARTS:
+        if part.name in wanted:
+            run.part(part)
+    if PARTS[0].name in wanted:
+        run.clock()
+    if run.rows:
+        run.cases.append(steady(run.rows))
+    if LINES in wanted:
+        run.lines()
+    if DISTRO in wanted:
+        run.distro()
+    return _finish(_data(run.rows, run.followed), run.wall, run.cases, run.good)
 
 
 def _draw() -> None:
@@ -267,33 +301,28 @@ def _draw() -> None:
              what="drawing the results")
 
 
-def _keep(data: Data) -> list[str]:
-    """Leave in the tree what was measured on the kernel that is judged."""
-    if any(row["params"].get("config") == "lean" for row in data["results"]):
-        host.write(prose.RESULTS, kept(_measured(data)))
-        _draw()
-        return ["overlay/bench/results.json", "overlay/bench/plots"]
-    if data["results"] or not data["lines"] or not prose.RESULTS.exists():
+def _keep(data: Data, names: list[str]) -> list[str]:
+    """Leave in the tree what was measured of these parts."""
+    if not names:
         return []
-    # Cache lines alone were followed: the instructions are those of before.
-    before = json.loads(prose.RESULTS.read_text("utf-8"))
-    host.write(prose.RESULTS, kept({**before, "lines_commit": data["commit"],
-                                    "lines": data["lines"]}))
-    return ["overlay/bench/results.json"]
+    before = json.loads(prose.RESULTS.read_text("utf-8")) \
+        if prose.RESULTS.exists() else {}
+    host.write(prose.RESULTS, kept(_measured(data, before, names)))
+    if names == [LINES]:
+        return ["overlay/bench/results.json"]
+    _draw()
+    return ["overlay/bench/results.json", "overlay/bench/plots"]
 
 
 def _finish(data: Data, wall: dax_read.Wall | None,
-            cases: list[Case]) -> list[Case]:
+            cases: list[Case], good: list[str]) -> list[Case]:
     text = report(data, wall, cases)
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
     written = ["out/bench.json", "out/bench.md"]
-    # A test has an out/ of its own, and its figures are no results; nor are those
-    # of a busy machine.
-    busy = any(case.name == QUIET and case.status == ktap.FAIL
-               for case in cases)
-    if host.OUT.parent == host.ROOT and not busy:
-        written += _keep(data)
+    # A test has an out/ of its own, and its figures are no results.
+    if host.OUT.parent == host.ROOT:
+        written += _keep(data, good)
     written += [f"out/bench/{name}-*.txt" for name in ("profile", "lines")
                 if any((host.OUT / "bench").glob(f"{name}-*.txt"))]
     host.say(text)
