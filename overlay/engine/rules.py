@@ -25,8 +25,9 @@ HOMES = re.compile(r"(?<![\w.$~)}])/(?:home|Users)/[\w.-]+")
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 ALLOWED = re.compile(r"[@.]example\.(?:invalid|com|org)$|noreply",
                      re.IGNORECASE)
-# The list of a section of MAINTAINERS, which a patch of it adds.
-LIST = re.compile(r"\+L:\t\S+@\S+$")
+# Lists: of a section of MAINTAINERS, which a patch of it adds, and the trailer that
+# asks for a fix in stable kernels (Documentation/process/stable-kernel-rules.rst).
+LIST = re.compile(r"\+L:\t\S+@\S+$|Cc: stable@vger\.kernel\.org$")
 LICENCE = "SPDX-License-" + "Identifier:"
 SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
 NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")

@@ -921,6 +921,14 @@ class Mails(Scratch):
         self.assertEqual(self.complaints(text), [])
         self.assertEqual(len(self.complaints(text.replace("+L:", "+M:"))), 1)
 
+    def test_the_list_of_stable_kernels(self):
+        stable = "Cc: stable@" "vger.kernel.org"
+        text = MAIL.replace("Signed-off", f"{stable}\nSigned-off")
+        self.assertEqual(self.complaints(text), [])
+        self.assertEqual(len(self.complaints(text.replace("Cc:", "To:", 1))), 1)
+        text = MAIL.replace("Subject:", f"{stable}\nSubject:")
+        self.assertRegex(" ".join(self.complaints(text)), "Cc: stable")
+
     def test_no_addressee(self):
         text = MAIL.replace("To: nobody@example.invalid\n", "")
         self.assertRegex(self.complaints(text)[0], "not addressed")
