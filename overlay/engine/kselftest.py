@@ -9,9 +9,11 @@ and those that race in the kernel that watches for data races.
 import fnmatch
 import re
 import shlex
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from engine import (
     build,
@@ -42,6 +44,9 @@ NOWHERE = {
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
 NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
+# What prepares a kernel, and says what guests are to do with it.
+Prepares = Callable[[str], list[Share]]
+NOTHING: Mapping[str, Prepares] = {}
 
 
 def targets() -> list[str]:
@@ -201,21 +206,103 @@ def restarts(mode: str, into: Path, tests: list[str]) -> Iterator[Share]:
         yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
 
 
-def run(todo: list[Share], out: Path) -> list[Case]:
-    """Run the guests, several at a time; returns all cases."""
+class Todo:
+    """What guests are to do: of kernels that are prepared, and of those to come.
+
+    Of what could begin now the longest does, so that none is left to run alone
+    at the end.
+    """
+
+    def __init__(self, todo: Iterable[Share], more: bool) -> None:
+        self.left = list(todo)
+        self.more = more
+        self.begun = False
+        self.turn = threading.Condition()
+
+    def begin(self) -> None:
+        """A kernel is being prepared: now guests may begin."""
+        with self.turn:
+            self.begun = True
+            self.turn.notify_all()
+
+    def add(self, todo: Iterable[Share], more: bool) -> None:
+        """These may begin; will there be more?"""
+        with self.turn:
+            self.left += todo
+            self.more = more
+            self.turn.notify_all()
+
+    def wait(self) -> bool:
+        """Wait until one may begin; false if none is left and none will come."""
+        with self.turn:
+            while self.more and not (self.left and self.begun):
+                self.turn.wait(1)
+                if host.STOPPING.is_set():
+                    raise UserError("it was ended before it began")
+            return bool(self.left)
+
+    def take(self) -> Share | None:
+        """The longest one; none if another guest has begun with the last."""
+        with self.turn:
+            if not self.left:
+                return None
+            share = max(self.left, key=reuse.expected)
+            self.left.remove(share)
+            return share
+
+
+def said(todo: Sequence[Share]) -> str:
+    """How many tests run in how many guests."""
+    count = sum(len(share.tests) for share in todo)
+    return f"{count} runs of kselftests in {len(todo)} guests"
+
+
+def run(todo: list[Share], out: Path,
+        later: Mapping[str, Prepares] = NOTHING) -> list[Case]:
+    """Run the guests, several at a time; returns all cases.
+
+    What is to run on the kernels in `later` is only known when they are prepared,
+    which they are while guests run.
+    """
     if not todo:
         return []
     host.need(*guest.PACKAGES)
     host.pytool("vng")
-    gate = reuse.Gate(max(KERNELS[share.mode].takes() for share in todo))
-    count = sum(len(share.tests) for share in todo)
-    with host.step(f"{count} runs of kselftests in {len(todo)} guests "
-                   f"({host.short(out)}/*.boot.log)"):
-        # The longest first, so that none is left to run alone at the end.
-        order = sorted(todo, key=reuse.expected, reverse=True)
-        done = host.at_once(_in_turn, [(gate, share, out) for share in order],
-                            min(gate.most, len(order)))
+    gate = reuse.Gate(max(KERNELS[mode].takes() for mode in (
+        *later, *(share.mode for share in todo))))
+    guests = gate.most if later else min(gate.most, len(todo))
+    queue = Todo(todo, bool(later))
+    jobs: list[tuple[Any, ...]] = [(_guests, gate, queue, out)] * guests
+    if later:
+        jobs.insert(0, (_prepare, gate, queue, later))
+    meanwhile = f", and {' and '.join(later)} to come" if later else ""
+    with host.step(f"{said(todo)}{meanwhile} ({host.short(out)}/*.boot.log)"):
+        done = host.at_once(lambda work, *args: work(*args), jobs, len(jobs))
     return [case for cases in done for case in cases]
+
+
+def _prepare(gate: reuse.Gate, queue: Todo,
+             later: Mapping[str, Prepares]) -> list[Case]:
+    """Prepare kernels while guests of others run."""
+    for number, (mode, prepares) in enumerate(later.items(), 1):
+        # Compilers take as much as a guest does, of memory and processors.
+        with gate:
+            queue.begin()
+            # As one of two: guests wait for it, so it has half of the machine.
+            todo, = host.at_once(prepares, [(mode,)], 2)
+        host.say(f"    {mode} is prepared: {said(todo)}")
+        queue.add(todo, number < len(later))
+    return []
+
+
+def _guests(gate: reuse.Gate, queue: Todo, out: Path) -> list[Case]:
+    """One guest after the other, when there is room for it."""
+    cases = []
+    while queue.wait():
+        with gate:
+            share = queue.take()
+            cases += _boot(share, out) if share else []
+    return cases
 
 
 def _script(share: Share, out: Path) -> str:
@@ -235,12 +322,6 @@ def _script(share: Share, out: Path) -> str:
             f"sh {guest.SCRIPTS}/kselftest.sh {share.into} "
             f"{shlex.join([*options, '-o', str(timeout)])}\n"
             f"{after}")
-
-
-def _in_turn(gate: reuse.Gate, share: Share, out: Path) -> list[Case]:
-    """One guest, when there is room for it."""
-    with gate:
-        return _boot(share, out)
 
 
 def _boot(share: Share, out: Path) -> list[Case]:
@@ -375,25 +456,38 @@ def _named(modes: list[str], named: list[str], out: Path) -> list[Case]:
 
 
 def _kselftest(modes: list[str], out: Path) -> list[Case]:
-    todo: list[Share] = []
+    """All that kernels run: some are prepared while guests of others run."""
     cases: list[Case] = []
     every: list[str] = []
-    for mode in modes:
+
+    def prepares(mode: str) -> list[Share]:
         chosen = subset(mode)
-        if chosen == []:
-            host.say(f"    overlay/{KERNELS[mode].subset} names no test")
-            continue
         into, tests, bad = prepare(mode, out, chosen)
         if chosen is None:
-            every = tests
+            every.extend(tests)
         if KERNELS[mode].installs_without:
             bad += without_kernel(mode, out)
         tests = given(mode, tests)
-        todo += apart(mode, into, tests)
-        todo += others(mode, into, tests)
-        todo += restarts(mode, into, tests)
-        cases += bad
-    todo, kept = reuse.sift(todo)
-    cases += kept + run(todo, out)
+        todo, kept = reuse.sift([*apart(mode, into, tests),
+                                 *others(mode, into, tests),
+                                 *restarts(mode, into, tests)])
+        cases.extend([*bad, *kept])
+        return todo
+
+    left = _longest_first(modes)
+    todo: list[Share] = []
+    while left and not todo:
+        todo = prepares(left.pop(0))
+    cases += run(todo, out, dict.fromkeys(left, prepares))
     # Some need what only one of the kernels has.
     return cases + (never_ran(every, cases) if len(modes) > 1 else [])
+
+
+def _longest_first(modes: list[str]) -> list[str]:
+    """Those kernels that have tests, the one whose tests take longest first."""
+    took = reuse.durations()
+    have = [mode for mode in modes if subset(mode) != []]
+    for mode in modes:
+        if mode not in have:
+            host.say(f"    overlay/{KERNELS[mode].subset} names no test")
+    return sorted(have, key=lambda mode: -sum(took.get(mode, {}).values()))
