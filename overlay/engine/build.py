@@ -245,6 +245,14 @@ def prepare(mode: str) -> Path:
 
 
 _built: set[Path] = set()
+# How a build ended, as `make results` reports it. One that was interrupted has
+# only begun.
+BEGAN, FAILED, BUILT = "began", "failed", "built"
+
+
+def status(mode: str) -> Path:
+    """The file with one of these words, which a build of a mode writes itself."""
+    return host.OUT / "build" / f"{mode}.status"
 
 
 def build(mode: str) -> Path:
@@ -252,17 +260,27 @@ def build(mode: str) -> Path:
     path = folder(mode)
     if path in _built:
         return path
-    prepare(mode)
     log = host.OUT / "build" / f"{mode}.log"
     host.remove(log)
+    host.write(status(mode), f"{BEGAN}\n")
+    try:
+        _build(mode, path, log)
+    except UserError:
+        host.write(status(mode), f"{FAILED}\n")
+        raise
+    host.write(status(mode), f"{BUILT}\n")
+    _built.add(path)
+    return path
+
+
+def _build(mode: str, path: Path, log: Path) -> None:
+    prepare(mode)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
         progress = Progress(path / "overlay.steps", KERNELS[mode].steps,
                             not (path / "vmlinux").exists())
         make(mode, "bzImage", "modules", log=log, progress=progress.line,
              what=f"building the {mode} kernel")
         progress.save()
-    _built.add(path)
-    return path
 
 
 def modules_prepare(mode: str) -> Path:

@@ -6,6 +6,7 @@ compare.py run in the venv that has kcidb-io and kci-dev.
 """
 
 import json
+from pathlib import Path
 
 from engine import host, ktap
 from engine.host import UserError
@@ -13,6 +14,8 @@ from engine.ktap import Case
 from engine.results import report
 
 FILE = "kcidb.json"
+# What compare.py puts before what passed and now does not.
+LOST = "  ! "
 
 
 def _venv(module: str, *args: object, what: str) -> host.Done:
@@ -22,9 +25,15 @@ def _venv(module: str, *args: object, what: str) -> host.Done:
                     check=False, what=what)
 
 
+def _path() -> Path:
+    """Where the report of the last runs is."""
+    return host.OUT / "results" / FILE
+
+
 def write() -> list[Case]:
     """Write the report of the last runs, and validate it."""
-    path = host.fresh("results") / FILE
+    # Other files stay: one of them may be what is compared with.
+    path = _path()
     with host.step(f"results for KCIDB ({host.short(path)})"):
         data = report.report(host.OUT)
         host.write(path, json.dumps(data, indent=1) + "\n")
@@ -40,21 +49,36 @@ def write() -> list[Case]:
 
 
 def compare(old: str, new: str) -> list[Case]:
-    """What two reports have differently; new failures fail."""
+    """What two reports have differently; what passed before fails if it is lost."""
     done = _venv("compare", old, new, what="comparing results")
     if done.returncode not in (0, 2):
         why = (done.stdout.strip().splitlines() or [""])[-1]
         raise UserError(f"{old} and {new} could not be compared: {why}")
-    for line in done.stdout.splitlines():
+    lines = done.stdout.splitlines()
+    for line in lines:
         host.say(f"    {line}")
-    return [Case("no test fails that passed before",
-                 ktap.FAIL if done.returncode else ktap.PASS)]
+    lost = [line.removeprefix(LOST) for line in lines if line.startswith(LOST)]
+    return [Case("what passed before passes, or is skipped",
+                 ktap.FAIL if done.returncode else ktap.PASS, "\n".join(lost))]
+
+
+def _aside(old: str) -> str:
+    """The report to compare with, whose own file may be about to be written."""
+    path = Path(old)
+    if not path.exists():
+        raise UserError(f"{old} is not there to compare with")
+    if path.resolve() != _path().resolve():
+        return old
+    beside = path.with_name(f"previous.{FILE}")
+    host.write(beside, path.read_bytes())
+    return str(beside)
 
 
 def main(args: list[str]) -> list[Case]:
     """`results`, `results OLD` against the last runs, `results OLD NEW`."""
     if len(args) > 2:
         raise UserError("results takes nothing, or one or two kcidb.json")
-    if args:
-        return compare(args[0], (*args, str(host.OUT / "results" / FILE))[1])
-    return write()
+    if len(args) == 2:
+        return compare(*args)
+    old = [_aside(one) for one in args]
+    return write() + [case for one in old for case in compare(one, str(_path()))]

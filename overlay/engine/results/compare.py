@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares two reports of KCIDB's by kci-dev; run in the venv: compare OLD NEW.
 
-It ends with 2 if a test fails that passed before.
+It ends with 2 if something passed before and now fails, did not run or is gone;
+lines that begin with LOST name what.
 """
 
 import json
@@ -15,6 +16,10 @@ Row = dict[str, Any]
 SHOWN = {"regression": "new failures", "fixed": "fixed", "new": "new",
          "missing": "gone", "unstable": "otherwise changed",
          "persistent_fail": "still failing"}
+# kci-dev calls a test that passed and now could not run unstable: it is lost as
+# one that fails, and so is one that is not there at all.
+BAD = (None, "FAIL", "ERROR", "MISS")
+LOST = "  ! "
 
 
 def _results(path: str) -> Row:
@@ -28,6 +33,18 @@ def _results(path: str) -> Row:
         for test in data["tests"]]}
 
 
+def _line(item: Row) -> str:
+    """A result, and how it was and is."""
+    about = item["identity"]
+    return (f"{about['config']} {about['platform']} {about['path']}: "
+            f"{item['base_status'] or '-'} -> {item['head_status'] or '-'}")
+
+
+def lost(item: Row) -> bool:
+    """Whether it passed before and is none that can be relied on now."""
+    return item["base_status"] == "PASS" and item["head_status"] in BAD
+
+
 def compare(old: str, new: str) -> int:
     """Show what is different."""
     found = RegressionReport.compare(old, new, _results(old), _results(new))
@@ -35,10 +52,8 @@ def compare(old: str, new: str) -> int:
         items = [item for item in found.items if item["category"] == category]
         print(f"{words}: {len(items)}")
         for item in items:
-            about = item["identity"]
-            print(f"  {about['config']} {about['platform']} {about['path']}: "
-                  f"{item['base_status'] or '-'} -> {item['head_status'] or '-'}")
-    return 2 if found.has_violation("regression") else 0
+            print(f"{LOST if lost(item) else '    '}{_line(item)}")
+    return 2 if any(map(lost, found.items)) else 0
 
 
 if __name__ == "__main__":

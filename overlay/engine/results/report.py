@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 """The results in out/ as a report of KCIDB's: a checkout, builds, tests.
 
-A test's path is its kselftest or KUnit suite, program and case, by which it is
+What is older than the newest file of ours is of another tree, and left out. A
+test's path is its kselftest or KUnit suite, program and case, by which it is
 found again in other reports.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine import build, host, kunit, lay, reuse, source, store
+from engine import build, host, kernels, kunit, lay, mails, reuse, source, store
 from engine.kernels import KERNELS
 from engine.report import collect
 
@@ -23,6 +24,11 @@ STEPS = ("kunit", "kselftest", "soak")
 VERSION = {"major": 5, "minor": 3}
 # As much as KCIDB takes of a log.
 EXCERPT = 16384
+# How a build ended, in KCIDB's words; a kernel that was not built is a MISS.
+BUILDS = {build.BUILT: "PASS", build.FAILED: "FAIL", build.BEGAN: "ERROR"}
+# What stands for a kernel where a case is about none, such as a step that could
+# not run. It is no build, and has no status.
+NONE = "none"
 
 Row = dict[str, Any]
 
@@ -63,11 +69,18 @@ def _status(case: ElementTree.Element) -> tuple[str, str]:
     return "PASS", case.findtext("system-out") or ""
 
 
-def results(out: Path) -> Iterator[Result]:
-    """All cases of the kernels in the last runs."""
+def _recent(path: Path, since: float) -> bool:
+    """Whether it is there, and of the files that are here now."""
+    return path.exists() and path.stat().st_mtime >= since
+
+
+def results(out: Path, since: float) -> Iterator[Result]:
+    """All cases of the kernels in the runs since then."""
     for step in STEPS:
         path = out / step / "junit.xml"
-        if not path.exists():
+        if not _recent(path, since):
+            if path.exists():
+                host.say(f"    left out: {step} ran before the files last changed")
             continue
         for case in ElementTree.parse(path).getroot().iter("testcase"):
             first, _, rest = (case.get("name") or "").partition(": ")
@@ -77,7 +90,7 @@ def results(out: Path) -> Iterator[Result]:
                           if re.match(rf"{name}(-|$)", mode)), "")
             if not known:
                 # About no kernel, such as a test that nothing was given.
-                known, rest = "none", f"{first}: {rest}" if rest else first
+                known, rest = NONE, f"{first}: {rest}" if rest else first
             elif mode != known:
                 rest = f"{mode}: {rest}"
             status, detail = _status(case)
@@ -87,15 +100,25 @@ def results(out: Path) -> Iterator[Result]:
 
 # -- what is tested ----------------------------------------------------------
 
+def patchset() -> str:
+    """KCIDB's hash of what is laid over the kernel."""
+    hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
+                     for item in lay.items())
+    return hashlib.sha256(hashes.encode()).hexdigest()
+
+
+def compiler() -> str:
+    """The compiler, as it calls itself."""
+    return (host.output(["gcc", "--version"]) or "unknown").splitlines()[0]
+
+
 def checkout() -> Row:
     """The kernel, and what is laid over it."""
     commit = source.git(host.ROOT, "rev-parse", "HEAD") or ""
     version = source.kernel().version
-    hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
-                     for item in lay.items())
-    patchset = hashlib.sha256(hashes.encode()).hexdigest()
-    return {"id": f"{ORIGIN}:{_digest(version, patchset)}", "origin": ORIGIN,
-            "git_commit_name": f"v{version}", "patchset_hash": patchset,
+    laid = patchset()
+    return {"id": f"{ORIGIN}:{_digest(version, laid)}", "origin": ORIGIN,
+            "git_commit_name": f"v{version}", "patchset_hash": laid,
             "comment": f"Linux {version} and the overlay's files and patches",
             "valid": True, "misc": {"overlay_commit": commit}}
 
@@ -104,18 +127,33 @@ def _build_id(row: Row, kernel: str) -> str:
     return f"{row['id']}-{kernel}"
 
 
-def builds(row: Row, found: Iterable[Result], out: Path) -> list[Row]:
-    """A build of each kernel that was to be tested."""
-    compiler = (host.output(["gcc", "--version"]) or "unknown").splitlines()[0]
+def _ended(kernel: str, found: Sequence[Result], out: Path, since: float) -> str:
+    """How a kernel's build ended, in KCIDB's words."""
+    if kernel == kunit.UM:
+        # kunit.py builds it and says so by no file; but only what was built is run.
+        ran = _recent(out / "kunit" / f"{kernel}.ktap", since) or any(
+            result.stored for result in found if result.kernel == kernel)
+        return "PASS" if ran else "FAIL"
+    path = build.status(kernel)
+    if not _recent(path, since):
+        return "MISS"
+    return BUILDS.get(path.read_text("utf-8").strip(), "ERROR")
+
+
+def builds(row: Row, found: Sequence[Result], out: Path, since: float) -> list[Row]:
+    """A build of each kernel that is checked, or that has results."""
     made = []
-    for kernel in sorted({result.kernel for result in found}):
-        log = out / "build" / f"{kernel}.log"
-        broken = not (build.folder(kernel) / "System.map").exists()
+    for kernel in sorted({*kernels.having("checked"),
+                          *(result.kernel for result in found)}):
         one = {"id": _build_id(row, kernel), "origin": ORIGIN,
                "checkout_id": row["id"], "architecture": "x86_64",
-               "config_name": kernel, "compiler": compiler,
-               "status": "FAIL" if broken and kernel in KERNELS else "PASS"}
-        if one["status"] == "FAIL" and log.exists():
+               "config_name": kernel, "compiler": compiler()}
+        if kernel == NONE:
+            one["comment"] = "no build: what these tests are about is no one kernel"
+        else:
+            one["status"] = _ended(kernel, found, out, since)
+        log = out / "build" / f"{kernel}.log"
+        if one.get("status") in ("FAIL", "ERROR") and log.exists():
             one["log_excerpt"] = _excerpt(log.read_text("utf-8", "replace"))
         made.append(one)
     return made
@@ -161,6 +199,7 @@ def tests(row: Row, found: Iterable[Result]) -> list[Row]:
 def report(out: Path) -> Row:
     """The whole report."""
     row = checkout()
-    found = list(results(out))
+    since = mails.newest(lay.items())
+    found = list(results(out, since))
     return {"version": VERSION, "checkouts": [row],
-            "builds": builds(row, found, out), "tests": tests(row, found)}
+            "builds": builds(row, found, out, since), "tests": tests(row, found)}
