@@ -3,7 +3,8 @@
 # names that LAVA takes; -v programs=N tells how many programs were to run.
 #
 # A program's cases have its name before theirs. What is expected to fail (TODO,
-# XFAIL) is no pass.
+# XFAIL) is no pass. A program whose cases are others than it planned, or that ended
+# inside one, has a case "plan" that fails: it may have exited with 0 all the same.
 
 function clean(name) {
 	gsub(/[^A-Za-z0-9_.-]+/, "_", name)
@@ -17,27 +18,81 @@ function status(line) {
 	return line ~ /^not ok/ || line ~ /# *(TODO|XFAIL)/ ? "fail" : "pass"
 }
 
+# The "# " before a line, each of which is a level of nesting; sets bare.
+function level(line,   depth) {
+	for (depth = 0; sub(/^# /, "", line); depth++)
+		;
+	bare = line
+	return depth
+}
+
+# Results below a level are all there: KUnit's may come without a plan.
+function settle(below,   depth) {
+	for (depth = deepest; depth > below; depth--) {
+		# One that is deeper belongs to a result of the level above.
+		if ((depth in count || depth in plan) && depth > below + 1)
+			wrong = 1
+		if (depth in plan && (plan[depth] != count[depth] + 0 ||
+				      (!plan[depth] && !(depth in skipped))))
+			wrong = 1
+		delete count[depth]
+		delete plan[depth]
+		delete skipped[depth]
+	}
+	deepest = below
+}
+
 /^# selftests: / {
+	settle(0)
+	wrong = 0
 	program = $0
 	sub(/^# selftests: /, "", program)
 	program = clean(program)
 }
 
+/^(# )+K?TAP version [0-9]+ *$/ {
+	# Another document: the one before has ended.
+	settle(level($0) - 1)
+}
+
+/^(# )+Bail out!/ {
+	wrong = 1
+}
+
+/^(# )+1\.\.[0-9]+/ {
+	depth = level($0)
+	if (depth > deepest)
+		deepest = depth
+	match(bare, /^1\.\.[0-9]+/)
+	plan[depth] += substr(bare, 4, RLENGTH - 3)
+	if (bare ~ /# *SKIP/)
+		skipped[depth]
+}
+
 /^(# )*(not )?ok [0-9]+/ {
-	line = $0
-	nested = sub(/^(# )+/, "", line)
+	depth = level($0)
+	settle(depth)
+	line = bare
 	result = status(line)
+	number = line
+	sub(/^(not )?ok /, "", number)
+	if (depth && ++count[depth] != number + 0)
+		wrong = 1
 	sub(/^(not )?ok [0-9]+( -)? */, "", line)
 	sub(/ *# .*$/, "", line)
-	if (nested) {
+	if (depth) {
 		print program "." clean(line), result
 	} else {
 		sub(/^selftests: /, "", line)
 		print clean(line), result
+		if (wrong)
+			print clean(line) ".plan", "fail"
+		wrong = 0
 		ended++
 	}
 }
 
 END {
-	print "all_programs_ended", ended + 0 == programs + 0 ? "pass" : "fail"
+	print "all_programs_ended",
+		ended && ended == programs + 0 ? "pass" : "fail"
 }

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import disks, kernels, ktap
+from engine import disks, host, kernels, ktap
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -66,15 +66,109 @@ class Ktap(unittest.TestCase):
         for line in awk("ktap", OUTPUT).splitlines():
             self.assertRegex(line, r"^[-_a-zA-Z0-9.]+ (pass|fail|skip)$")
 
-    def test_splats(self):
-        log = ("[    1.0] nvme: overlay: expect /WARNING: .*uq_power/\n"
-               "[    2.0] WARNING: at uq_power.c:3\n"
-               "[    3.0] nothing to see\n")
-        self.assertEqual(awk("splats", log), "")
-        for line in ("[    4.0] BUG: KASAN: use-after-free",
-                     "[    5.0] WARNING: at mm/memory.c:1",
-                     "[    6.0] INFO: task x:1 blocked for more than 120 s"):
-            self.assertEqual(awk("splats", f"{log}{line}\n"), f"{line}\n")
+    def both(self, *lines):
+        """Does the program pass for LAVA, and for us, that says this and exits 0?"""
+        text = ("TAP version 13\n1..1\n# selftests: uq: uq_io\n" + "".join(
+            f"# {line}\n" for line in lines) + "ok 1 selftests: uq: uq_io\n")
+        lava = awk("ktap", text, "-v", "programs=1")
+        ours = all(case.status != ktap.FAIL for case in ktap.parse(text))
+        self.assertEqual(" fail" not in lava, ours, f"{text}{lava}")
+        return ours
+
+    def test_a_program_that_runs_other_tests_than_it_planned_fails(self):
+        self.assertFalse(self.both("1..10", *(f"ok {number} a{number}"
+                                              for number in range(1, 6))))
+        self.assertFalse(self.both("1..1", "ok 1 a", "ok 2 b"))
+        self.assertFalse(self.both("1..2", "ok 1 a", "ok 1 a"))
+        self.assertFalse(self.both("1..2", "ok 1 a", "ok 3 b"))
+        self.assertFalse(self.both("1..0"))
+        self.assertFalse(self.both("1..1"))
+        self.assertTrue(self.both("1..2", "ok 1 a", "ok 2 b"))
+        self.assertTrue(self.both("1..0 # SKIP no device"))
+        self.assertTrue(self.both("says something"))
+
+    def test_a_program_that_breaks_off_inside_a_test_fails(self):
+        self.assertFalse(self.both("1..1", "# 1..1", "# ok 1 inner"))
+        self.assertFalse(self.both("1..1", "# 1..2", "# ok 1 inner", "ok 1 outer"))
+        self.assertFalse(self.both("1..1", "ok 1 a", "Bail out! no more"))
+        self.assertTrue(self.both("1..1", "# 1..1", "# ok 1 inner", "ok 1 outer"))
+
+    def test_a_program_that_runs_another_after_itself(self):
+        one = ("TAP version 13", "1..1", "ok 1 a")
+        self.assertTrue(self.both(*one, *one))
+        self.assertFalse(self.both("TAP version 13", "1..2", "ok 1 a", *one))
+
+    def test_a_plan_is_of_its_program_alone(self):
+        text = ("# selftests: uq: a\n# 1..2\n# ok 1 x\nok 1 selftests: uq: a\n"
+                "# selftests: uq: b\n# 1..1\n# ok 1 x\nok 2 selftests: uq: b\n")
+        self.assertEqual(awk("ktap", text, "-v", "programs=2").splitlines(), [
+            "uq_a.x pass", "uq_a pass", "uq_a.plan fail", "uq_b.x pass",
+            "uq_b pass", "all_programs_ended pass"])
+
+    def test_nothing_is_not_all(self):
+        self.assertEqual(awk("ktap", ""), "all_programs_ended fail\n")
+
+
+class Splats(unittest.TestCase):
+    """The kernel's complaints are the same for LAVA as for us."""
+
+    BAD = ("WARNING: CPU: 0 PID: 1 at fs/dax.c:1", "BUG: KASAN: use-after-free",
+           "kernel BUG at mm/memory.c:1!", "Oops: 0000 [#1] SMP",
+           "INFO: task x:1 blocked for more than 120 seconds.",
+           "INFO: HARDIRQ-safe -> HARDIRQ-unsafe lock order detected",
+           "INFO: rcu detected", "INFO: trying to register non-static key.",
+           "x: possible circular locking", "possible deadlock",
+           "inconsistent lock state", "suspicious RCU usage",
+           "sleeping function called from invalid context", "task x:2 "
+           "blocked for more than 9 seconds.", "scheduling while atomic: x",
+           "UBSAN: array-index-out-of-bounds", "BUG: KCSAN: data-race in x",
+           "KFENCE: memory corruption", "refcount_t: underflow; use-after-free.",
+           "kmemleak: 1 new suspected memory leaks",
+           "kmemleak: unreferenced object 0xffff888", "kmemleak: Kernel memory "
+           "leak detector disabled", "unreferenced object 0xffff888003:",
+           "Kernel panic - not syncing: x", "rcu: detected stalls on CPUs",
+           "rcu: self-detected stall on CPU", "watchdog: soft lockup - CPU#0",
+           "NMI watchdog: hard LOCKUP", "general protection fault, probably",
+           "unable to handle page fault", "Bad page state in process x",
+           "list_add corruption. next->prev", "list_del corruption, 1",
+           "DEBUG_LOCKS_WARN_ON(1)", "Call Trace:", "Out of memory: Killed process 1",
+           "held lock freed!", "irq 11: nobody cared (try booting with", "ODEBUG: x",
+           "RIP: 0010:uq_read+0x1", "DMAR: [DMA Write NO_PASID] Request device "
+           "[00:03.0] fault addr 0xffff0000", "DMAR: [INTR-REMAP] Request fault",
+           "** 12 printk messages dropped **")
+    GOOD = ("nvme nvme0: 2/0/0 queues", "uq_read: all is well", "DMAR: IOMMU enabled",
+            "kmemleak: Kernel memory leak detector initialized", "INFO: taskset",
+            "MYWARNING: no", "DEBUG: no", "preBUG: no", "list_address corruption",
+            "DMAR: [Firmware Info]: faulty", "Oopsie")
+
+    def test_both_find_the_same_lines(self):
+        for line in (*self.BAD, *self.GOOD):
+            text = f"[    4.000001] {line}\n"
+            for options in ((), ("-v", "console=1")):
+                self.assertEqual(awk("splats", text, *options) != "",
+                                 line in self.BAD, line)
+            self.assertEqual(ktap.splats(text) != [], line in self.BAD, line)
+
+    def test_every_pattern_is_among_them(self):
+        for pattern in ktap.SPLATS.pattern.split(r"|\b"):
+            pattern = rf"\b{pattern.removeprefix(chr(92) + 'b')}"
+            self.assertTrue(any(re.search(pattern, line) for line in self.BAD),
+                            pattern)
+
+    def test_what_a_test_announced_is_none(self):
+        log = ("[    1.000000] overlay: expect /WARNING: .*uq_power/\n"
+               "[    2.000000] WARNING: at uq_power.c:3\n"
+               "[    3.000000] nothing to see\n")
+        self.assertEqual((awk("splats", log), ktap.splats(log)), ("", []))
+        bad = "[    5.000000] WARNING: at mm/memory.c:1\n"
+        self.assertEqual(awk("splats", log + bad), bad)
+
+    def test_on_a_console_programs_may_warn(self):
+        log = ("# WARNING: a program says so\noverlay: expect /BUG: /\n"
+               "ok 1 WARNING: x [    1.000000] BUG: the kernel\n")
+        self.assertEqual(awk("splats", log, "-v", "console=1"),
+                         log.splitlines(keepends=True)[2])
+        self.assertEqual(len(ktap.splats(log)), 1)
 
 
 class Groups(unittest.TestCase):
@@ -186,6 +280,56 @@ class Jobs(unittest.TestCase):
         self.assertIn("-t uq:uq_io -t uq:uq_fuzz", script)
 
 
+class Steps(Folder):
+    """What a job's steps tell LAVA, whatever the guest does."""
+
+    def lava(self, ktap_text=OUTPUT, log="", leak=False, **programs):
+        """The results that LAVA gets when the steps run here, with stubs."""
+        tools = self.top / "tools"
+        host.write(tools / "run_kselftest.sh", f"cat <<'X'\n{ktap_text}X\n")
+        for name, text in {
+                "lava-test-case": f'echo "$1 $3" >>{self.top}/lava', "sleep": ":",
+                "dmesg": f"cat {self.top}/kmsg", **programs}.items():
+            host.write(tools / name, f"#!/bin/sh\n{text}\n")
+        for path in tools.iterdir():
+            path.chmod(0o755)
+        host.write(self.top / "kmsg", log)
+        if leak:
+            host.write(self.top / "kmemleak", "")
+        script = "\n".join(jobs._steps(jobs.Group(
+            "x", "lean", ("uq:uq_io", "uq:uq_cq", "filesystems/dax:read_dm.sh"), 1)))
+        for old, new in (
+                ("/tmp/", f"{self.top}/"),
+                ("/sys/kernel/debug/kmemleak", f"{self.top}/kmemleak"),
+                (">/dev/kmsg", f">>{self.top}/kmsg"), (jobs.INSTALLED, str(tools)),
+                # What a scan finds.
+                ("echo scan ", "echo unreferenced object 0xffff888 ")):
+            script = script.replace(old, new)
+        # As LAVA runs it.
+        subprocess.run(["sh", "-c", f"set -e\n{script}"], capture_output=True,
+                       check=False, text=True,
+                       env={"PATH": f"{tools}:/usr/bin:/bin"})
+        return (self.top / "lava").read_text("utf-8").splitlines()
+
+    def test_results_arrive(self):
+        found = self.lava()
+        self.assertIn("uq_uq_io.irq.read_write pass", found)
+        self.assertEqual(found[-2:], ["all_programs_ended pass", "no_splat pass"])
+
+    def test_a_splat_is_told(self):
+        self.assertEqual(self.lava(log="[    1.000000] WARNING: at x.c:1\n")[-1],
+                         "no_splat fail")
+
+    def test_a_leak_is_a_splat(self):
+        self.assertEqual(self.lava(leak=True)[-1], "no_splat fail")
+
+    def test_what_cannot_be_judged_has_failed(self):
+        self.assertEqual(self.lava(awk="exit 2"),
+                         ["all_programs_ended fail", "no_splat fail"])
+        host.remove(self.top / "lava")
+        self.assertEqual(self.lava(dmesg="exit 1")[-1], "no_splat fail")
+
+
 class Disks(Folder):
     """README has the disks; there is no other list of them."""
 
@@ -223,16 +367,27 @@ class Dispatcher(Folder):
                + '- {"dt": "2026", "lvl": "target", "msg": "x"}\n'
                + self.LINE % ("uq_uq_io", "0_kselftest", "fail")
                + self.LINE % ("uq_uq_fuzz", "0_kselftest", "skip")
+               + self.LINE % ("all_programs_ended", "0_kselftest", "pass")
+               + self.LINE % ("no_splat", "0_kselftest", "pass")
                + self.LINE % ("job", "lava", "pass"))
         self.assertEqual([(case.name, case.status)
                           for case in dispatcher.results(log)], [
             ("0_kselftest: uq_uq_cq", ktap.PASS),
             ("0_kselftest: uq_uq_io", ktap.FAIL),
             ("0_kselftest: uq_uq_fuzz", ktap.SKIP),
+            ("0_kselftest: all_programs_ended", ktap.PASS),
+            ("0_kselftest: no_splat", ktap.PASS),
             ("lava: job", ktap.PASS)])
 
     def test_a_job_without_an_end_is_red(self):
         self.assertEqual(dispatcher.results("")[0].status, ktap.FAIL)
+
+    def test_a_job_whose_steps_gave_no_result_is_red(self):
+        log = (self.LINE % ("no_splat", "0_kselftest", "pass")
+               + self.LINE % ("job", "lava", "pass"))
+        self.assertEqual([case.name for case in dispatcher.results(log)
+                          if case.status == ktap.FAIL],
+                         ["lava: all_programs_ended"])
 
     def test_without_artifacts(self):
         with self.assertRaisesRegex(UserError, "make artifacts"), \

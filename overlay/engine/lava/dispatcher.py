@@ -24,6 +24,9 @@ SUITE = "bookworm"
 MORE = 900
 # A line of its log, which is YAML, that has a result.
 RESULT = re.compile(r'"lvl": "results"')
+# What each job's steps give at their end: without it they have not come that far,
+# and LAVA may call the job a success all the same.
+LAST = ("all_programs_ended", "no_splat")
 FIELD = r'"{}": "((?:[^"\\]|\\.)*)"'
 # Mounts are gone with the process that made them.
 ENTER = """set -e
@@ -109,7 +112,10 @@ def results(log: str) -> list[Case]:
                           text["error_msg"]))
     if not any(case.name == "lava: job" for case in cases):
         cases.append(Case("lava: job", ktap.FAIL, "lava-run did not end it"))
-    return cases
+    return cases + [
+        Case(f"lava: {name}", ktap.FAIL, "NOT RUN: the job has no such result")
+        for name in LAST
+        if not any(case.name.endswith(f": {name}") for case in cases)]
 
 
 def run(group: jobs.Group) -> list[Case]:
