@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make check`: every check there is, and one total.
 
-A step that cannot run is a failing case that says NOT RUN and why, and the
-others run all the same, so that one total tells the whole.
+A step that cannot run is a failing case that says NOT RUN and why, and so is one
+in which the engine itself fails. The others run all the same, so that one total
+tells the whole.
 """
 
 import importlib
 import json
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 
 from engine import cli, host, ktap, ready, store
@@ -21,20 +23,27 @@ STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
 LONG = 5
 
 
+def _broke_off(name: str, error: Exception) -> list[Case]:
+    """A step that ended by an error of the engine's own, which a file has whole."""
+    path = host.OUT / "check" / f"{name}.traceback"
+    host.write(path, "".join(traceback.format_exception(error)))
+    said = (str(error).splitlines() or ["no more is known"])[0]
+    return [Case(name, ktap.FAIL, "an error of the engine's own ended it "
+                 f"({type(error).__name__}: {said}); see {host.short(path)}")]
+
+
 def one(name: str) -> list[Case]:
-    """The cases of one step; it never ends the run."""
+    """The cases of one step; only an interrupt ends the run."""
     try:
         cases = importlib.import_module(f"engine.{name}").main([])
-    except ModuleNotFoundError as missing:
-        if missing.name != f"engine.{name}":
-            raise
-        return [Case(name, ktap.FAIL, "NOT RUN: this step is not there")]
     except UserError as error:
         return [Case(name, ktap.FAIL, f"NOT RUN: {error}")]
-    except OSError as error:
-        why = host.explain(error)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == f"engine.{name}":
+            return [Case(name, ktap.FAIL, "NOT RUN: this step is not there")]
+        why = host.explain(error) if isinstance(error, OSError) else None
         if why is None:
-            raise
+            return _broke_off(name, error)
         return [Case(name, ktap.FAIL, f"NOT RUN: {why}")]
     return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
 

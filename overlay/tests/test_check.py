@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make check`: whatever becomes of one step, there is one total."""
+
+import errno
+import types
+from unittest import mock
+
+from engine import check, host, ktap
+from engine.host import UserError
+from engine.ktap import Case
+from tests.test_host import Folder
+
+
+class Steps(Folder):
+    """Steps that end in all ways."""
+
+    def steps(self, **ends):
+        """Steps that return their cases, or raise what they are."""
+        def load(name):
+            end = ends[name.removeprefix("engine.")]
+
+            def main(_):
+                if isinstance(end, BaseException):
+                    raise end
+                return end
+            return types.SimpleNamespace(main=main)
+        patch = mock.patch.object(check.importlib, "import_module", load)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_an_error_of_the_engine_loses_no_results(self):
+        self.steps(selftest=[Case("a", ktap.PASS)], kselftest=KeyError("uq_io\nmore"),
+                   series=[Case("b", ktap.PASS)], report=[Case("page", ktap.PASS)])
+        names = ("selftest", "kselftest", "series")
+        with mock.patch.object(check, "STEPS", names), \
+                mock.patch.object(check.ready, "ready"):
+            cases = check.main([])
+        self.assertEqual([(case.name, case.status) for case in cases], [
+            ("selftest: a", ktap.PASS), ("kselftest: kselftest", ktap.FAIL),
+            ("series: b", ktap.PASS), ("page", ktap.PASS)])
+        self.assertTrue((host.OUT / "check" / "junit.xml").exists())
+        self.assertTrue((host.OUT / "check" / "summary.txt").exists())
+
+    def test_it_is_one_sentence_and_the_traceback_is_in_a_file(self):
+        self.steps(kselftest=ValueError("two\nlines"))
+        case, = check.one("kselftest")
+        self.assertEqual(len(case.detail.splitlines()), 1)
+        self.assertNotIn("NOT RUN", case.detail)
+        self.assertIn("kselftest.traceback", case.detail)
+        text = (host.OUT / "check" / "kselftest.traceback").read_text("utf-8")
+        self.assertIn("Traceback", text)
+        self.assertIn("two\nlines", text)
+        said = "".join(str(call) for call in host.say.call_args_list)
+        self.assertNotIn("Traceback", said)
+
+    def test_a_module_that_is_missing_in_a_step_is_one_too(self):
+        self.steps(docs=ModuleNotFoundError("No module named 'x'", name="x"))
+        case, = check.one("docs")
+        self.assertIn("ModuleNotFoundError", case.detail)
+
+    def test_what_could_not_run_says_so(self):
+        self.steps(lint=UserError("no space"), docs=OSError(errno.ENOSPC, "x"),
+                   kunit=[])
+        for name, why in (("lint", "no space"), ("docs", "no space left"),
+                          ("kunit", "nothing ran")):
+            case, = check.one(name)
+            self.assertEqual(case.status, ktap.FAIL)
+            self.assertIn(f"NOT RUN: {why}", case.detail)
+
+    def test_an_interrupt_ends_the_run(self):
+        self.steps(lint=KeyboardInterrupt())
+        with self.assertRaises(KeyboardInterrupt):
+            check.one("lint")
