@@ -102,7 +102,8 @@ def _kselftests(mode: str, into: Path, log: Path) -> list[str]:
 
 def cmdline(mode: str) -> list[str]:
     """Parameters of a kernel that runs kselftests in a guest."""
-    return ["console=ttyS0", "oops=panic", *guest.PATIENT, *guest.WHOLE_LOG,
+    # A panic ends the guest: it would wait for a reset, and its CI for a timeout.
+    return ["console=ttyS0", "oops=panic", "panic=-1", *guest.PATIENT, *guest.WHOLE_LOG,
             *guest.PMEM, *KERNELS[mode].append]
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a CI takes: the same bytes at any time, with all that tests call."""
 
+import gzip
+import subprocess
 import unittest
 from unittest import mock
 
@@ -49,6 +51,79 @@ class Artifacts(Folder):
                                return_value="ID=fedora\n"), \
                 self.assertRaisesRegex(UserError, "no Debian"):
             artifacts.suite()
+
+
+class PlainQemu(Folder):
+    """run-qemu, with a QEMU that only says what a guest would."""
+
+    RAN = "[    1.000000] Linux\nok 1 selftests: x\n# kselftests ended with 0\n"
+
+    def setUp(self):
+        super().setUp()
+        self.made = self.top / "made"
+        for name in ("rootfs.cpio.gz", "blank.img.gz", "lean/kselftest.tar.gz",
+                     "lean/modules.tar.gz"):
+            host.write(self.made / name, gzip.compress(b"x"))
+        for name in ("bzImage", "cmdline", "qemu"):
+            host.write(self.made / "lean" / name, f"{name} file=blank.img\n")
+        host.write(self.made / "debug" / "bzImage", "of another kernel")
+        with mock.patch.object(artifacts, "folder", lambda: self.made):
+            artifacts._sums()
+
+    def run_it(self, log=RAN, kernel="lean"):
+        """What comes of a guest that says so."""
+        host.write(self.top / "log", log)
+        qemu = self.top / "tools" / "qemu-system-x86_64"
+        host.write(qemu, f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{self.top}/args\n"
+                   f"cat {self.top}/log\n")
+        qemu.chmod(0o755)
+        return subprocess.run(
+            [host.ROOT / "overlay/ci/run-qemu", self.made, kernel, "-t", "uq:uq_io"],
+            capture_output=True, text=True, check=False,
+            env={"PATH": f"{qemu.parent}:/usr/bin:/bin"})
+
+    def test_the_tests_exit_code_is_its_own(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        self.assertEqual(self.run_it(self.RAN.replace("with 0", "with 1")).returncode,
+                         1)
+
+    def test_a_guest_that_panics_ends_with_255(self):
+        self.assertIn("panic=-1", artifacts.cmdline("lean"))
+        done = self.run_it("[    1.000000] Kernel panic - not syncing: x\n")
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("-no-reboot", (self.top / "args").read_text("utf-8"))
+
+    def test_a_complaint_of_the_kernel_is_a_failure(self):
+        done = self.run_it(f"[    1.000000] WARNING: at fs/dax.c:1\n{self.RAN}")
+        self.assertEqual(done.returncode, 254)
+        self.assertIn("WARNING: at fs/dax.c:1", done.stderr)
+        self.assertEqual(self.run_it(f"# WARNING: a program\n{self.RAN}").returncode,
+                         0)
+
+    def test_other_kernels_need_not_be_here(self):
+        host.remove(self.made / "debug")
+        self.assertEqual(self.run_it().returncode, 0)
+
+    def test_what_is_used_is_checked(self):
+        host.write(self.made / "lean" / "modules.tar.gz", gzip.compress(b"y"))
+        done = self.run_it()
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("modules.tar.gz", done.stderr + done.stdout)
+        done = self.run_it(kernel="debug")
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("has no debug/cmdline", done.stderr)
+
+    def test_the_guest_has_the_kernels_modules(self):
+        self.run_it()
+        words = (self.top / "args").read_text("utf-8").splitlines()
+        disks = [word for word in words if "if=virtio" in word]
+        self.assertIn("/kselftest.tar.gz", disks[0])
+        self.assertIn("/modules.tar.gz", disks[1])
+        cmdline = words[words.index("-append") + 1]
+        self.assertIn("kselftest=vda kselftest_modules=vdb", cmdline)
+        self.assertIn('kselftest_args="-t uq:uq_io"', cmdline)
+        self.assertIn('tar -xz -C /usr <"/dev/$kselftest_modules"',
+                      artifacts.INIT.read_text("utf-8"))
 
 
 class Init(unittest.TestCase):

@@ -268,6 +268,12 @@ class Jobs(unittest.TestCase):
             self.assertEqual(jobs.test_timeout("lean", ["uq:uq_io"]), 5000)
         self.assertEqual(jobs._of_settings("uq"), 0)
 
+    def test_a_panic_ends_the_job(self):
+        job = self.job()
+        self.assertIn("-no-reboot", job["context"]["extra_options"])
+        kernel = job["actions"][0]["deploy"]["images"]["kernel"]["image_arg"]
+        self.assertIn(" panic=-1 ", kernel)
+
     def steps(self, job):
         """What a job's guest does."""
         return job["actions"][2]["test"]["definitions"][0]["repository"]["run"][

@@ -230,10 +230,12 @@ def _context(group: Group) -> Job:
     """What LAVA's template of a device of type qemu is told."""
     kernel = KERNELS[group.mode]
     context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
-    options = ["-machine q35", "-smp 2", *group.share().hardware()[1]]
+    # A kernel that panicked restarts: QEMU ends instead, and the job with it.
+    options = ["-machine q35", "-smp 2", "-no-reboot", *group.share().hardware()[1]]
     if os.environ.get("ACCEL") != "kvm":
         context["no_kvm"] = 1
-        # A dispatcher may well have one of the versions that need it.
+        # A dispatcher may well have one of the versions that need it; what they can
+        # lose nevertheless is in ci/README.md.
         options.append(guest.ONE_THREAD)
     return context | {"extra_options": options}
 
