@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import disks, host, kernels, ktap
+from engine import disks, guest, host, kernels, kselftest, ktap
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -334,6 +334,32 @@ class Steps(Folder):
                          ["all_programs_ended fail", "no_splat fail"])
         host.remove(self.top / "lava")
         self.assertEqual(self.lava(dmesg="exit 1")[-1], "no_splat fail")
+
+
+class KernelCi(unittest.TestCase):
+    """The pipeline's file has all that the tests need."""
+
+    TEXT = (jobs.CI / "kernelci.yaml").read_text("utf-8")
+
+    def test_the_branch_has_all_series(self):
+        name, = re.findall(r"^    branch: (\S+)$", self.TEXT, re.MULTILINE)
+        self.assertEqual(name, "all")
+        made = (host.ROOT / "overlay/engine/pristine.py").read_text("utf-8")
+        self.assertIn(f'"-B", "{name}"', made)
+
+    def test_each_folder_of_tests_has_its_options_and_a_job(self):
+        fragments = dict(re.findall(r"^  (overlay-\w+):\n    path: (\S+)$", self.TEXT,
+                                    re.MULTILINE))
+        used, = re.findall(r"fragments: \[(.*)\]", self.TEXT)
+        for name in fragments:
+            self.assertIn(name, used.split(", "))
+        for target in kselftest.targets():
+            self.assertIn(f"{kselftest.TOP}/{target}/config", fragments.values())
+            self.assertIn(f"      collections: {target}\n", self.TEXT)
+
+    def test_there_is_persistent_memory(self):
+        cmdline, = re.findall(r'CONFIG_CMDLINE="(.*)"', self.TEXT)
+        self.assertEqual(cmdline.split(), list(guest.PMEM))
 
 
 class Disks(Folder):
