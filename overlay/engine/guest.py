@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine import build, host, ktap
+from engine import build, host, ktap, plugins
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
@@ -56,6 +56,9 @@ WHOLE_LOG = ("log_buf_len=4M",)
 # then dies of an int3 that memory no longer holds. One thread cannot race.
 RACES = (8, 1)
 ONE_THREAD = "-accel tcg,thread=single"
+# What gives such a guest memory barriers, which its drivers need as devices are in
+# another thread.
+BARRIERS = ("barriers.c", "plugin.h")
 # Seconds by which a guest runs our script. QEMU's TCG has been seen to hang in
 # the middle of a kernel's start, once in many.
 UP = 600
@@ -138,11 +141,10 @@ def qemu_version() -> tuple[int, ...]:
 
 def _accelerator(icount: bool) -> tuple[str, ...]:
     """QEMU's options for how the guest's processors run."""
-    if icount:
-        return ICOUNT
-    if accelerated() or qemu_version() >= RACES:
+    if not icount and (accelerated() or qemu_version() >= RACES):
         return ()
-    return (ONE_THREAD,)
+    barriers = plugins.compiled(Path(BARRIERS[0]).stem, qemu_version())
+    return (*(ICOUNT if icount else (ONE_THREAD,)), f"-plugin {barriers}")
 
 
 def _script(script: Path | str, out: Path, name: str) -> Path:

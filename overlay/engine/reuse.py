@@ -38,7 +38,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # stands nowhere is as much of an input as one that is there.
 PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
 # What the result of each test is judged by, and booted by.
-CODE = ("guest.py", "disks.py", "kselftest.py", "share.py", "ktap.py")
+CODE = ("guest.py", "plugins.py", "disks.py", "kselftest.py", "share.py", "ktap.py")
 SETTINGS = ("/etc/mke2fs.conf",)
 # What a kernel is known by; packages: (version, what it needs, always there);
 # and seconds by kernel and test.
@@ -133,7 +133,8 @@ def qemu() -> str | None:
 
 def emulator() -> list[object]:
     """What guests that call nothing of this machine are run by."""
-    return [qemu(), guest.accelerated()]
+    return [qemu(), guest.accelerated(), store.of_files(
+        (host.PROGRAMS / name for name in guest.BARRIERS), host.PROGRAMS)]
 
 
 def machine(names: tuple[str, ...]) -> str:

@@ -74,27 +74,40 @@ int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info,
 #define MARK_ARM	6	/* there will be something to count: caches are empty */
 #define NR_MARKS	6
 
-/* One of these, 0 for any other instruction. */
-static int mark_of(const struct qemu_plugin_insn *insn)
-{
-	static const unsigned char bytes[7] = { 0x0f, 0x1f, 0x80, 0, 0x00, 0xed, 0x5e };
-	unsigned char is[7];
+/* The most bytes that an instruction has. */
+#define LONGEST		15
 
-	if (qemu_plugin_insn_size(insn) != sizeof(is))
+/* The bytes of an instruction, and how many there are; 0 if they are not known. */
+static size_t bytes_of(const struct qemu_plugin_insn *insn,
+		       unsigned char bytes[LONGEST])
+{
+	size_t len = qemu_plugin_insn_size(insn);
+
+	if (len > LONGEST)
 		return 0;
 #if PLUGIN_API >= 3
-	if (qemu_plugin_insn_data(insn, is, sizeof(is)) != sizeof(is))
+	if (qemu_plugin_insn_data(insn, bytes, len) != len)
 		return 0;
 #else
-	memcpy(is, qemu_plugin_insn_data(insn), sizeof(is));
+	memcpy(bytes, qemu_plugin_insn_data(insn), len);
 #endif
-	if (memcmp(is, bytes, 3) || memcmp(is + 4, bytes + 4, 3))
+	return len;
+}
+
+/* One of these, 0 for any other instruction. */
+static inline int mark_of(const struct qemu_plugin_insn *insn)
+{
+	static const unsigned char bytes[7] = { 0x0f, 0x1f, 0x80, 0, 0x00, 0xed, 0x5e };
+	unsigned char is[LONGEST];
+
+	if (bytes_of(insn, is) != sizeof(bytes) || memcmp(is, bytes, 3) ||
+	    memcmp(is + 4, bytes + 4, 3))
 		return 0;
 	return is[3] <= NR_MARKS ? is[3] : 0;
 }
 
 /* The file that the only argument names, or NULL and a message. */
-static FILE *open_output(const char *plugin_name, int argc, char **argv)
+static inline FILE *open_output(const char *plugin_name, int argc, char **argv)
 {
 	FILE *file;
 

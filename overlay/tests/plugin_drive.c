@@ -5,7 +5,9 @@
  *
  *	mark CPU NUMBER
  *	load|store CPU ADDRESS SIZE [PC]
+ *	bytes BYTE...
  *
+ * Of the last one it prints whether the plugin is called when it is executed.
  * An address is that of physical memory too, but one that begins with 0x10000 is
  * not known, and one that begins with 0x2 is a device's. All numbers but marks and
  * sizes are hexadecimal. Each instruction is a block of its own.
@@ -24,7 +26,8 @@ struct callback {
 
 struct qemu_plugin_insn {
 	uint64_t vaddr;
-	unsigned char bytes[7];
+	unsigned char bytes[15];
+	size_t size;
 	struct callback exec, mem;
 };
 
@@ -97,7 +100,7 @@ void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn)
 
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn)
 {
-	return sizeof(insn->bytes);
+	return insn->size;
 }
 
 #if PLUGIN_API >= 3
@@ -155,6 +158,7 @@ static struct qemu_plugin_tb *new_tb(uint64_t pc)
 	if (!tb)
 		abort();
 	tb->insn.vaddr = pc;
+	tb->insn.size = 7;
 	return tb;
 }
 
@@ -168,6 +172,20 @@ static void run(struct qemu_plugin_tb *tb, unsigned int cpu, uint64_t addr,
 		tb->insn.exec.exec(cpu, tb->insn.exec.data);
 	if (access)
 		tb->insn.mem.mem(cpu, info, addr, tb->insn.mem.data);
+}
+
+/* An instruction of these bytes. */
+static void run_bytes(const char *text)
+{
+	struct qemu_plugin_tb *tb = new_tb(0x400000);
+	unsigned int byte;
+	int read;
+
+	tb->insn.size = 0;
+	for (; sscanf(text, "%x%n", &byte, &read) == 1; text += read)
+		tb->insn.bytes[tb->insn.size++] = byte;
+	run(tb, 0, 0, 0, false);
+	printf("%s\n", tb->insn.exec.exec ? "called" : "not");
 }
 
 int main(int argc, char **argv)
@@ -191,6 +209,10 @@ int main(int argc, char **argv)
 			memcpy(tb->insn.bytes, bytes, sizeof(bytes));
 			tb->insn.bytes[3] = number;
 			run(tb, cpu, 0, 0, false);
+			continue;
+		}
+		if (!strncmp(line, "bytes ", 6)) {
+			run_bytes(line + 6);
 			continue;
 		}
 		pc = 0xffffffff81000000ull;

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import build, guest, host, kernels, kselftest, ktap, kunit, lay
+from engine import build, guest, host, kernels, kselftest, ktap, kunit, lay, plugins
 from engine.host import UserError
 from tests.test_host import Folder
 
@@ -32,6 +32,10 @@ class Boot(Folder):
         patch.start()
         self.addCleanup(patch.stop)
         os.environ.pop("ACCEL", None)
+        patch = mock.patch.object(plugins, "compiled",
+                                  lambda name, _: self.top / f"{name}.so")
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def vng(self, script):
         """Stand in for virtme-ng by a shell script."""
@@ -157,6 +161,14 @@ class Boot(Folder):
                                    return_value=version):
                 self.assertEqual(option in self.command(), wanted)
                 self.assertNotIn(option, self.command(icount=True))
+
+    def test_processors_of_one_thread_have_barriers(self):
+        option = f"--qemu-opts=-plugin {self.top}/barriers.so"
+        for version, racing in (((7, 2), True), ((10, 0), False)):
+            with mock.patch.object(guest, "qemu_version",
+                                   return_value=version):
+                self.assertEqual(option in self.command(), racing)
+                self.assertIn(option, self.command(icount=True))
 
     def test_a_tainted_kernel_is_red(self):
         self.vng("echo '[    0.000001] Linux'\n"

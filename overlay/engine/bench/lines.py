@@ -289,7 +289,7 @@ def _boot(mode: str, out: Path, bench: str, script: str,
     name = f"lines-{bench}"
     raw = out / f"{name}.raw"
     host.remove(raw)
-    option = f"-plugin {measure.plugin(out, 'cachelines')},out={raw}"
+    option = f"-plugin {measure.plugin('cachelines')},out={raw}"
     with host.step(f"following cache lines: {bench} ({mode})"):
         output = measure.boot(mode, out, f"{name}-{mode}", script, command,
                               machine.adding(qemu=(option,)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine import build, guest, host, ktap
+from engine import build, guest, host, ktap, plugins
 from engine.bench import figures
 from engine.bench.figures import LostError, Profiles
 from engine.guest import Machine
@@ -23,11 +23,11 @@ TRIES = 3
 COUNTING = Machine(append=PMEM, icount=True)
 
 
-def compiled(out: Path, name: str, *flags: str, folder: Path = PROGRAMS) -> Path:
+def compiled(out: Path, name: str, *flags: str) -> Path:
     """A measuring program, compiled into OUT."""
     host.need(*PACKAGES)
-    source_file = folder / f"{name}.c"
-    target = out / (f"{name}.so" if "-shared" in flags else name)
+    source_file = PROGRAMS / f"{name}.c"
+    target = out / name
     host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
              log=out / "compile.log", what=f"compiling {source_file.name}")
     return target
@@ -40,18 +40,9 @@ def compiler() -> str:
     return f"gcc {output.strip().partition('.')[0]}"
 
 
-def plugin_api(version: tuple[int, ...]) -> int:
-    """The version of the plugin interface that a QEMU wants to see."""
-    if version < (9, 0):
-        return 1
-    return 2 if version < (9, 1) else 3
-
-
-def plugin(out: Path, name: str = "insnprof") -> Path:
-    """A plugin of QEMU's, by default that which counts instructions by address."""
-    return compiled(out, name, "-shared", "-fPIC",
-                    f"-DPLUGIN_API={plugin_api(guest.qemu_version())}",
-                    folder=host.PROGRAMS)
+def plugin(name: str) -> Path:
+    """A plugin of QEMU's."""
+    return plugins.compiled(name, guest.qemu_version())
 
 
 def profiles(mode: str, out: Path, name: str,
@@ -62,7 +53,7 @@ def profiles(mode: str, out: Path, name: str,
     """
     raw = out / f"{name}.raw"
     host.remove(raw)
-    output = run(f"-plugin {plugin(out)},out={raw}")
+    output = run(f"-plugin {plugin('insnprof')},out={raw}")
     system_map = build.folder(mode) / "System.map"
     return figures.profiles(output, raw.read_text("ascii"),
                             system_map.read_text("ascii"))
