@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 from engine import host, ktap
+from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.report import collect
 from engine.report.collect import Curve, Program
@@ -70,6 +71,40 @@ class Results(Left):
         self.assertEqual(collect.logs(self.out, ["kunit", "lint"]),
                          {"kunit": ["kunit/um.log"]})
 
+    def test_steps_with_one_log_have_a_link_to_it(self):
+        host.write(self.out / "lint" / "log", "")
+        host.write(self.out / "lint" / "junit.xml", "")
+        self.assertEqual(collect.logs(self.out, ["lint"]), {"lint": ["lint/log"]})
+
+    def log_of(self, step, name):
+        """The log that a failure of this name leads to."""
+        found, = self.results(step, Case(name, FAIL, "it failed"))
+        return found.log
+
+    def test_a_failure_leads_to_the_log_of_its_guest(self):
+        for guest, programs in (("lean-1", ("uq: uq_io_more",)),
+                                ("lean-2", ("uq: uq_io",)),
+                                ("lean-intx", ("uq: uq_io",)),
+                                ("debug", ("uq: uq_io",))):
+            text = "".join(f"# selftests: {name}\n" for name in programs)
+            host.write(self.out / "kselftest" / f"{guest}.ktap", text)
+            host.write(self.out / "kselftest" / f"{guest}.boot.log", text)
+        append = " ".join(HARDWARE["intx"].append)
+        for name, guest in (
+                ("lean: uq: uq_io: irq.x", "lean-2"),
+                (f"lean, {append}: uq: uq_io: irq.x", "lean-intx"),
+                ("debug: uq: uq_io: irq.x", "debug"),
+                ("lean-1: the guest ran to its end", "lean-1")):
+            self.assertEqual(self.log_of("kselftest", name),
+                             f"kselftest/{guest}.boot.log", name)
+
+    def test_a_failure_elsewhere_leads_to_the_log_of_its_step(self):
+        host.write(self.out / "kunit" / "um.boot.log", "")
+        self.assertEqual(self.log_of("kunit", "um: suite: a"), "kunit/um.boot.log")
+        host.write(self.out / "lint" / "log", "")
+        self.assertEqual(self.log_of("lint", "ruff: a/b.py"), "lint/log")
+        self.assertEqual(self.log_of("series", "dax-read: b4"), "")
+
     def test_times(self):
         self.assertEqual(collect.spans(self.out), [])
         host.write(self.out / "check" / "times.json", json.dumps([
@@ -106,11 +141,22 @@ class Figures(Left):
                                          row("uq", 2, fixed=False)]), [])
 
     def test_what_make_bench_wrote(self):
-        self.assertEqual(collect.rows(self.out), ({}, []))
+        self.assertEqual(collect.rows(self.out, self.out / "none"), ({}, []))
         host.write(self.out / "bench.json",
                    json.dumps({"kernel": "7.3", "results": [row("uq", 1)]}))
         self.assertEqual(collect.rows(self.out),
                          ({"kernel": "7.3"}, [row("uq", 1)]))
+
+    def test_what_the_tree_keeps_stands_for_what_was_not_measured_here(self):
+        kept = self.out / "results.json"
+        host.write(kept, json.dumps({
+            "parts": {"nvme": {"commit": "a1"}, "nvme-iommu": {"commit": "b2"},
+                      "dax-read": {"commit": "a1"}}, "results": [row("uq", 1)]}))
+        machine, found = collect.rows(self.out, kept)
+        self.assertEqual(found, [row("uq", 1)])
+        self.assertEqual(list(machine.values()), ["a1 (nvme, dax-read); "
+                                                  "b2 (nvme-iommu)"])
+        self.assertTrue(collect.rows(self.out)[1])
 
     def test_profiles_of_variants_beside_each_other(self):
         host.write(self.out / "bench" / "profile-8.txt",

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from engine.kernels import HARDWARE
+
 # A result of bench.json.
 Row = dict[str, Any]
 # Cases whose names begin like this are of one kernel and one program.
 KSELFTEST = re.compile(r"([^:]+): ([\w/]+): (\w+(?:\.sh)?)(?:: (.*))?$")
 KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
 STORED = "taken from the store"
+# What the tree keeps of `make bench`.
+RESULTS = Path(__file__).parents[2] / "bench" / "results.json"
 # A parameter that mostly is what another one is: a plot over the one lets it.
 FOLLOWS = {"batch": "depth"}
 # Of each bench the parameter over which README.md shows it.
@@ -37,6 +41,8 @@ class Program:
     # Names of cases that did not pass, and what was said of them.
     failures: list[tuple[str, str]] = field(default_factory=list)
     skips: list[tuple[str, str]] = field(default_factory=list)
+    # Its guest's log, or that of its step, as a path in out/.
+    log: str = ""
 
     def cases(self) -> int:
         """How many there were."""
@@ -119,14 +125,43 @@ def results(out: Path, steps: Iterable[str]) -> list[Program]:
             program = found.setdefault((step, kernel, name),
                                        Program(step, kernel, name))
             _note(program, case, rest)
+    for program in found.values():
+        if program.failures:
+            program.log = _log(out, program)
     return list(found.values())
 
 
+# -- logs --------------------------------------------------------------------
+
 def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
-    """The logs of each step, as paths in out/."""
+    """The logs of each step, as paths in out/; some steps have one called log."""
     return {step: sorted(str(path.relative_to(out)) for path
-                         in (out / step).glob("*.log"))
+                         in (out / step).iterdir()
+                         if path.suffix == ".log" or path.name == "log")
             for step in steps if (out / step).is_dir()}
+
+
+def _guests(folder: Path, program: Program) -> Iterator[str]:
+    """The guests that may have run a program, the likeliest first."""
+    mode, _, append = program.kernel.partition(", ")
+    # A guest of other hardware has its name, and runs what others run as well.
+    kinds = {f"{mode}-{kind}": " ".join(other.append)
+             for kind, other in HARDWARE.items()}
+    yield program.name
+    for path in sorted(folder.glob(f"{mode or '?'}*.ktap")):
+        if kinds.get(path.stem, "") == append and \
+                f"selftests: {program.name}\n" in path.read_text("utf-8", "replace"):
+            yield path.stem
+    yield mode
+
+
+def _log(out: Path, program: Program) -> str:
+    """Where it can be read why a program failed; nowhere is ""."""
+    folder = out / program.step
+    names = (*(f"{guest}.boot.log" for guest in _guests(folder, program)
+               if "/" not in guest), "log")
+    return next((f"{program.step}/{name}" for name in names
+                 if (folder / name).is_file()), "")
 
 
 # -- times -------------------------------------------------------------------
@@ -142,11 +177,27 @@ def spans(out: Path) -> list[Span]:
 
 # -- figures -----------------------------------------------------------------
 
-def rows(out: Path) -> tuple[dict[str, Any], list[Row]]:
-    """What `make bench` wrote last: what it measured on, and the results."""
+def _kept(results: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What the tree has: the commits that its parts were measured at, and results."""
+    if not results.exists():
+        return {}, []
+    data = json.loads(results.read_text("utf-8"))
+    commits: dict[str, list[str]] = {}
+    for part, origin in data["parts"].items():
+        commits.setdefault(origin["commit"], []).append(part)
+    measured = "; ".join(f"{commit} ({', '.join(parts)})"
+                         for commit, parts in commits.items())
+    return {"overlay/bench/results.json, measured at": measured}, data["results"]
+
+
+def rows(out: Path, results: Path = RESULTS) -> tuple[dict[str, Any], list[Row]]:
+    """What `make bench` wrote last: what it measured on, and the results.
+
+    Where it left none here, those that the tree keeps.
+    """
     path = out / "bench.json"
     if not path.exists():
-        return {}, []
+        return _kept(results)
     data = json.loads(path.read_text("utf-8"))
     return data, data.pop("results")
 
