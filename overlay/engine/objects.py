@@ -205,23 +205,28 @@ class Shop:
                 *(goal for goal in goals
                   if (self.tree / goal).with_suffix(".c").exists())]
 
-    def selftest(self, folder: str, more: bool = False,
+    def headers(self) -> None:
+        """Install the headers that programs include."""
+        self.make("headers", what="installing the kernel's headers")
+
+    def selftest(self, folder: str, there: bool = False,
                  only: Sequence[str] | None = None) -> host.Done:
         """Build one selftest folder the way lib.mk does, out of the tree.
 
-        With `more` only what changed since the last time, and no headers did. With
-        `only` these programs alone, and of the others that make knows how.
+        With `there` what was built before may stay. With `only` these programs
+        alone, and of the others that make knows how.
         """
         output = self.build / SELFTESTS / folder
-        if not more:
-            self.make("headers", what="installing the kernel's headers")
+        if not there:
             host.remove(output)
         output.mkdir(parents=True, exist_ok=True)
         cmd = ["make", "-C", self.tree / SELFTESTS / folder,
                f"-j{host.jobs()}", f"OUTPUT={output}",
+               # What several programs have is the same in many a commit.
+               "CC=ccache gcc",
                f"KHDR_INCLUDES=-isystem {self.build}/usr/include"]
         what = f"building the selftests in {folder}"
-        if only is None or not more:
+        if only is None:
             return host.run([*cmd, "all"], log=self.log, env=self._env(None),
                             check=False, what=what)
         done = host.run([*cmd, "--dry-run", "all"], log=self.log,

@@ -77,6 +77,7 @@ from engine.source import Source
 PACKAGES = ("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
             "python3-ply", "python3-git")
 DOCS = ("Documentation/",)
+UAPI = "include/uapi/"
 GET_MAINTAINER = "scripts/get_maintainer.pl"
 # Our items by their path in this tree.
 Items = dict[str, Item]
@@ -123,28 +124,30 @@ def selftest_folders(targets: Sequence[str]) -> list[str]:
 
 def programs(entry: Entry, items: Items, folder: str,
              makefile: str) -> list[str] | None:
-    """The programs that a commit brings to a folder of selftests.
+    """The programs of a folder of selftests that a commit brings or changes.
 
     None if it changes what others are made of, or brings more than programs.
     """
     at = f"{lay.SELFTESTS}{folder}/"
-
-    def sources(files: Iterable[str]) -> list[Item]:
-        found = [items[file] for file in files]
-        return [item for item in found if item.target.startswith(at)
-                and item.target.endswith((".c", ".h", "Makefile"))]
-    brought, changed = sources(entry.files), sources(entry.parts)
-    makes = f"{at}Makefile"
-    if any("/" in item.target.removeprefix(at) for item in (*brought, *changed)):
-        return None
-    if any(item.target != makes for item in changed) or any(
-            item.target != makes and item.kind != "file" for item in brought):
+    files = [(items[file], file in entry.parts or items[file].kind == "patch")
+             for file in (*entry.files, *entry.parts)]
+    files = [(item, changed) for item, changed in files
+             if item.target.startswith("tools/")
+             and item.target.endswith((".c", ".h", "Makefile"))
+             and item.target != f"{at}Makefile"]
+    if any("/" in item.target.removeprefix(at) for item, _ in files
+           if item.target.startswith(at)):
         return None
     listed = {word for line in re.findall(
         r"^TEST_GEN_(?:PROGS|PROGS_EXTENDED|FILES)\s*[:+]?=(.*)", makefile,
         re.MULTILINE) for word in line.split()}
-    return sorted(listed & {PurePosixPath(item.target).stem
-                            for item in brought if item.target.endswith(".c")})
+    found = {PurePosixPath(item.target).stem for item, _ in files
+             if item.target.endswith(".c")} & listed
+    if any(changed and not (item.target.endswith(".c") and
+                            PurePosixPath(item.target).stem in found)
+           for item, changed in files):
+        return None
+    return sorted(found)
 
 
 def touched(entry: Entry, items: Items) -> list[str]:
@@ -175,7 +178,10 @@ class Builder:
         self.laid: list[Item] = []
         self.done: list[Entry] = []
         self.configured = False
+        # Folders of selftests with programs of this series; whether the headers
+        # that they include are there; and whether a commit changed these.
         self.built: set[str] = set()
+        self.headers = self.changed = False
         self.when: str | None = None
 
     def start(self, entries: list[Entry], items: Items) -> None:
@@ -213,16 +219,22 @@ class Builder:
             return complaints
         store.counted(1)
         self.add(entry, items)
+        self._follow(targets)
         if _kconfig(targets):
             self.configured = False
         return []
+
+    def _follow(self, targets: Sequence[str]) -> None:
+        """Programs include the headers that the kernel installs, and no others."""
+        if any(name.startswith(UAPI) for name in targets):
+            self.built.clear()
+            self.headers, self.changed = False, True
 
     def build(self, entry: Entry, items: Items) -> list[str]:
         """Compile what this commit touches, and say what is wrong with it."""
         self.add(entry, items)
         targets = touched(entry, items)
-        if any(name.startswith("include/") for name in targets):
-            self.built.clear()      # they include the headers
+        self._follow(targets)
         self.shop.lay(self.laid)
         wanted = goals(targets, [item.target for item in self.laid])
         complaints = self._kernel(wanted, targets) if wanted else []
@@ -241,13 +253,18 @@ class Builder:
         return self.shop.complaints(wanted, self.laid, "W=1")
 
     def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:
-        at = self.shop.tree / lay.SELFTESTS / folder
-        if not (at / "Makefile").exists():
+        makefile = self.shop.tree / lay.SELFTESTS / folder / "Makefile"
+        if not makefile.exists():
             return []               # a fragment of upstream's list of tests
-        self._configure(())
-        done = self.shop.selftest(
-            folder, folder in self.built, programs(
-                entry, items, folder, (at / "Makefile").read_text("utf-8")))
+        there = folder in self.built
+        # What lies below the series was compiled with its own; other headers
+        # may break any of it.
+        only = None if self.changed and not there else programs(
+            entry, items, folder, makefile.read_text("utf-8"))
+        if only != [] and not self.headers:
+            self.shop.headers()
+            self.headers = True
+        done = self.shop.selftest(folder, there, only)
         self.built.add(folder)
         complaints = list(objects.warnings(done.stdout).values())
         if done.returncode and not complaints:

@@ -710,8 +710,46 @@ class Goals(unittest.TestCase):
                                f"{at}Makefile.patch", f"{at}README"),
                          ["kite", "top"])
         self.assertEqual(found(f"{at}all.sh", f"{at}shared.c"), [])
-        self.assertIsNone(found(f"{at}kite.c", f"{at}ball.c.patch"))
-        self.assertIsNone(found(f"{at}kite.c", f"{at}test_modules/Makefile"))
+        self.assertEqual(found(f"{at}kite.c", f"{at}ball.c.patch"),
+                         ["ball", "kite"])
+        self.assertEqual(found("tools/toy/kite.c", "tools/toy/toy.h"), ["kite"])
+        for other in (f"{at}shared.c.patch", f"{at}toy.h.patch",
+                      "tools/toy/toy.h.patch", f"{at}test_modules/Makefile"):
+            self.assertIsNone(found(f"{at}kite.c", other), other)
+
+    def builds(self, *commits):
+        """What of a folder of selftests a series builds, commit by commit."""
+        at = "tools/testing/selftests/toy/"
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.object(series.objects, "Shop") as made:
+            shop = made.return_value
+            shop.tree = Path(top)
+            shop.selftest.return_value = mock.Mock(stdout="", returncode=0)
+            host.write(shop.tree / at / "Makefile", "TEST_GEN_PROGS := kite ball\n")
+            builder = series.Builder(None, Path(top) / "log")
+            for names in commits:
+                files = [name if name.startswith("include/") else f"{at}{name}"
+                         for name in names.split()]
+                items = {file: lay.Item(file, file, "file") for file in files}
+                with mock.patch.object(series, "goals", return_value=[]):
+                    builder.build(entries.Entry(Path("0001-toy"), "", "", files),
+                                  items)
+        return [call.args[1:] for call in shop.selftest.call_args_list], \
+            shop.headers.call_count
+
+    def test_programs_of_series_below_are_compiled_there(self):
+        self.assertEqual(self.builds("kite.c", "toy.sh", "ball.c"), (
+            [(False, ["kite"]), (True, []), (True, ["ball"])], 1))
+
+    def test_scripts_need_no_headers(self):
+        self.assertEqual(self.builds("toy.sh"), ([(False, [])], 0))
+
+    def test_headers_of_the_kernel_change_all_programs(self):
+        self.assertEqual(self.builds(
+            "kite.c", "include/uapi/linux/toy.h", "toy.sh", "ball.c",
+            "include/linux/toy.h", "kite.c"), (
+            [(False, ["kite"]), (False, None), (True, ["ball"]),
+             (True, ["kite"])], 2))
 
     def test_modules_are_built_by_the_folder_above(self):
         self.assertEqual(series.selftest_folders(
