@@ -37,6 +37,11 @@ def is_kernel_c(target: str) -> bool:
                                        "samples/")))
 
 
+def is_kconfig(target: str) -> bool:
+    """Whether a file says what options there are."""
+    return "Kconfig" in PurePosixPath(target).name
+
+
 def object_of(target: str) -> str:
     """The object that a C file becomes."""
     return target.removesuffix(".c") + ".o"
@@ -136,16 +141,42 @@ class Shop:
         self.followed = True
 
     def configure(self) -> None:
-        """Configure whatever of the named configurations this tree has."""
+        """Configure whatever of the named configurations this tree has.
+
+        Not where the build folder is as that would make it: other series were
+        compiled there, with the same options.
+        """
         configs = host.ROOT / "overlay" / "configs"
         text = "".join((configs / name).read_text(encoding="utf-8")
                        for name in self.configs if (configs / name).exists())
+        note, key = self.build / "objects.key", self._config_key(text)
+        if key and note.exists() and note.read_text("ascii") == f"{key} " \
+                f"{store.of_file(self.build / '.config')}":
+            return
+        host.remove(note)
         fragment = self.build / "fragment.config"
         host.write(fragment, text)
         self.make("allnoconfig", env={"KCONFIG_ALLCONFIG": str(fragment)},
                   what="configuring")
         self.make("prepare", what="preparing the build folder",
                   progress=True)
+        if key:
+            # make changes it itself where options are no longer there.
+            host.write(note, f"{key} {store.of_file(self.build / '.config')}")
+
+    def _config_key(self, text: str) -> str | None:
+        """Changes with the options asked for, Kconfig files and the compiler.
+
+        None over a KDIR, which may change under us.
+        """
+        if self.source.origin != "debian":
+            return None
+        return store.digest({
+            "kernel": self.source.version, "text": text, "make": self.target,
+            "kconfig": store.of_files({
+                self.tree / item.target for item in lay.items()
+                if is_kconfig(item.target)}, self.tree),
+            "compiler": reuse.versions(build.PACKAGES)})
 
     def make(self, *args: str, env: Mapping[str, str] | None = None,
              check: bool = True, what: str | None = None,

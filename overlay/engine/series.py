@@ -161,11 +161,6 @@ def _withouts() -> dict[str, str | None]:
     return store.of_files(sorted(folder.glob(f"*/*{WITHOUT}")), folder)
 
 
-def _kconfig(targets: Sequence[str]) -> bool:
-    """Whether one of these files says what options there are."""
-    return any("Kconfig" in PurePosixPath(name).name for name in targets)
-
-
 class Builder:
     """Builds, commit by commit, what each of them touches."""
 
@@ -177,7 +172,6 @@ class Builder:
         self.withouts = _withouts()
         self.laid: list[Item] = []
         self.done: list[Entry] = []
-        self.configured = False
         # Folders of selftests with programs of this series; whether the headers
         # that they include are there; and whether a commit changed these.
         self.built: set[str] = set()
@@ -220,8 +214,6 @@ class Builder:
         store.counted(1)
         self.add(entry, items)
         self._follow(targets)
-        if _kconfig(targets):
-            self.configured = False
         return []
 
     def _follow(self, targets: Sequence[str]) -> None:
@@ -237,19 +229,13 @@ class Builder:
         self._follow(targets)
         self.shop.lay(self.laid)
         wanted = goals(targets, [item.target for item in self.laid])
-        complaints = self._kernel(wanted, targets) if wanted else []
+        complaints = self._kernel(wanted) if wanted else []
         for folder in selftest_folders(targets):
             complaints += self._selftest(folder, entry, items)
         return complaints
 
-    def _configure(self, targets: Sequence[str]) -> None:
-        """Configure at first, and whenever the options change."""
-        if _kconfig(targets) or not self.configured:
-            self.shop.configure()
-            self.configured = True
-
-    def _kernel(self, wanted: list[str], targets: Sequence[str]) -> list[str]:
-        self._configure(targets)
+    def _kernel(self, wanted: list[str]) -> list[str]:
+        self.shop.configure()
         return self.shop.complaints(wanted, self.laid, "W=1")
 
     def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:

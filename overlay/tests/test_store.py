@@ -716,6 +716,42 @@ class Compiled(Kept):
         self.assertEqual(self.lint_key(), [None, None])
         self.assertIsNone(objects.key(self.items))
 
+    def configured(self, fragment="CONFIG_A=y\n"):
+        """How often make is called to configure a build folder."""
+        host.write(self.top / "overlay/configs/toy.config", fragment)
+        shop = objects.Shop(self.kernel, self.top / "log", configs=["toy.config"])
+        shop.tree = self.top
+        self.config = shop.build / ".config"
+
+        def make(*args, **_):
+            if "allnoconfig" in args:
+                host.write(self.config, fragment)
+        with mock.patch.object(shop, "make", side_effect=make) as called, \
+                mock.patch.object(lay, "items", return_value=[
+                    Item("fs/Kconfig", "fs/Kconfig", "file")]):
+            shop.configure()
+        return called.call_count
+
+    def test_a_build_folder_is_configured_once_for_the_same_options(self):
+        self.assertEqual(self.configured(), 2)
+        self.assertEqual(self.configured(), 0)
+        self.assertEqual(self.configured("CONFIG_A=n\n"), 2)
+        host.write(self.top / "fs/Kconfig", "config TOY")
+        self.assertEqual(self.configured("CONFIG_A=n\n"), 2)
+        self.assertEqual(self.configured("CONFIG_A=n\n"), 0)
+
+    def test_what_make_changed_in_a_configuration_is_undone(self):
+        self.configured()
+        host.write(self.config, "it dropped an option")
+        self.assertEqual(self.configured(), 2)
+        self.replace(reuse, "versions", lambda names: "gcc 14")
+        self.assertEqual(self.configured(), 2)
+
+    def test_over_a_kdir_a_build_folder_is_always_configured(self):
+        self.kernel.origin, self.kernel.path = "kdir", self.top / "linux"
+        self.assertEqual(self.configured(), 2)
+        self.assertEqual(self.configured(), 2)
+
     def compile(self, says=()):
         """Check two commits; which of them were compiled."""
         with mock.patch.object(series.objects, "Shop"):
