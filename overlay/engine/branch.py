@@ -5,12 +5,13 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from engine import checkpatch, entries, host, lay, limits, sender, source, store
 from engine.entries import Entry, Series
-from engine.host import UserError
+from engine.host import Result, UserError
 from engine.lay import Item
 from engine.source import Source
 
@@ -228,8 +229,28 @@ def grown(log: Path) -> Iterator[tuple[Branch, list[Path]]]:
             branch.commit(entry)
         return branch, branch.patches(branch.path / ".git" / "patches")
 
-    yield from host.at_once(patches, [(series,) for series in everything],
-                            limits.processors())
+    yield from each(patches, [(series,) for series in everything])
+
+
+def each(work: Callable[..., Result],
+         jobs: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Do several jobs of a tool at a time; the results in the jobs' order.
+
+    The first that fails is raised when all have ended: it is not to end what
+    other tools have running.
+    """
+    def one(*args: Any) -> Result | Exception:
+        try:
+            return work(*args)
+        except (UserError, OSError) as error:
+            return error
+
+    results: list[Result] = []
+    for found in host.at_once(one, jobs, limits.processors()):
+        if isinstance(found, Exception):
+            raise found
+        results.append(found)
+    return results
 
 
 def check_patch(branch: Branch, patch: Path) -> list[str]:

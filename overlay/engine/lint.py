@@ -12,6 +12,8 @@ import copy
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +22,6 @@ from engine import (
     host,
     ktap,
     lay,
-    limits,
     modular,
     objects,
     packages,
@@ -56,6 +57,14 @@ class Job:
         self.items = lay.items()
         self.kernel = source.kernel()
         self.shop = objects.Shop(self.kernel, self.log)
+        # Held while the tree is laid without our files, and while it must not be.
+        self.laying = threading.Lock()
+
+    def beside(self, log: str) -> "Job":
+        """The same, for tools beside others: with a log of their own."""
+        job = copy.copy(self)
+        job.log = self.out / log
+        return job
 
     def run(self, cmd: Sequence[object], cwd: Path | None = None,
             env: Mapping[str, str] | None = None,
@@ -85,16 +94,16 @@ def _not_run(tool: str, why: str) -> Case:
 
 def checkpatch(job: Job) -> Iterator[Case]:
     """checkpatch --strict on every patch of every series."""
-    count = 0
-    for grown, patches in branch.grown(job.log):
-        count += len(patches)
-        done = host.at_once(branch.check_patch,
-                            [(grown, patch) for patch in patches],
-                            limits.processors())
-        for patch, complaints in zip(patches, done, strict=True):
-            yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
-                        complaints)
-    if not count:
+    pairs = [(grown, patch) for grown, patches in branch.grown(job.log)
+             for patch in patches]
+    # The longest first, so that none is left to be checked alone at the end.
+    order = sorted(pairs, key=lambda pair: -pair[1].stat().st_size)
+    found = dict(zip((patch for _, patch in order),
+                     branch.each(branch.check_patch, order), strict=True))
+    for grown, patch in pairs:
+        yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
+                    found[patch])
+    if not pairs:
         yield _not_run("checkpatch", "overlay/series holds no patch")
 
 
@@ -178,11 +187,12 @@ def _take_away(job: Job, found: dict[tuple[str, str], str], items: list[Item],
         return
     there = [name for name in wanted
              if (job.kernel.path / name).with_suffix(".c").exists()]
-    job.shop.lay([])
-    before = _make(job, there, args).stdout
+    with job.laying:
+        job.shop.lay([])
+        before = _make(job, there, args).stdout
+        job.shop.lay()
     for key in objects.warnings(before, patched):
         found.pop(key, None)
-    job.shop.lay()
     _make(job, wanted, ["W=1"])
 
 
@@ -260,13 +270,21 @@ def modules(job: Job) -> Iterator[Case]:
 
 def kernel_doc(job: Job) -> Iterator[Case]:
     """kernel-doc -Wall on our files, and what we add to others'."""
-    for item in _once(job.compiled()):
-        complaints = _kernel_doc(job, job.shop.tree, item.target)
-        if complaints and item.kind == "patch":
-            before = _kernel_doc(job, job.kernel.path, item.target)
-            complaints = {key: line for key, line in complaints.items()
-                          if key not in before}
-        yield _case("kernel-doc", item.target, complaints.values())
+    items = list(_once(job.compiled()))
+    with job.laying:
+        found = branch.each(_undocumented, [(job, item) for item in items])
+    for item, complaints in zip(items, found, strict=True):
+        yield _case("kernel-doc", item.target, complaints)
+
+
+def _undocumented(job: Job, item: Item) -> list[str]:
+    """What kernel-doc says of a file, and not of what upstream has there."""
+    complaints = _kernel_doc(job, job.shop.tree, item.target)
+    if complaints and item.kind == "patch":
+        before = _kernel_doc(job, job.kernel.path, item.target)
+        complaints = {key: line for key, line in complaints.items()
+                      if key not in before}
+    return list(complaints.values())
 
 
 def _once(items: list[Item]) -> Iterable[Item]:
@@ -467,22 +485,23 @@ def _key(job: Job, name: str) -> str | None:
         [reuse.versions(CROSS)] if name == "arm64" else []))
 
 
-def _once_for_the_same(job: Job, name: str) -> list[Case]:
-    """The cases of one tool; those that compile run once for the same files."""
+def _once_for_the_same(job: Job, name: str) -> tuple[list[Case], str]:
+    """The cases of one tool, and when they came if that was not now.
+
+    Those that compile run once for the same files.
+    """
     try:
         key = _key(job, name)
         kept = store.take("lint", key)
         if not kept and name in COMPILE:
             job.shop.configure()
     except UserError as error:
-        return [_not_run(name, str(error))]
+        return [_not_run(name, str(error))], ""
     if kept:
-        host.say(f"    same files as at {kept.when}: "
-                 f"{ktap.total(kept.cases)}, taken from the store")
-        return store.mark(kept.cases, kept.when)
+        return store.mark(kept.cases, kept.when), kept.when
     cases = _one(job, name)
     store.keep("lint", key, cases)
-    return cases
+    return cases, ""
 
 
 def _one(job: Job, name: str) -> list[Case]:
@@ -505,8 +524,43 @@ def _ready(job: Job) -> None:
         job.shop.lay()
 
 
+class Lines:
+    """A line for each tool that is done, in their order, whichever is first."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self.there: dict[str, str] = {}
+        self.lock = threading.Lock()
+
+    def done(self, name: str, text: str) -> None:
+        """Say it when all before it were said."""
+        with self.lock:
+            self.there[name] = text
+            while self.names and self.names[0] in self.there:
+                host.say(self.there.pop(self.names.pop(0)))
+
+
+def _timed(job: Job, name: str, unready: str | None, lines: Lines) -> list[Case]:
+    """The cases of one tool; says how many there are, and what they took."""
+    start, when = time.monotonic(), ""
+    if unready and name in NEED_TREE:
+        cases = [_not_run(name, unready)]
+    else:
+        cases, when = _once_for_the_same(job, name)
+    took = time.monotonic() - start
+    host.took(f"lint: {name}", took)
+    kept = f", from the store: same files as at {when}" if when else ""
+    lines.done(name, f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}"
+               f"{kept}")
+    return cases
+
+
 def main(args: list[str]) -> list[Case]:
-    """Run every checker, or those that are named."""
+    """Run every checker, or those that are named.
+
+    Those that compile are one lane, and the others another beside it: few of them
+    keep more than one processor busy, and make does not always do so.
+    """
     host.need(*PACKAGES)
     wanted = args or list(TOOLS)
     unknown = set(wanted) - set(TOOLS)
@@ -514,16 +568,23 @@ def main(args: list[str]) -> list[Case]:
         raise UserError(f"there is no checker {sorted(unknown)[0]}: "
                         f"{', '.join(TOOLS)}")
     job = Job(host.fresh("lint"))
-    cases, unready = [], None
+    unready = None
     if any(name in NEED_TREE for name in wanted):
         try:
             _ready(job)
         except UserError as error:
             unready = str(error)
-    for name in wanted:
-        with host.step(f"lint: {name}"):
-            if unready and name in NEED_TREE:
-                cases.append(_not_run(name, unready))
-            else:
-                cases += _once_for_the_same(job, name)
-    return cases
+    lines = Lines(wanted)
+
+    def lane(job: Job, names: list[str]) -> list[list[Case]]:
+        return [_timed(job, name, unready, lines) for name in names]
+
+    lanes = [(one, names) for one, names in (
+        (job, [name for name in wanted if name in KEPT]),
+        (job.beside("texts.log"), [name for name in wanted if name not in KEPT]))
+        if names]
+    with host.step(f"lint: {len(wanted)} checkers ({host.short(job.out)}/*log)"):
+        done = host.at_once(lane, lanes, len(lanes))
+    found = {name: cases for (_, names), some in zip(lanes, done, strict=True)
+             for name, cases in zip(names, some, strict=True)}
+    return [case for name in wanted for case in found[name]]

@@ -2,14 +2,16 @@
 """Lint: the tree's own rules, reading what compilers say, and NOT RUN."""
 
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from engine import host, lint, objects, rules
+from engine import branch, host, lint, objects, rules, source
 from engine.host import UserError
 from engine.lay import Item
+from tests.test_host import Folder
 
 PATCH = """--- a/fs/Makefile
 +++ b/fs/Makefile
@@ -157,6 +159,7 @@ class Compiled(unittest.TestCase):
         items = items or self.items
         shop = Shop(self.top, says)
         job = SimpleNamespace(items=items, shop=shop, log=self.top / "log",
+                              laying=threading.Lock(),
                               kernel=SimpleNamespace(path=self.top),
                               compiled=lambda: items)
         with mock.patch.object(lint, "find_sparse", return_value="sparse"), \
@@ -278,6 +281,106 @@ class NotRun(unittest.TestCase):
         with mock.patch.object(host, "need"), \
                 self.assertRaisesRegex(UserError, "no checker grep"):
             lint.main(["grep"])
+
+
+class Lanes(Folder):
+    """Checkers beside each other."""
+
+    def setUp(self):
+        super().setUp()
+        for where, name, value in (
+                (host, "need", mock.Mock()), (lint, "_ready", mock.Mock()),
+                (lint, "_key", lambda job, name: None),
+                (objects.Shop, "configure", mock.Mock()),
+                (host.Status, "show", mock.Mock())):
+            patch = mock.patch.object(where, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        patch = mock.patch.object(lint.source, "kernel", return_value=SimpleNamespace(
+            path=self.top, version="7.3.4", origin="debian"))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def lint(self, **tools):
+        """Run some tools as `make lint` does: names of cases, lines said."""
+        with mock.patch.dict(lint.TOOLS, tools):
+            cases = lint.main(list(tools))
+        return [case.name for case in cases], [
+            call.args[0].split()[0] for call in host.say.call_args_list
+            if " in 0 s" in call.args[0]]
+
+    def test_what_compiles_runs_beside_the_others(self):
+        both = threading.Barrier(2)
+
+        def tool(name):
+            def work(job):
+                both.wait(20)
+                yield lint._case(name, job.log.name, [])
+            return work
+        self.assertEqual(self.lint(rules=tool("rules"), i386=tool("i386"))[0],
+                         ["rules: texts.log", "i386: log"])
+
+    def test_lines_and_cases_come_in_the_order_of_the_tools(self):
+        ended = threading.Event()
+
+        def slow(job):
+            self.assertTrue(ended.wait(20))
+            yield lint._case("rules", "a", [])
+
+        def fast(job):
+            yield lint._case("i386", "a", [])
+            ended.set()
+        self.assertEqual(self.lint(rules=slow, i386=fast), (
+            ["rules: a", "i386: a"], ["rules:", "i386:"]))
+
+    def test_a_tool_that_fails_ends_no_other(self):
+        begun = threading.Event()
+
+        def broken(job):
+            self.assertTrue(begun.wait(20))
+            yield from branch.each(source.version_of, [(self.top,)])
+
+        def compiles(job):
+            begun.set()
+            done = host.run(["sleep", "1"], log=job.log, check=False)
+            yield lint._case("i386", "a", [] if not done.returncode else ["ended"])
+        with mock.patch.dict(lint.TOOLS, {"rules": broken, "i386": compiles}):
+            cases = lint.main(["rules", "i386"])
+        self.assertIn("NOT RUN", cases[0].detail)
+        self.assertEqual(cases[1].status, "pass")
+
+    def test_kernel_doc_reads_no_tree_without_our_files(self):
+        job = SimpleNamespace(laying=threading.Lock(), compiled=lambda: [
+            Item("fs/toy.c", "fs/toy.c", "file")])
+        read = threading.Event()
+
+        def undocumented(job, item):
+            read.set()
+            return []
+        with mock.patch.object(lint, "_undocumented", undocumented):
+            thread = threading.Thread(target=lambda: list(lint.kernel_doc(job)))
+            with job.laying:
+                thread.start()
+                self.assertFalse(read.wait(0.2))
+            thread.join(20)
+        self.assertTrue(read.is_set())
+
+    def test_patches_of_all_series_are_checked_the_longest_first(self):
+        grown, seen = [], []
+        for name in ("one", "two"):
+            patches = [self.top / name / f"{size}.patch" for size in (1, 9)]
+            for patch, size in zip(patches, (1, 9), strict=True):
+                host.write(patch, "x" * size)
+            grown.append((SimpleNamespace(series=SimpleNamespace(name=name)),
+                          patches))
+        with mock.patch.object(branch, "grown", return_value=grown), \
+                mock.patch.object(branch, "each", side_effect=lambda work, pairs: [
+                    seen.append(patch.name) or [] for _, patch in pairs]):
+            cases = list(lint.checkpatch(SimpleNamespace(log=None)))
+        self.assertEqual(seen, ["9.patch", "9.patch", "1.patch", "1.patch"])
+        self.assertEqual([case.name for case in cases], [
+            "checkpatch: one/1.patch", "checkpatch: one/9.patch",
+            "checkpatch: two/1.patch", "checkpatch: two/9.patch"])
 
 
 class Together(unittest.TestCase):
