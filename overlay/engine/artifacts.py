@@ -32,6 +32,7 @@ from engine import (
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
+from engine.results import report
 
 PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
             "gzip", "tar", "coreutils")
@@ -50,6 +51,10 @@ REMOVED = ("etc/apt/sources.list", "etc/resolv.conf", "usr/share/perl",
 # 2026-01-01.
 EPOCH = 1767225600
 INIT = guest.SCRIPTS / "init"
+# What names all kernels.
+ALL = "all"
+# What has to be the same for the same files to be made.
+SOURCES = ("linux", "patchset_hash")
 
 
 def folder() -> Path:
@@ -219,16 +224,47 @@ def _sums() -> list[str]:
     return names
 
 
-def main(args: list[str]) -> list[Case]:
-    """`artifacts [kernel...]`: of the kernels that are checked, or these."""
-    modes = args or kernels.having("checked")
+def _before() -> tuple[dict[str, Any], dict[str, str]]:
+    """The last run's manifest and checksums, as far as it has left them."""
+    try:
+        manifest = json.loads((folder() / "manifest.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}, {}
+    return manifest, digests()
+
+
+def against(old: dict[str, Any], before: dict[str, str],
+            new: dict[str, Any]) -> str:
+    """How the files differ from the last run's, if that had the same sources."""
+    if any(old.get(name) != new[name] for name in SOURCES):
+        return ""
+    now = digests()
+    both = [name for name in now if name in before]
+    other = [name for name in both if now[name] != before[name]]
+    if other:
+        return (f"{len(other)} of {len(both)} files are not as in the last run, which "
+                f"had the same sources: {', '.join(other)}")
+    return f"{len(both)} files have the same bytes as in the last run"
+
+
+def chosen(args: list[str]) -> list[str]:
+    """The kernels that are checked, those that are named, or all."""
+    modes = list(KERNELS) if args == [ALL] else args or kernels.having("checked")
     for mode in modes:
         if mode not in KERNELS:
             raise UserError(f"there is no kernel called {mode}: "
-                            f"{', '.join(KERNELS)}")
+                            f"{', '.join((*KERNELS, ALL))}")
+    return modes
+
+
+def main(args: list[str]) -> list[Case]:
+    """`artifacts [kernel...]`: of the kernels that are checked, these, or all."""
+    modes = chosen(args)
     host.need(*PACKAGES)
+    before = _before()
     host.fresh("artifacts")
     manifest = {"source_date_epoch": epoch(), "linux": source.kernel().version,
+                "patchset_hash": report.patchset(), "compiler": report.compiler(),
                 "kernels": {mode: _kernel(mode) for mode in modes},
                 "rootfs": _rootfs()}
     host.write(folder() / "blank.img.gz",
@@ -237,4 +273,6 @@ def main(args: list[str]) -> list[Case]:
                json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     names = _sums()
     host.say(f"    {host.short(folder())}: {len(names)} files, and sha256sums")
+    if said := against(*before, manifest):
+        host.say(f"    {said}")
     return [Case(name, ktap.PASS) for name in names]

@@ -2,12 +2,14 @@
 """What a CI takes: the same bytes at any time, with all that tests call."""
 
 import gzip
+import json
 import subprocess
 import unittest
 from unittest import mock
 
 from engine import artifacts, disks, host, kernels, packages
 from engine.host import UserError
+from engine.results import report
 from tests import shell
 from tests.test_host import Folder
 
@@ -39,6 +41,43 @@ class Artifacts(Folder):
         (folder / "lean.log").write_text("at 12:00", "ascii")
         self.assertEqual(artifacts._sums(), ["lean/bzImage"])
         self.assertEqual(list(artifacts.digests()), ["lean/bzImage"])
+
+    def test_all_kernels(self):
+        self.assertEqual(artifacts.chosen(["all"]), list(kernels.KERNELS))
+        self.assertEqual(artifacts.chosen([]), kernels.having("checked"))
+        self.assertEqual(artifacts.chosen(["distro"]), ["distro"])
+        with self.assertRaisesRegex(UserError, "no kernel called laen"):
+            artifacts.chosen(["laen"])
+
+    def make(self, linux="7.3.4", **files):
+        """A run that makes these files of the lean kernel; what it says."""
+        def kernel(mode):
+            for name, text in files.items():
+                host.write(artifacts.folder() / mode / name, text)
+            return {}
+        with mock.patch.object(artifacts, "_kernel", kernel), \
+                mock.patch.object(artifacts, "_rootfs", dict), \
+                mock.patch.object(artifacts.disks, "MEGABYTES", 0), \
+                mock.patch.object(artifacts.source, "kernel",
+                                  return_value=mock.Mock(version=linux)), \
+                mock.patch.object(artifacts.host, "need"):
+            artifacts.main(["lean"])
+        return host.say.call_args.args[0]
+
+    def test_two_runs_show_that_they_made_the_same(self):
+        self.assertNotIn("last run", self.make(bzImage="x", config="y"))
+        self.assertIn("4 files have the same bytes", self.make(bzImage="x",
+                                                               config="y"))
+        self.assertRegex(self.make(bzImage="z", config="y"),
+                         "1 of 4 files .* the same sources: lean/bzImage$")
+        self.assertNotIn("last run", self.make(linux="7.3.5", bzImage="a"))
+
+    def test_the_manifest_names_the_sources(self):
+        self.make()
+        manifest = json.loads((artifacts.folder() / "manifest.json")
+                              .read_text("utf-8"))
+        self.assertRegex(manifest["patchset_hash"], "^[0-9a-f]{64}$")
+        self.assertEqual(manifest["compiler"], report.compiler())
 
     def test_the_guests_kernel_has_what_ours_have(self):
         for mode in kernels.having("checked"):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """LAVA's jobs: every test is in one, they take about as long, results arrive."""
 
+import os
 import re
 import subprocess
 import unittest
 from unittest import mock
 
-from engine import disks, guest, host, kernels, kselftest, ktap
+from engine import artifacts, disks, guest, host, kernels, kselftest, ktap, lava
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -334,6 +335,42 @@ class Steps(Folder):
                          ["all_programs_ended fail", "no_splat fail"])
         host.remove(self.top / "lava")
         self.assertEqual(self.lava(dmesg="exit 1")[-1], "no_splat fail")
+
+
+class Command(Folder):
+    """What `make lava` says of the jobs."""
+
+    def lava(self, url=""):
+        """What it says, and its cases but for those of the schema."""
+        env = {**os.environ, "ARTIFACTS_URL": url}
+        with mock.patch.dict(lava.os.environ, env, clear=True), \
+                mock.patch.object(lava, "write", return_value=[]):
+            cases = lava.main([])
+        return "\n".join(call.args[0] for call in host.say.call_args_list), cases
+
+    def test_jobs_that_no_farm_can_run_are_said(self):
+        said, _ = self.lava()
+        self.assertIn("without checksums: there are no artifacts of debug and lean",
+                      said)
+        self.assertIn("ARTIFACTS_URL=", said)
+
+    def test_of_jobs_that_have_all_nothing_is_said(self):
+        for mode in kernels.having("checked"):
+            host.write(artifacts.folder() / mode / "bzImage", "x")
+        artifacts._sums()
+        said, _ = self.lava("https://ci.example.org/a")
+        self.assertNotIn("checksums", said)
+        self.assertNotIn("ARTIFACTS_URL", said)
+
+    def test_the_balance_is_a_case(self):
+        case, = self.lava()[1]
+        self.assertEqual(case.status, ktap.PASS)
+        uneven = [jobs.Group("a", "lean", ("x",), 100),
+                  jobs.Group("b", "lean", ("y",), 10)]
+        with mock.patch.object(jobs, "groups", return_value=uneven):
+            case, = self.lava()[1]
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("1.82 times", case.detail)
 
 
 class KernelCi(unittest.TestCase):

@@ -36,12 +36,30 @@ def write(found: list[jobs.Group], where: str) -> list[Case]:
     return ktap.parse(done.stdout)
 
 
-def _show(found: list[jobs.Group]) -> None:
+def _show(found: list[jobs.Group], where: str) -> None:
+    """The jobs, and what keeps a farm from running them as they are."""
     for group in found:
         host.say(f"    {group.name:10} {group.seconds:5.0f} s  "
                  f"{' '.join(group.tests)}")
     host.say(f"    {len(found)} jobs; the longest takes "
              f"{jobs.balance(found):.2f} times the average")
+    sums = artifacts.digests()
+    lacking = sorted({group.mode for group in found
+                      if f"{group.mode}/bzImage" not in sums})
+    if lacking:
+        host.say(f"    without checksums: there are no artifacts of "
+                 f"{' and '.join(lacking)} here; `make artifacts` makes them")
+    if where.startswith("file:"):
+        host.say(f"    they fetch from {where}, which only this machine has: "
+                 "ARTIFACTS_URL= names what dispatchers can reach")
+
+
+def balanced(found: list[jobs.Group]) -> Case:
+    """Does no dispatcher work for much longer than the others?"""
+    longest = jobs.balance(found)
+    return Case(f"the longest job takes at most {jobs.BALANCE} times the average",
+                ktap.PASS if longest <= jobs.BALANCE else ktap.FAIL,
+                f"it takes {longest:.2f} times as long")
 
 
 def record() -> list[Case]:
@@ -69,9 +87,10 @@ def main(args: list[str]) -> list[Case]:
     with host.step("LAVA's jobs (out/lava)"):
         found = jobs.groups()
         if not running:
-            cases = write(found, url())
-            _show(found)
-            return cases
+            where = url()
+            cases = write(found, where)
+            _show(found, where)
+            return [*cases, balanced(found)]
     short = [jobs.Group("short", "lean", ("filesystems/dax:read_eof",
                                           "uq:uq_cq", "uq:uq_errno"), 30)]
     wanted = [group for group in found if group.name in args[1:]]
