@@ -26,19 +26,30 @@ function level(line,   depth) {
 	return depth
 }
 
-# Results below a level are all there: KUnit's may come without a plan.
-function settle(below,   depth) {
+# A plan or a result at a level, which is the deepest now.
+function enter(depth) {
+	open[depth]
+	if (depth > deepest)
+		deepest = depth
+}
+
+# What is below a level has ended, and belongs to one result of that level; KUnit's
+# results may come without a plan.
+function settle(below,   depth, levels) {
+	levels = 0
 	for (depth = deepest; depth > below; depth--) {
-		# One that is deeper belongs to a result of the level above.
-		if ((depth in count || depth in plan) && depth > below + 1)
-			wrong = 1
+		levels += (depth in open)
 		if (depth in plan && (plan[depth] != count[depth] + 0 ||
 				      (!plan[depth] && !(depth in skipped))))
 			wrong = 1
+		delete open[depth]
 		delete count[depth]
 		delete plan[depth]
 		delete skipped[depth]
 	}
+	# The result of a level between never came.
+	if (levels > 1)
+		wrong = 1
 	deepest = below
 }
 
@@ -52,7 +63,10 @@ function settle(below,   depth) {
 
 /^(# )+K?TAP version [0-9]+ *$/ {
 	# Another document: the one before has ended.
-	settle(level($0) - 1)
+	depth = level($0)
+	settle(depth)
+	settle(depth - 1)
+	enter(depth)
 }
 
 /^(# )+Bail out!/ {
@@ -61,8 +75,7 @@ function settle(below,   depth) {
 
 /^(# )+1\.\.[0-9]+/ {
 	depth = level($0)
-	if (depth > deepest)
-		deepest = depth
+	enter(depth)
 	match(bare, /^1\.\.[0-9]+/)
 	plan[depth] += substr(bare, 4, RLENGTH - 3)
 	if (bare ~ /# *SKIP/)
@@ -72,6 +85,8 @@ function settle(below,   depth) {
 /^(# )*(not )?ok [0-9]+/ {
 	depth = level($0)
 	settle(depth)
+	if (depth)
+		enter(depth)
 	line = bare
 	result = status(line)
 	number = line

@@ -98,6 +98,10 @@ class Ktap(unittest.TestCase):
         one = ("TAP version 13", "1..1", "ok 1 a")
         self.assertTrue(self.both(*one, *one))
         self.assertFalse(self.both("TAP version 13", "1..2", "ok 1 a", *one))
+        self.assertTrue(self.both("1..1", "# TAP version 13", "# 1..1", "# ok 1 x",
+                                  "ok 1 a", *one))
+        # A comment that looks like a result belongs to the program.
+        self.assertTrue(self.both("# ok 1 x"))
 
     def test_a_plan_is_of_its_program_alone(self):
         text = ("# selftests: uq: a\n# 1..2\n# ok 1 x\nok 1 selftests: uq: a\n"
