@@ -109,5 +109,5 @@ function settle(below,   depth, levels) {
 
 END {
 	print "all_programs_ended",
-		ended && ended == programs + 0 ? "pass" : "fail"
+		(ended && ended == programs + 0) ? "pass" : "fail"
 }
