@@ -5,10 +5,12 @@ A cold run that stopped for packages wherever one was missing first would have
 to be watched for an hour.
 """
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine import (
+    branch,
     build,
     docs,
     guest,
@@ -22,6 +24,7 @@ from engine import (
     source,
 )
 from engine.bench import measure
+from engine.host import UserError
 
 # What one guest and a few compilers take; with twice that, two guests run.
 MEMORY = 4 << 30
@@ -67,11 +70,24 @@ def _say_memory() -> None:
                  "come up here")
 
 
+def _fetch(names: Sequence[str]) -> None:
+    """Python's tools and the kernel, at a time: each waits for the network."""
+    def kernel() -> None:
+        # The steps that need it say that it cannot be had.
+        with contextlib.suppress(UserError, OSError):
+            source.kernel()
+
+    jobs: list[Callable[[], object]] = [lambda: host.pytool("vng")]
+    if not source.fetched() and any(build in NEEDS[name] for name in names):
+        jobs.append(kernel)
+    branch.each(lambda job: job(), [(job,) for job in jobs])
+
+
 def ready(*names: str) -> None:
     """Install what these commands need, Python's tools too."""
     with host.step("looking for what this needs"):
         found = wanted(names)
         host.need(*found)
-        host.pytool("vng")
+        _fetch(names)
         _say_memory()
         host.say(f"    {len(found)} packages and the Python tools are here")

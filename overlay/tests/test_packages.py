@@ -4,11 +4,12 @@
 import os
 import re
 import subprocess
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import host, kselftest, lint, packages, ready, source
+from engine import host, kselftest, limits, lint, packages, ready, source
 from engine.host import UserError
 from tests import shell
 from tests.test_host import Folder
@@ -153,10 +154,32 @@ class There(Folder):
 class Start(Folder):
     """All is asked for at once, before anything else."""
 
-    def test_once(self):
+    def ready(self, *names, kernel=None, tool=None):
+        """Ask for what commands need; the calls of what fetches and installs."""
         with mock.patch.object(host, "need") as need, \
-                mock.patch.object(host, "pytool") as tool:
-            ready.ready("lint", "kunit", "kselftest", "docs", "series")
+                mock.patch.object(host, "pytool", side_effect=tool) as tools, \
+                mock.patch.object(source, "fetched", return_value=False), \
+                mock.patch.object(source, "kernel", side_effect=kernel) as kernels:
+            ready.ready(*names)
+        return need, tools, kernels
+
+    def test_pip_and_the_kernel_come_at_a_time(self):
+        both = threading.Barrier(2)
+        with mock.patch.object(limits, "processors", return_value=2):
+            _, tools, kernels = self.ready(
+                "lint", kernel=lambda: both.wait(20), tool=lambda _: both.wait(20))
+        self.assertEqual((tools.call_count, kernels.call_count), (1, 1))
+
+    def test_a_kernel_that_cannot_be_had_fails_the_steps_that_need_it(self):
+        self.ready("lint", kernel=UserError("no mirror has it"))
+        with self.assertRaisesRegex(UserError, "no network"):
+            self.ready("lint", tool=UserError("no network"))
+
+    def test_results_need_no_kernel(self):
+        self.assertEqual(self.ready("results")[2].call_count, 0)
+
+    def test_once(self):
+        need, tool, _ = self.ready("lint", "kunit", "kselftest", "docs", "series")
         names = need.call_args.args
         for name in ("fio", "shellcheck", "qemu-system-x86", "nvme-cli",
                      "python3-sphinx", "iproute2"):
