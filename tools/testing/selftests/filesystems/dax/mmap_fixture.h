@@ -327,6 +327,20 @@ static inline int mmap_peek(const char *p)
 	return ret;
 }
 
+/* Writes a byte: 0, or SIGBUS if there is nowhere to write it to. */
+static inline int mmap_store(char *p, char c)
+{
+	struct sigaction act = { .sa_handler = mmap_on_signal }, old;
+	int ret;
+
+	sigaction(SIGBUS, &act, &old);
+	ret = sigsetjmp(mmap_jump, 1);
+	if (!ret)
+		__atomic_store_n(p, c, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return ret;
+}
+
 /* Writes a byte, now. */
 static inline void mmap_poke(char *p, char c)
 {

@@ -5,7 +5,8 @@
  * A page that has references of its own, as one in a pipe, belongs to the file
  * until these are gone, whatever is written to it and to the pages beside it.
  * And a page that a mapping reads while write(2) replaces the block behind it
- * is the new one once write(2) has returned.
+ * is the new one once write(2) has returned. Of a block that write(2) replaces, the
+ * rest is what the old one holds, and a store beside write(2) fails in no page.
  */
 
 #include <linux/fs.h>
@@ -293,6 +294,110 @@ TEST_F(mmap_cow, readers_during_copy_see_the_write)
 	EXPECT_EQ('N', self->m.at[0]);
 	EXPECT_EQ('N', self->m.at[bs]);
 	EXPECT_EQ('c', self->m.at[2 * bs]);
+}
+
+/* Fills all free blocks with 'x', and gives them back. */
+static int taint_free_blocks(struct mmap_test *t)
+{
+	struct truncation tr = {
+		.other_fd = mmap_file(t, "taint", 0), .bs = t->bs,
+	};
+	int ret;
+
+	if (tr.other_fd < 0)
+		return -errno;
+	use_all_blocks(&tr);
+	ret = ftruncate(tr.other_fd, 0) ? -errno : 0;
+	close(tr.other_fd);
+	sync();
+	return ret;
+}
+
+/*
+ * A write to shared blocks that ends early, as its buffer does, gives the file a new
+ * block all the same. It holds nothing that the file has not held.
+ */
+TEST_F(mmap_cow, short_write_shows_no_other_data)
+{
+	const size_t bs = self->t.bs, good = 100, len = bs - 1000;
+	char *from = dax_alloc(_metadata, 2 * bs), *page;
+
+	memset(from, 'N', bs);
+	ASSERT_EQ(0, munmap(from + bs, bs));
+	ASSERT_EQ(0, taint_free_blocks(&self->t));
+	ASSERT_EQ(good, pwrite(self->fd, from + bs - good, len, 0));
+	page = dax_alloc(_metadata, bs);
+	ASSERT_EQ(bs, pread(self->fd, page, bs, 0));
+	for (size_t i = 0; i < bs; i++) {
+		ASSERT_EQ(i < good ? 'N' : 'a', page[i])
+			TH_LOG("byte %zu", i);
+	}
+	/* what shares the blocks has them as they were */
+	ASSERT_EQ(bs, pread(self->clone_fd, page, bs, 0));
+	for (size_t i = 0; i < bs; i++)
+		ASSERT_EQ('a', page[i]);
+}
+
+/* -- stores while write(2) fills a hole */
+
+#define MEANWHILE_PAGES 4096UL
+#define MEANWHILE_ROUNDS 20
+
+struct meanwhile {
+	int fd;
+	char *from;
+	size_t len;
+	atomic_bool done;
+	int ret;
+};
+
+static void *write_meanwhile(void *arg)
+{
+	struct meanwhile *wr = arg;
+
+	wr->ret = dax_write_all(wr->fd, wr->from, wr->len, 0);
+	atomic_store(&wr->done, true);
+	return NULL;
+}
+
+/*
+ * The zero page is mapped everywhere in a hole. A store to it meanwhile is one to
+ * the hole or to the new block, and no error. That the two meet takes luck, and
+ * more than one processor.
+ */
+TEST_F(mmap_pin, store_while_write_fills_the_hole)
+{
+	const size_t bs = self->t.bs, len = MEANWHILE_PAGES * bs;
+	struct meanwhile wr = { .len = len };
+	struct mmap_map m;
+	pthread_t thread;
+
+	wr.fd = mmap_file(&self->t, "file", MEANWHILE_PAGES);
+	ASSERT_GE(wr.fd, 0);
+	wr.from = dax_alloc(_metadata, len);
+	ASSERT_EQ(0, mmap_at(&self->t, &m, wr.fd, 0, MEANWHILE_PAGES,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	for (unsigned int i = 0; i < MEANWHILE_ROUNDS * dax_scale(); i++) {
+		/* the first entry that is dropped, or the last that is unmapped */
+		char *at = m.at + (i % 2 ? len - bs : 0);
+		int sig = 0;
+
+		ASSERT_EQ(0, ftruncate(wr.fd, 0));
+		ASSERT_EQ(0, ftruncate(wr.fd, len));
+		mmap_touch(m.at, MEANWHILE_PAGES, bs);
+		atomic_store(&wr.done, false);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, write_meanwhile, &wr));
+		while (!atomic_load(&wr.done) && !sig) {
+			sig = mmap_store(at, 1);
+			if (!sig)
+				madvise(at, bs, MADV_DONTNEED);
+		}
+		pthread_join(thread, NULL);
+		ASSERT_EQ(0, sig) TH_LOG("a store has failed in round %u", i);
+		ASSERT_EQ(0, wr.ret);
+	}
+	mmap_gone(&m);
+	close(wr.fd);
 }
 
 int main(int argc, char **argv)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The differential tests on device-mapper devices over DAX devices. An address
-# that such a device gives is good to the end of a target or of a stripe, so a
-# read has to ask again and again.
+# The differential tests on device-mapper devices over DAX devices, and writes to
+# blocks that files share. An address that such a device gives is good to the end of
+# a target or of a stripe, so a read, or a copy, has to ask again and again.
 
 # The commands of "check" are called by name.
 # shellcheck disable=SC2317
@@ -14,8 +14,9 @@
 need_dev 1
 second=$dev
 need_dev 0
-need_tool dmsetup mkfs.ext4 blockdev
+need_tool dmsetup mkfs.ext4 mkfs.xfs xfs_io blockdev fallocate
 begin
+mnt=$tmp/mnt
 
 # With and without udev: the nodes are there when dmsetup returns.
 export DM_DISABLE_UDEV=1
@@ -32,7 +33,12 @@ remove_dm() { # NAME
 	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove "$1"
 }
 
+leave_fs() {
+	! mountpoint -q "$mnt" || umount "$mnt"
+}
+
 undo() {
+	leave_fs
 	for name in linear targets stripe8 stripe128; do
 		remove_dm "dax_test_$name"
 	done
@@ -72,6 +78,77 @@ test_dm() { # WHAT NAME TABLE
 	fi
 }
 
+# A chunk of a stripe is less than what is written here at once, and what lies behind
+# it in memory is another file's: new blocks are to be had only between such files.
+FILES="1 2 3 4 5 6 7 8"
+
+# All that is not written to.
+others_are_good() {
+	for other in "$mnt"/file* "$mnt"/beside*; do
+		cmp "$other" "$tmp/a" || return
+	done
+}
+
+leave_gaps() {
+	free=$(df -k --output=avail "$mnt" | tail -n 1)
+	fallocate -l $((free - 16384))k "$mnt/rest" || return
+	n=1
+	while cp "$tmp/a" "$mnt/beside$n" 2> "$tmp/full"; do
+		n=$((n + 1))
+	done
+	rm "$mnt/beside$n"
+	while [ "$n" -gt 1 ]; do
+		n=$((n - 2))
+		rm -f "$mnt/beside$n"
+	done
+	sync
+}
+
+make_shared() { # NAME
+	mkdir -p "$mnt" && mkfs.xfs -q -f -m reflink=1 "/dev/mapper/$1" &&
+		mount -t xfs -o dax=always "/dev/mapper/$1" "$mnt" || return
+	dd if=/dev/urandom of="$tmp/a" bs=64k count=4 status=none
+	dd if=/dev/urandom of="$tmp/b" bs=64k count=4 status=none
+	for number in $FILES; do
+		cp "$tmp/a" "$mnt/file$number" &&
+			cp --reflink=always "$mnt/file$number" \
+				"$mnt/clone$number" || return
+	done
+	leave_gaps
+}
+
+write_to_shared() {
+	for number in $FILES; do
+		# one write(2)
+		dd if="$tmp/b" of="$mnt/clone$number" bs=256k count=1 \
+			conv=notrunc status=none || return
+	done
+	for number in $FILES; do
+		cmp "$mnt/clone$number" "$tmp/b" || return
+	done
+	others_are_good
+}
+
+unshare_shared() {
+	for number in $FILES; do
+		xfs_io -c "funshare 0 256k" "$mnt/clone$number" || return
+	done
+	for number in $FILES; do
+		cmp "$mnt/clone$number" "$tmp/a" || return
+	done
+	others_are_good
+}
+
+test_shared() { # WHAT NAME TABLE COMMAND
+	if create_dm "$2" "$3" && make_shared "$2"; then
+		check "$1" "$4"
+	else
+		fail "$1: files that share blocks"
+	fi
+	leave_fs
+	remove_dm "$2"
+}
+
 sectors=$(($(blockdev --getsz "$second") - 2 * LABEL))
 # A size that all chunk sizes below divide.
 sectors=$((sectors / 4096 * 4096))
@@ -88,12 +165,16 @@ many_targets() {
 	done
 }
 
-plan 4
+stripes="0 $((2 * sectors)) striped 2 8 $dev $LABEL $second $LABEL"
+plan 6
 test_dm "one linear target" dax_test_linear \
 	"0 $sectors linear $dev $LABEL"
 test_dm "linear targets of nine blocks" dax_test_targets "$(many_targets)"
-test_dm "stripes of one block" dax_test_stripe8 \
-	"0 $((2 * sectors)) striped 2 8 $dev $LABEL $second $LABEL"
+test_dm "stripes of one block" dax_test_stripe8 "$stripes"
 test_dm "stripes of 16 blocks" dax_test_stripe128 \
 	"0 $((2 * sectors)) striped 2 128 $dev $LABEL $second $LABEL"
+test_shared "a write to shared blocks on stripes" dax_test_stripe8 "$stripes" \
+	write_to_shared
+test_shared "shared blocks on stripes are unshared" dax_test_stripe8 "$stripes" \
+	unshare_shared
 finish
