@@ -8,6 +8,8 @@
  */
 
 #include <linux/ext4.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 
 #include "race_fixture.h"
@@ -143,6 +145,23 @@ TEST_F(read_moves, swap_with_boot_loader)
 		wait_for_reads(t, 1);
 	}
 	stop_readers(_metadata, t);
+}
+
+/* A mapping is of the file, whatever blocks that has. */
+TEST_F(read_moves, mapping_follows_a_swap)
+{
+	struct race *t = &self->t;
+	char *page = dax_alloc(_metadata, t->bs), *map;
+
+	map = mmap(NULL, t->bs, PROT_READ, MAP_SHARED, t->fd, 0);
+	ASSERT_NE(MAP_FAILED, map);
+	ASSERT_EQ(t->bs, pread(t->fd, page, t->bs, 0));
+	ASSERT_EQ(0, memcmp(page, map, t->bs));
+	ASSERT_EQ(0, ioctl(t->fd, EXT4_IOC_SWAP_BOOT));
+	ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS, 1));
+	ASSERT_EQ(t->bs, pread(t->fd, page, t->bs, 0));
+	EXPECT_EQ(0, memcmp(page, map, t->bs));
+	munmap(map, t->bs);
 }
 
 /* Defragmentation leaves DAX files alone, so there is nothing to race with. */
