@@ -501,6 +501,54 @@ static void waiters_of_a_namespace(struct kunit *test)
 	free_rig(test, rig);
 }
 
+/* A waiter that only counts how often it is woken, and how many with sq_lock held. */
+struct counter {
+	wait_queue_entry_t	wait;
+	struct nvme_uq		*uq;
+	unsigned int		*woken, *locked;
+};
+
+static int count_wakes(wait_queue_entry_t *wait, unsigned int mode, int flags,
+		       void *key)
+{
+	struct counter *c = container_of(wait, struct counter, wait);
+
+	++*c->woken;
+	*c->locked += spin_is_locked(&c->uq->sq_lock);
+	return 1;
+}
+
+/*
+ * A tenant with many waiters changes its limit at no cost of others: only as many
+ * are woken as can go on, and none while others wait for the lock.
+ */
+static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq_file *uf = &rig->file[0];
+	unsigned int i, woken = 0, locked = 0;
+	struct counter counters[4 * WAITERS];
+
+	for (i = 0; i < ARRAY_SIZE(counters); i++) {
+		counters[i].uq = &rig->uq;
+		counters[i].woken = &woken;
+		counters[i].locked = &locked;
+		init_waitqueue_func_entry(&counters[i].wait, count_wakes);
+		add_wait_queue_exclusive(&uf->waitq, &counters[i].wait);
+	}
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 1));
+	KUNIT_EXPECT_EQ(test, 1, woken);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 3));
+	KUNIT_EXPECT_EQ(test, 4, woken);
+	/* without a limit no completion wakes them any more */
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 4 + ARRAY_SIZE(counters), woken);
+	KUNIT_EXPECT_EQ(test, 0, locked);
+	for (i = 0; i < ARRAY_SIZE(counters); i++)
+		remove_wait_queue(&uf->waitq, &counters[i].wait);
+	free_rig(test, rig);
+}
+
 static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(limit_of_a_file),
 	KUNIT_CASE(limit_of_a_queue),
@@ -512,6 +560,7 @@ static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(order_for_a_slot),
 	KUNIT_CASE(order_for_a_limit),
 	KUNIT_CASE(limit_raised),
+	KUNIT_CASE(limit_wakes_as_many_as_it_lets_go),
 	KUNIT_CASE(leave_is_given_back),
 	KUNIT_CASE(waiters_of_a_namespace),
 	{ }

@@ -7,6 +7,7 @@
  */
 #include <kunit/test.h>
 #include <linux/io_uring_types.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 
 #include "../uq.h"
@@ -217,6 +218,73 @@ static void poll_of_a_queue_that_is_down(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+/* How many references a page has when a task is woken that waits for a tag. */
+struct early {
+	wait_queue_entry_t	wait;
+	struct page		*page;
+	int			refs;
+};
+
+static int look_early(wait_queue_entry_t *wait, unsigned int mode, int flags,
+		      void *key)
+{
+	struct early *early = container_of(wait, struct early, wait);
+
+	early->refs = page_ref_count(early->page);
+	return 0;
+}
+
+/*
+ * A task that polls may sleep when it unpins the memory of its command. Other tasks
+ * do not wait for that.
+ */
+static void poll_wakes_before_it_unpins(struct kunit *test)
+{
+	struct early early = { .page = alloc_page(GFP_KERNEL) };
+	struct io_comp_batch iob = { };
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct io_ring_ctx *ctx;
+	unsigned int i;
+	u16 cid;
+
+	KUNIT_ASSERT_NOT_NULL(test, early.page);
+	ctx = kunit_kzalloc(test, sizeof(*ctx), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ctx);
+	iob.poll_ctx = ctx;
+	cid = launch(rig);
+	for (i = 0; i < RING; i++) {
+		struct io_kiocb *req = &rig->req[i];
+
+		req->ctx = ctx;
+		req->flags = REQ_F_IOPOLL;
+		/* io_uring's state of a command, of which nothing is looked at */
+		req->async_data = kunit_kzalloc(test, 512, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, req->async_data);
+		nvme_uq_pdu(io_kiocb_to_cmd(req, struct io_uring_cmd))->user =
+			(unsigned long)early.page | NVME_UQ_USER_PAGE |
+			NVME_UQ_USER_DIRTY;
+	}
+	/* as pin_user_pages() does */
+	page_ref_add(early.page, GUP_PIN_COUNTING_BIAS);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
+	init_waitqueue_func_entry(&early.wait, look_early);
+	add_wait_queue(&uq->waitq, &early.wait);
+
+	device_ends(rig, cid, 0);
+	KUNIT_EXPECT_EQ(test, 1, nvme_uq_pci_ops.iopoll(uq, &iob, 0));
+	KUNIT_EXPECT_EQ(test, 1 + GUP_PIN_COUNTING_BIAS, early.refs);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(early.page));
+	KUNIT_EXPECT_TRUE(test, PageDirty(early.page));
+	for (i = 0; i < RING && !rig->req[i].iopoll_completed; i++)
+		;
+	KUNIT_EXPECT_LT(test, i, RING);
+	ClearPageDirty(early.page);
+	__free_page(early.page);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 /*
  * Doorbells in memory
  */
@@ -356,6 +424,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
 	KUNIT_CASE(poll_of_a_queue_that_is_down),
+	KUNIT_CASE(poll_wakes_before_it_unpins),
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(pieces),

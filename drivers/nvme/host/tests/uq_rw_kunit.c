@@ -131,12 +131,31 @@ static void rw_parts_are_few(struct kunit *test)
 			nvme_uq_rw_part(MAX_RW_COUNT, SZ_8M, 4096));
 }
 
+/* Bits of a status that say more about a success do not make it a failure. */
+static void rw_success_with_more_bits(struct kunit *test)
+{
+	static const int good[] = { NVME_SC_SUCCESS, NVME_STATUS_MORE,
+				    NVME_STATUS_CRD, NVME_STATUS_DNR };
+	static const int bad[] = { -EINTR, NVME_SC_LBA_RANGE,
+				   NVME_SC_READ_ERROR | NVME_STATUS_DNR,
+				   NVME_SC_ACCESS_DENIED | NVME_STATUS_MORE };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(good); i++)
+		KUNIT_EXPECT_FALSE_MSG(test, nvme_uq_rw_failed(good[i]),
+				       "%#x", good[i]);
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		KUNIT_EXPECT_TRUE_MSG(test, nvme_uq_rw_failed(bad[i]),
+				      "%#x", bad[i]);
+}
+
 static struct kunit_case nvme_uq_rw_cases[] = {
 	KUNIT_CASE(rw_counts),
 	KUNIT_CASE(rw_count_of_nothing),
 	KUNIT_CASE(rw_count_is_inside),
 	KUNIT_CASE(rw_parts),
 	KUNIT_CASE(rw_parts_are_few),
+	KUNIT_CASE(rw_success_with_more_bits),
 	{ }
 };
 

@@ -12,8 +12,9 @@
 
 /*
  * Apply the limit of one open file, in constant time: any user that can open a
- * node can set a limit. A completion that does not see @limited was counted
- * before any command sees the limit.
+ * node can set a limit, and has others wait for sq_lock meanwhile. So the caller
+ * wakes what waits for the limit. A completion that does not see @limited was
+ * counted before any command sees the limit.
  */
 static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
@@ -25,7 +26,13 @@ static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	uf->limited = limit;
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	WRITE_ONCE(uf->limit, limit);
-	wake_up_all(&uf->waitq);
+}
+
+/* Wake as many commands as the limit of an open file lets go on. */
+static void nvme_uq_wake_limited(struct nvme_uq_file *uf)
+{
+	/* no number: all, of which no completion will wake any */
+	wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
 }
 
 /**
@@ -51,8 +58,10 @@ void nvme_uq_limits_changed(struct nvme_uq *uq)
 
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
-	list_for_each_entry(uf, &uq->files, list)
+	list_for_each_entry(uf, &uq->files, list) {
 		nvme_uq_set_file_limit(uq, uf);
+		nvme_uq_wake_limited(uf);
+	}
 	nvme_uq_info_limit(uq);
 	wake_up_all(&uq->waitq);
 }
@@ -115,6 +124,8 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit)
 		nvme_uq_info_limit(uq);
 	}
 	spin_unlock(&uq->sq_lock);
+	if (!ret)
+		nvme_uq_wake_limited(uf);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_request_limit);

@@ -77,10 +77,12 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done)
 }
 
 /*
- * Complete commands. Those of the ring that is polling (@poll_ctx) are completed
- * directly, the others by task work.
+ * Complete commands: those of the ring that is polling (@poll_ctx) directly, the
+ * others by task work. Commands of that ring with pinned memory are left in @pinned,
+ * see nvme_uq_finish_pinned().
  */
-static void nvme_uq_finish_polled(struct nvme_uq_done *done, void *poll_ctx)
+static void nvme_uq_finish_polled(struct nvme_uq_done *done,
+				  struct nvme_uq_done *pinned, void *poll_ctx)
 {
 	struct nvme_uq_done others;
 	struct io_uring_cmd *ioucmd, *next;
@@ -89,12 +91,30 @@ static void nvme_uq_finish_polled(struct nvme_uq_done *done, void *poll_ctx)
 	*done->last = NULL;
 	for (ioucmd = done->first; ioucmd; ioucmd = next) {
 		next = nvme_uq_pdu(ioucmd)->next;
-		if (likely(poll_ctx == io_uring_cmd_ctx_handle(ioucmd)))
-			nvme_uq_finish(ioucmd, 0);
-		else
+		if (unlikely(poll_ctx != io_uring_cmd_ctx_handle(ioucmd)))
 			nvme_uq_done_add(&others, ioucmd);
+		else if (unlikely(nvme_uq_pdu(ioucmd)->user))
+			nvme_uq_done_add(pinned, ioucmd);
+		else
+			nvme_uq_finish(ioucmd, 0);
 	}
 	nvme_uq_finish_all(&others);
+}
+
+/*
+ * Complete what nvme_uq_finish_polled() has left. To unpin a page that the device
+ * has written to can take its lock, which the server of the page's file may hold
+ * for any time. So this comes when no other task waits for the caller.
+ */
+static void nvme_uq_finish_pinned(struct nvme_uq_done *pinned)
+{
+	struct io_uring_cmd *ioucmd, *next;
+
+	*pinned->last = NULL;
+	for (ioucmd = pinned->first; ioucmd; ioucmd = next) {
+		next = nvme_uq_pdu(ioucmd)->next;
+		nvme_uq_finish(ioucmd, 0);
+	}
 }
 
 /*
@@ -294,7 +314,7 @@ static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
 int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 		       unsigned int flags)
 {
-	struct nvme_uq_done done;
+	struct nvme_uq_done done, pinned;
 	unsigned int found = 0;
 
 	if (!nvme_uq_may_reap(uq))
@@ -311,8 +331,10 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 
 	if (!found)
 		return 0;
-	nvme_uq_finish_polled(&done, iob ? iob->poll_ctx : NULL);
+	nvme_uq_done_init(&pinned);
+	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
 	nvme_uq_wake(uq, found);
+	nvme_uq_finish_pinned(&pinned);
 	return found;
 }
 

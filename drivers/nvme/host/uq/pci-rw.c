@@ -71,7 +71,7 @@ static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
 	struct kiocb *iocb = rw->iocb;
 	long ret = rw->len;
 
-	if (unlikely(rw->status))
+	if (unlikely(nvme_uq_rw_failed(rw->status)))
 		ret = rw->status < 0 ? rw->status :
 			nvme_uq_status_to_errno(rw->status);
 	else

@@ -66,8 +66,7 @@ nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
 static bool nvme_uq_rw_retry(const struct nvme_uq_rw *rw)
 {
 	/* a reset has ended it, or the device says that it may succeed */
-	return rw->status < 0 ||
-		(rw->status > 0 && !(rw->status & NVME_STATUS_DNR));
+	return rw->status < 0 || !(rw->status & NVME_STATUS_DNR);
 }
 
 static int nvme_uq_rw_errno(const struct nvme_uq_rw *rw)
@@ -95,7 +94,7 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 						       NVME_UQ_RW_LOOK))
 			;
 		uq->ops->unpin_rw(rw);
-		if (likely(!rw->status))
+		if (likely(!nvme_uq_rw_failed(rw->status)))
 			return 0;
 	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
 		 !fatal_signal_pending(current));

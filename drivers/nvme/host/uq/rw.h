@@ -119,6 +119,19 @@ static inline u32 nvme_uq_rw_part(size_t count, u64 most, u32 block)
 	return min_t(u64, count, max(round_down(most, block), block));
 }
 
+/**
+ * nvme_uq_rw_failed - check whether a command has failed
+ * @status:	an errno, or the status field of its completion without the phase
+ *
+ * Bits of the status field such as More may be set although the command succeeded.
+ *
+ * Return: true if it has.
+ */
+static inline bool nvme_uq_rw_failed(int status)
+{
+	return status < 0 || status & NVME_SCT_SC_MASK;
+}
+
 /* rw.c */
 ssize_t nvme_uq_read_iter(struct kiocb *iocb, struct iov_iter *to);
 ssize_t nvme_uq_write_iter(struct kiocb *iocb, struct iov_iter *from);
