@@ -185,7 +185,6 @@ KERNELS: dict[str, Kernel] = {
         instrument="GCOV_PROFILE",
         test_timeout=1800,
         guest_timeout=2 * 3600,
-        left_out={"uq:uq_suspend": "-t quiet_when_idle"},
         other_hardware=True,
         after="sh {scripts}/coverage.sh {build} {into}\n",
     ),

@@ -30,7 +30,6 @@ enum nvme_uq_fault_what {
 	NVME_UQ_FAULT_HOLD,
 	NVME_UQ_FAULT_STORM,
 	NVME_UQ_FAULT_IRQ,
-	NVME_UQ_FAULT_DOORBELL,
 	NVME_UQ_FAULT_SILENT,
 	NVME_UQ_FAULT_REFUSE,
 	NVME_UQ_FAULT_NO_MEMORY,
@@ -45,7 +44,6 @@ static const char * const nvme_uq_fault_names[NVME_UQ_NR_FAULTS] = {
 	[NVME_UQ_FAULT_HOLD]	= "hold",
 	[NVME_UQ_FAULT_STORM]	= "storm",
 	[NVME_UQ_FAULT_IRQ]	= "irq",
-	[NVME_UQ_FAULT_DOORBELL] = "doorbell",
 	[NVME_UQ_FAULT_SILENT]	= "silent",
 	[NVME_UQ_FAULT_REFUSE]	= "refuse",
 	[NVME_UQ_FAULT_NO_MEMORY] = "no_memory",
@@ -73,7 +71,6 @@ struct nvme_uq_held {
  * @hold_for:	number of completions of a queue that come before a held one
  * @opcode:	opcode of the admin commands that get no answer or are rejected
  * @no_sgl:	use no SGLs, as if the device had none; read at controller reset
- * @no_kick:	do not check shadow doorbells between timeouts
  * @held:	completions that are held back
  */
 struct nvme_uq_fault {
@@ -82,7 +79,6 @@ struct nvme_uq_fault {
 	u32			hold_for;
 	u8			opcode;
 	bool			no_sgl;
-	bool			no_kick;
 	struct nvme_uq_held	held[NVME_UQ_FAULT_SEEN - 4];
 };
 
@@ -124,7 +120,6 @@ void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc)
 	debugfs_create_u32("hold_for", 0600, dir, &f->hold_for);
 	debugfs_create_x8("opcode", 0600, dir, &f->opcode);
 	debugfs_create_bool("no_sgl", 0600, dir, &f->no_sgl);
-	debugfs_create_bool("no_kick", 0600, dir, &f->no_kick);
 	uqc->fault = f;
 out:
 	memalloc_noio_restore(noio);
@@ -289,18 +284,6 @@ bool nvme_uq_fault_irq(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_doorbell - check for the fault that a doorbell is lost
- * @uq:		the queue
- *
- * Return: true if the doorbell is not to be written.
- */
-bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
-{
-	return nvme_uq_fault_take(nvme_uq_fault_of(uq->ctrl),
-				  NVME_UQ_FAULT_DOORBELL);
-}
-
-/**
  * nvme_uq_fault_no_memory - check for the fault that data cannot be mapped
  * @uq:		the queue
  *
@@ -348,17 +331,4 @@ bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
 
 	return f && READ_ONCE(f->no_sgl);
-}
-
-/**
- * nvme_uq_fault_no_kick - check whether shadow doorbells are not checked
- * @ctrl:	the controller
- *
- * Return: true if nvme_uq_kick() is to be called at timeouts only.
- */
-bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
-{
-	struct nvme_uq_fault *f = nvme_uq_fault_of(ctrl);
-
-	return f && READ_ONCE(f->no_kick);
 }

@@ -9,28 +9,6 @@
 #include "pci.h"
 
 /*
- * Interval of checking a queue with shadow doorbells. A device polls these
- * while it is busy, and sets the event index before it stops; from then on it
- * needs an MMIO write. A device that sets the event index and reads the
- * doorbell a last time without a barrier in between misses a command that was
- * submitted just then, and no further doorbell follows if all submitters wait
- * for completions. QEMU's device has done so.
- */
-#define NVME_UQ_KICK_INTERVAL	HZ
-
-/*
- * A value that the doorbell has already is not written again: that is an
- * Invalid Doorbell Write Value (NVMe base, Asynchronous Event Request).
- */
-static void nvme_uq_kick(struct nvme_uq *uq)
-{
-	/* with no command in flight the device may be suspended */
-	if (uq->dbbuf_sq_db && !(uq->blocked & NVME_UQ_DOWN) &&
-	    nvme_uq_tags_used(&uq->tags) && uq->db_tail != uq->last_sq_tail)
-		nvme_uq_write_sq_db(uq);
-}
-
-/*
  * The task that defers a doorbell to the end of its batch may have been
  * preempted. Write it now, and restart the timeouts of these commands, as the
  * device did not know of them before.
@@ -70,9 +48,6 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 	unsigned long now = jiffies;
 
 	lockdep_assert_held(&uq->sq_lock);
-	if (uq->dbbuf_sq_db && !nvme_uq_fault_no_kick(uq->ctrl) &&
-	    time_after(deadline, now + NVME_UQ_KICK_INTERVAL))
-		deadline = now + NVME_UQ_KICK_INTERVAL;
 	uq->tmo_armed = true;
 	uq->tmo_next = deadline;
 	mod_delayed_work(nvme_wq, &uq->tmo_work,
@@ -300,7 +275,6 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
 	nvme_uq_ring_late(uq);
-	nvme_uq_kick(uq);
 	spin_unlock(&uq->sq_lock);
 
 	/* an interrupt may have been missed, or polling stopped */

@@ -192,7 +192,6 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	spin_lock(&uq->sq_lock);
 	uq->sq_tail = 0;
 	uq->last_sq_tail = 0;
-	uq->db_tail = 0;
 	uq->dbbuf_sq_db = NULL;
 	/* nvme_uq_quiesce() has cancelled the work */
 	uq->tmo_armed = false;
@@ -392,11 +391,14 @@ void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 
 		if (!uq->cq_live)
 			continue;
-		/* it is down: neither lock is needed */
+		/* it is down, so nothing is submitted: sq_lock is not needed */
 		uq->dbbuf_sq_db = &dbs[sq];
 		uq->dbbuf_sq_ei = &eis[sq];
+		/* but a device may post completions that it should not */
+		spin_lock_irq(&uq->cq_lock);
 		uq->dbbuf_cq_db = &dbs[sq + db_stride];
 		uq->dbbuf_cq_ei = &eis[sq + db_stride];
+		spin_unlock_irq(&uq->cq_lock);
 	}
 }
 

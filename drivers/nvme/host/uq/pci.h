@@ -226,9 +226,7 @@ void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc);
 bool nvme_uq_fault_storm(struct nvme_uq *uq);
 bool nvme_uq_fault_may_storm(struct nvme_uq *uq);
 bool nvme_uq_fault_irq(struct nvme_uq *uq);
-bool nvme_uq_fault_doorbell(struct nvme_uq *uq);
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
-bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl);
 bool nvme_uq_fault_no_memory(struct nvme_uq *uq);
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode);
 #else
@@ -257,16 +255,6 @@ static inline bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 	return false;
 }
 
-static inline bool nvme_uq_fault_no_kick(struct nvme_ctrl *ctrl)
-{
-	return false;
-}
-
-static inline bool nvme_uq_fault_doorbell(struct nvme_uq *uq)
-{
-	return false;
-}
-
 static inline bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
 {
 	return false;
@@ -285,10 +273,7 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
 static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
-	if (nvme_uq_fault_doorbell(uq))
-		return;
 	writel(uq->last_sq_tail, uq->sq_db);
-	uq->db_tail = uq->last_sq_tail;
 	uq->doorbells++;
 }
 

@@ -137,7 +137,6 @@ struct nvme_uq_iod {
  *		beyond @limit, and one for each waiter
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
- * @db_tail:	value that was last written to @sq_db
  * @tmo_armed:	@tmo_work is queued
  * @aborting:	an abort of one of its commands is under way; set by @tmo_work
  * @plug:	plug of the last task that deferred the doorbell
@@ -220,7 +219,6 @@ struct nvme_uq {
 	unsigned int		reserve;
 	u16			sq_tail;
 	u16			last_sq_tail;
-	u16			db_tail;
 	bool			tmo_armed;
 	bool			aborting;
 	struct blk_plug		*plug;

@@ -200,8 +200,6 @@ int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
  * namespace, or detaches it. Returns 0 or the status of the device.
  */
 int uq_attach(const struct uq_ns *ns, bool on);
-/* A controller that looks at its doorbells in memory. */
-bool uq_has_shadow_doorbells(int ctrl);
 /* A controller with one interrupt at most, which is the block layer's. */
 bool uq_no_vectors(const struct uq_ns *ns);
 /* It can have no user queue of a kind, for the reason that UQ_NO_QUEUE tells. */

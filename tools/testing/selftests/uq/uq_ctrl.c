@@ -175,20 +175,6 @@ int uq_attach(const struct uq_ns *ns, bool on)
 	return uq_admin(ns->ctrl, &cmd);
 }
 
-/* Optional admin commands of the controller: byte 256 of what it says of itself. */
-bool uq_has_shadow_doorbells(int ctrl)
-{
-	static unsigned char id[4096];
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x06,
-		.addr		= (uintptr_t)id,
-		.data_len	= sizeof(id),
-		.cdw10		= 1,
-	};
-
-	return !uq_admin(ctrl, &cmd) && id[257] & 1;
-}
-
 bool uq_no_vectors(const struct uq_ns *ns)
 {
 	char path[128];

@@ -485,28 +485,6 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	uq_cq_unmap(&cq);
 }
 
-UQ_LEAVE_OUT("fault.*_no_sgl.lost_doorbell", "not about data");
-
-/*
- * A device with shadow doorbells that missed the real one is told again, before
- * any command has taken too long.
- */
-TEST_F(fault, lost_doorbell)
-{
-	long long before = uq_attr(self->node.name, "timeouts");
-	unsigned int i;
-
-	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
-		SKIP(return, "the device has no shadow doorbells");
-	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "doorbell", 1));
-		prep(self, CMD_READ, 0, self->buf, 512);
-		EXPECT_EQ(0, uq_run(&self->ring));
-		EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "doorbell"));
-	}
-	EXPECT_EQ(before, uq_attr(self->node.name, "timeouts"));
-}
-
 /* No memory for the mappings of a batch, and not when workers try again either. */
 TEST_F(fault, no_memory_for_a_while)
 {

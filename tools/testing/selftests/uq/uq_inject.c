@@ -81,7 +81,6 @@ int uq_fault_clear(int ctrl)
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		ret = ret ?: uq_fault_set(ctrl, kinds[i], 0);
 	ret = ret ?: uq_fault_knob(ctrl, "hold_for", "1");
-	ret = ret ?: uq_fault_knob(ctrl, "no_kick", "N");
 	return ret ?: uq_fault_knob(ctrl, "no_sgl", "N");
 }
 

@@ -14,7 +14,7 @@
 /* The file of a fault, in PATH_MAX bytes. */
 void uq_fault_path(char *path, int ctrl, const char *name);
 bool uq_can_fault(int ctrl);
-/* What is not in a directory of its own: hold_for, opcode, no_sgl, no_kick. */
+/* What is not in a directory of its own: hold_for, opcode, no_sgl. */
 int uq_fault_knob(int ctrl, const char *name, const char *val);
 /* @what/@name is @val from now on. */
 int uq_fault_attr(int ctrl, const char *what, const char *name,

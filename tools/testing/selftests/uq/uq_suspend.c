@@ -172,47 +172,6 @@ TEST_F(suspend, while_waiting)
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
-UQ_LEAVE_OUT("suspend.*_slow.quiet_when_idle", "one device is enough");
-
-/*
- * Once all commands have ended, nothing touches a doorbell: where a suspend leaves
- * the device its state, it sleeps from then on. A doorbell of another queue gets
- * lost after that, and is rung again: the driver has had time to touch this one.
- */
-TEST_F(suspend, quiet_when_idle)
-{
-	struct uq_node other;
-	struct io_uring ring;
-	long long before;
-	unsigned int i;
-	int fd;
-
-	if (!uq_has_shadow_doorbells(self->node.ns.ctrl))
-		SKIP(return, "the device has no shadow doorbells");
-	if (!uq_can_fault(self->node.ns.ctrl))
-		SKIP(return, UQ_NO_FAULTS);
-	ASSERT_TRUE(uq_node_nth(&other, &self->node.ns, self->node.poll, 1));
-	fd = uq_open_ring(&self->node, O_RDONLY, &ring, 64);
-	ASSERT_LE(0, fd);
-	for (i = 0; i < 64; i++) {
-		uq_prep(&ring, fd, self->node.nsid, CMD_READ, i,
-			self->tenants.buf + i * 512, 512);
-		ASSERT_EQ(1, io_uring_submit(&ring));
-	}
-	for (i = 0; i < 64; i++)
-		EXPECT_EQ(0, uq_reap(&ring, NULL));
-	io_uring_queue_exit(&ring);
-	close(fd);
-	before = uq_attr(self->node.name, "doorbells");
-
-	ASSERT_EQ(0, uq_fault_set(other.ns.ctrl, "doorbell", 1));
-	self->node = other;
-	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
-	EXPECT_EQ(0, uq_fault_left(other.ns.ctrl, "doorbell"));
-	ASSERT_TRUE(uq_node_nth(&self->node, &other.ns, other.poll, 0));
-	EXPECT_EQ(before, uq_attr(self->node.name, "doorbells"));
-}
-
 int main(int argc, char **argv)
 {
 	int ret = uq_main(argc, argv);

@@ -169,12 +169,10 @@ TEST_F(timeout, reset_in_its_own_time)
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "io_timeout", "1000"));
-	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "no_kick", "Y"));
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, 1000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
-	EXPECT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "no_kick", "N"));
 	EXPECT_EQ(0, fault_left(self, "lose"));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 }
