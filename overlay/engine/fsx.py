@@ -12,7 +12,7 @@ import re
 import secrets
 from pathlib import Path
 
-from engine import guest, host
+from engine import guest, host, limits
 from engine.kernels import KERNELS
 from engine.ktap import Case, parse
 
@@ -20,6 +20,8 @@ NAME = "fsx"
 VERSION = "0.3.2"
 PACKAGES = ("gcc", "libc6-dev", "e2fsprogs", "xfsprogs")
 RELEASE = Path("/etc/os-release")
+# The file systems of overlay/guest/fsx.sh, each in a guest of its own.
+KINDS = ("ext4", "ext4-unlocked", "xfs", "xfs-reflink")
 
 
 def cargo() -> str:
@@ -42,18 +44,28 @@ def program(log: Path) -> Path:
     return there
 
 
+def _one(mode: str, out: Path, fsx: Path, seed: int | str,
+         kind: str) -> list[Case]:
+    """So many operations of it on one file system, in a guest of a kernel."""
+    kernel = KERNELS[mode]
+    name = f"{mode}-{NAME}-{kind}"
+    machine = guest.Machine(append=(*guest.PMEM, *kernel.append),
+                            qemu=kernel.qemu, timeout=kernel.guest_timeout)
+    ran = guest.boot(
+        mode, f"exec sh {guest.SCRIPTS}/fsx.sh {fsx} {kernel.fsx} {seed} {kind}\n",
+        name=name, out=out, machine=machine)
+    return [Case(f"{mode}-{NAME}: {case.name}", case.status, case.detail)
+            for case in parse(ran.ktap)] + ran.cases()
+
+
 def run(mode: str, out: Path) -> list[Case]:
-    """So many operations of it on each file system, in a guest of a kernel."""
+    """All file systems, in as many guests at a time as there is room for."""
     kernel = KERNELS[mode]
     fsx = program(out / f"{NAME}.build.log")
     seed = os.environ.get("DAX_TEST_SEED") or secrets.randbelow(1 << 32)
-    name = f"{mode}-{NAME}"
-    machine = guest.Machine(append=(*guest.PMEM, *kernel.append),
-                            qemu=kernel.qemu, timeout=kernel.guest_timeout)
-    with host.step(f"{kernel.fsx} operations of {NAME} on each file system, "
-                   f"seed {seed}"):
-        ran = guest.boot(
-            mode, f"exec sh {guest.SCRIPTS}/fsx.sh {fsx} {kernel.fsx} {seed}\n",
-            name=name, out=out, machine=machine)
-    return [Case(f"{name}: {case.name}", case.status, case.detail)
-            for case in parse(ran.ktap)] + ran.cases()
+    workers = min(limits.processors(), limits.memory() // kernel.takes())
+    with host.step(f"{kernel.fsx} operations of {NAME} on each of {len(KINDS)} "
+                   f"file systems, seed {seed}"):
+        found = host.at_once(_one, [(mode, out, fsx, seed, kind)
+                                    for kind in KINDS], workers)
+    return [case for cases in found for case in cases]
