@@ -35,7 +35,7 @@ PROOFS = {
     "cargo-web": "cargo",
     "ccache": "ccache",
     "codespell": "codespell",
-    "coreutils": "cat chmod cksum cp cut date dd echo env head id ln ls mkdir "
+    "coreutils": "cat chmod cksum cp cut date dd df echo env head id ln ls mkdir "
                  "mktemp mv printf readlink rm rmdir seq sleep sort stty sync "
                  "tail tee test timeout touch tr true truncate uname wc",
     "cpio": "cpio",
@@ -83,8 +83,8 @@ PROOFS = {
     # Alone, without an init system that a container has no use for.
     "systemd-standalone-tmpfiles": "systemd-tmpfiles",
     "tar": "tar",
-    "util-linux": "blkdiscard blockdev dmesg mountpoint setsid",
-    "xfsprogs": "mkfs.xfs",
+    "util-linux": "blkdiscard blockdev dmesg fallocate mountpoint setsid",
+    "xfsprogs": "mkfs.xfs xfs_io",
     "xz-utils": "xz",
 }
 
