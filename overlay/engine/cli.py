@@ -59,7 +59,7 @@ ARGUMENTS = (
     ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),
     ("series", "dax-read", "one series"),
     ("build", '"lean debug"', "these kernels"),
-    ("artifacts", "lean", "of these kernels alone"),
+    ("artifacts", "lean", "of these kernels alone, or of all"),
     ("lava", '"run lean-1"', "run this job here, a short one without a name"),
     ("lava", "record", "bring overlay/kselftest.seconds up to date"),
     ("results", '"OLD.json NEW.json"', "what is different; without NEW against "
