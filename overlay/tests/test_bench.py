@@ -311,38 +311,28 @@ class Apart(unittest.TestCase):
             self.assertEqual([others.look(), others.look()], [0.5, 0])
 
 
-class Lost(unittest.TestCase):
-    """A guest whose controller loses a command is booted again."""
+class Complete(unittest.TestCase):
+    """A guest that lost a command, or broke off, has measured nothing."""
 
-    def boot(self, *outputs):
-        """How often a guest with these outputs was booted, and what came of it."""
-        with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(measure.guest, "boot", side_effect=[
-                    mock.Mock(ktap=text, cases=list) for text in outputs]) as booted, \
-                redirect_stdout(io.StringIO()):
-            out = Path(folder)
-            host.write(out / "toy.boot.log", "reset controller\n")
+    def boot(self, output):
+        with mock.patch.object(measure.guest, "boot", return_value=mock.Mock(
+                ktap=output, cases=list)) as booted:
             try:
-                found = measure.boot("lean", out, "toy", "toy.sh", ())
+                return measure.boot("lean", Path("out"), "toy", "toy.sh", ())
             except UserError as error:
-                found = str(error)
-            logs = sorted(path.name for path in out.iterdir())
-        return booted.call_count, found, logs
+                return str(error)
+            finally:
+                booted.assert_called_once()
 
-    def test_once_more(self):
-        for line in ("error /dev/ng0n1: result -4\n",
-                     "error 0 of 32 completions\n"):
-            self.assertEqual(self.boot(line, "complete\n"), (
-                2, "complete\n", ["toy.boot.log", "toy.lost-1.boot.log"]))
+    def test_whole(self):
+        self.assertEqual(self.boot("complete\n"), "complete\n")
 
-    def test_not_for_ever(self):
-        line = "error 31 of 32 completions\n"
-        self.assertEqual(self.boot(line, line, line)[:2],
-                         (3, "the measurement failed: 31 of 32 completions"))
-
-    def test_other_errors_are_final(self):
-        for line in ("error no /dev/ng0n1q1\n", "error result -22\n", ""):
-            self.assertEqual(self.boot(line)[0], 1)
+    def test_errors_are_final(self):
+        for line in ("/dev/ng0n1: result -4", "0 of 32 completions",
+                     "no /dev/ng0n1q1"):
+            self.assertEqual(self.boot(f"error {line}\ncomplete\n"),
+                             f"the measurement failed: {line}")
+        self.assertIn("broke off", self.boot("cell nvme\n"))
 
 
 class Profile(unittest.TestCase):

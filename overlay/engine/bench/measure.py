@@ -8,7 +8,7 @@ from typing import Any
 
 from engine import build, guest, host, ktap, plugins
 from engine.bench import figures
-from engine.bench.figures import LostError, Profiles
+from engine.bench.figures import Profiles
 from engine.guest import Machine
 from engine.host import UserError
 
@@ -16,9 +16,6 @@ PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
 PROGRAMS = host.ROOT / "overlay" / "bench"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
-# Where time is instructions, commands do not come back at times, on upstream's queues
-# too: so often a guest may be booted, and all of it measured again.
-TRIES = 3
 # A guest whose time is instructions.
 COUNTING = Machine(append=PMEM, icount=True)
 
@@ -63,21 +60,11 @@ def boot(mode: str, out: Path, name: str, script: str,
          command: tuple[Any, ...], machine: Machine = COUNTING) -> str:
     """Boot, run a measuring script of PROGRAMS, return what it printed."""
     words = " ".join(f"'{word}'" for word in command)
-    for once_more in range(TRIES - 1, -1, -1):
-        ran = guest.boot(mode, f"exec sh '{PROGRAMS}/{script}' {words}\n",
-                         name=name, out=out, machine=machine)
-        bad = [case for case in ran.cases() if case.status == ktap.FAIL]
-        if bad:
-            raise UserError(f"{bad[0].name} failed: "
-                            f"{bad[0].detail.splitlines()[0]}")
-        try:
-            figures.check_complete(ran.ktap)
-            break
-        except LostError as lost:
-            if not once_more:
-                raise
-            kept = out / f"{name}.lost-{TRIES - once_more}.boot.log"
-            host.write(kept, (out / f"{name}.boot.log").read_text(
-                "utf-8", "replace"))
-            host.say(f"    {lost}: once more ({host.short(kept)})")
+    ran = guest.boot(mode, f"exec sh '{PROGRAMS}/{script}' {words}\n",
+                     name=name, out=out, machine=machine)
+    bad = [case for case in ran.cases() if case.status == ktap.FAIL]
+    if bad:
+        raise UserError(f"{bad[0].name} failed: "
+                        f"{bad[0].detail.splitlines()[0]}")
+    figures.check_complete(ran.ktap)
     return ran.ktap
