@@ -314,28 +314,58 @@ static int taint_free_blocks(struct mmap_test *t)
 }
 
 /*
- * A write to shared blocks that ends early, as its buffer does, gives the file a new
- * block all the same. It holds nothing that the file has not held.
+ * A write to shared blocks that ends early, as its buffer does, shows nothing that
+ * the file has not held: it ends with the last block that it fills.
  */
 TEST_F(mmap_cow, short_write_shows_no_other_data)
 {
-	const size_t bs = self->t.bs, good = 100, len = bs - 1000;
+	const size_t bs = self->t.bs, good = 100;
 	char *from = dax_alloc(_metadata, 2 * bs), *page;
 
 	memset(from, 'N', bs);
 	ASSERT_EQ(0, munmap(from + bs, bs));
 	ASSERT_EQ(0, taint_free_blocks(&self->t));
-	ASSERT_EQ(good, pwrite(self->fd, from + bs - good, len, 0));
-	page = dax_alloc(_metadata, bs);
-	ASSERT_EQ(bs, pread(self->fd, page, bs, 0));
-	for (size_t i = 0; i < bs; i++) {
-		ASSERT_EQ(i < good ? 'N' : 'a', page[i])
+	EXPECT_EQ(-1, pwrite(self->fd, from + bs - good, bs - 1000, 0));
+	EXPECT_EQ(EFAULT, errno);
+	/* all of the next block, and no more than that of the one behind it */
+	EXPECT_EQ(good, pwrite(self->fd, from + bs - good, bs, 2 * bs - good));
+	page = dax_alloc(_metadata, 3 * bs);
+	ASSERT_EQ(3 * bs, pread(self->fd, page, 3 * bs, 0));
+	for (size_t i = 0; i < 3 * bs; i++) {
+		bool written = i >= 2 * bs - good && i < 2 * bs;
+
+		ASSERT_EQ(written ? 'N' : 'a' + (char)(i / bs), page[i])
 			TH_LOG("byte %zu", i);
 	}
 	/* what shares the blocks has them as they were */
-	ASSERT_EQ(bs, pread(self->clone_fd, page, bs, 0));
-	for (size_t i = 0; i < bs; i++)
-		ASSERT_EQ('a', page[i]);
+	ASSERT_EQ(3 * bs, pread(self->clone_fd, page, 3 * bs, 0));
+	for (size_t i = 0; i < 3 * bs; i++)
+		ASSERT_EQ('a' + (char)(i / bs), page[i]);
+}
+
+/* What write(2) leaves of a page is as a store leaves it that comes meanwhile. */
+TEST_F(mmap_cow, store_beside_a_write_stays)
+{
+	const size_t bs = self->t.bs, good = 100, at = 2000;
+	struct cow_write wr = {
+		.fd = self->fd, .from = self->from + bs - good, .len = 2 * good,
+	};
+	struct mmap_map m;
+	pthread_t thread;
+	char byte;
+
+	ASSERT_EQ(0, mmap_at(&self->t, &m, self->fd, 0, 1,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
+	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	mmap_poke(m.at + at, 'S');
+	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, wr.ret);
+	EXPECT_EQ('S', m.at[at]);
+	ASSERT_EQ(1, pread(self->fd, &byte, 1, at));
+	EXPECT_EQ('S', byte);
+	mmap_gone(&m);
 }
 
 /* -- stores while write(2) fills a hole */
@@ -378,8 +408,7 @@ TEST_F(mmap_pin, store_while_write_fills_the_hole)
 	ASSERT_EQ(0, mmap_at(&self->t, &m, wr.fd, 0, MEANWHILE_PAGES,
 			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
 	for (unsigned int i = 0; i < MEANWHILE_ROUNDS * dax_scale(); i++) {
-		/* the first entry that is dropped, or the last that is unmapped */
-		char *at = m.at + (i % 2 ? len - bs : 0);
+		unsigned long page = i;
 		int sig = 0;
 
 		ASSERT_EQ(0, ftruncate(wr.fd, 0));
@@ -387,11 +416,9 @@ TEST_F(mmap_pin, store_while_write_fills_the_hole)
 		mmap_touch(m.at, MEANWHILE_PAGES, bs);
 		atomic_store(&wr.done, false);
 		ASSERT_EQ(0, pthread_create(&thread, NULL, write_meanwhile, &wr));
-		while (!atomic_load(&wr.done) && !sig) {
-			sig = mmap_store(at, 1);
-			if (!sig)
-				madvise(at, bs, MADV_DONTNEED);
-		}
+		/* once to each page: after that it is no hole */
+		for (; !atomic_load(&wr.done) && !sig; page += 1021)
+			sig = mmap_store(m.at + page % MEANWHILE_PAGES * bs, 1);
 		pthread_join(thread, NULL);
 		ASSERT_EQ(0, sig) TH_LOG("a store has failed in round %u", i);
 		ASSERT_EQ(0, wr.ret);
