@@ -73,7 +73,7 @@ int uq_fault_clear(int ctrl)
 {
 	static const char * const kinds[] = {
 		"lose", "repeat", "stale", "wrong", "hold", "storm", "irq",
-		"doorbell", "silent", "refuse", "no_memory"
+		"silent", "refuse", "no_memory"
 	};
 	unsigned int i;
 	int ret = 0;
