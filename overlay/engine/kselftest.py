@@ -288,8 +288,7 @@ def _prepare(gate: reuse.Gate, queue: Todo,
         # Compilers take as much as a guest does, of memory and processors.
         with gate:
             queue.begin()
-            # As one of two: guests wait for it, so it has half of the machine.
-            todo, = host.at_once(prepares, [(mode,)], 2)
+            todo = prepares(mode)
         host.say(f"    {mode} is prepared: {said(todo)}")
         queue.add(todo, number < len(later))
     return []

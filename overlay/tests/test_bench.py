@@ -387,15 +387,29 @@ class Profile(unittest.TestCase):
 
 
 class Main(unittest.TestCase):
-    def run_main(self, *args, distro):
+    def built_or_not(self, broken):
+        """Stand in for build.build()."""
+        def build(mode):
+            if mode == broken:
+                raise UserError("it does not compile")
+        return build
+
+    def run_main(self, *args, distro, broken=""):
         """main() without guests; returns its cases and what it wrote."""
+        finish = command._finish
+
+        def finished(data, wall, cases, good):
+            self.kept = good, len(data["results"])
+            return finish(data, wall, cases, good)
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(host, "OUT", Path(folder)), \
                 mock.patch.object(command, "PARTS", (parts.Part(
                     "dax-read", lambda *_: rows(),
                     lambda _: dax_read.judge(rows(met())), ("dax-read",)),)), \
                 mock.patch.object(command, "_distro", **distro), \
-                mock.patch.object(command.build, "build") as build, \
+                mock.patch.object(command.build, "build", side_effect=
+                                  self.built_or_not(broken)) as build, \
+                mock.patch.object(command, "_finish", finished), \
                 mock.patch.object(command.dax_read, "clock", return_value=None), \
                 mock.patch.object(command.lines, "rows", return_value=[]), \
                 mock.patch.object(command.lines, "judge", return_value=[]), \
@@ -440,6 +454,19 @@ class Main(unittest.TestCase):
             self.assertEqual(self.built, built)
         self.run_main("distro", distro={"return_value": self.distro(460)})
         self.assertEqual(self.built, ["distro"])
+
+    def test_a_kernel_that_does_not_build_loses_its_parts_alone(self):
+        cases, data = self.run_main(distro={"return_value": []},
+                                    broken="distro")
+        case = status(cases, "the distro kernel was built")
+        self.assertEqual((case.status, case.detail),
+                         (ktap.FAIL, "NOT RUN: it does not compile"))
+        self.assertEqual(len(data["results"]), 3)
+
+    def test_what_breaks_off_keeps_what_was_measured(self):
+        with self.assertRaises(ZeroDivisionError):
+            self.run_main(distro={"side_effect": ZeroDivisionError})
+        self.assertEqual(self.kept, (["dax-read", "lines"], 3))
 
     def test_a_lost_kernel_is_red_and_loses_nothing_else(self):
         cases, data = self.run_main(distro={
