@@ -113,6 +113,25 @@ class Coming(Folder):
             self.run_all()
         self.assertFalse(host.STOPPING.is_set())
 
+    def test_what_does_not_build_is_named_while_guests_run(self):
+        def guest_runs(share, out):
+            self.begun.set()
+            host.run(["sleep", "1000"], log=self.top / share.name, what="a guest")
+            return []
+
+        def prepare(mode, *rest):
+            if mode == "lean":
+                self.assertTrue(self.begun.wait(PATIENCE))
+                raise UserError("it does not compile")
+            return self.prepare(mode, *rest)
+        for _ in range(5):
+            self.begun.clear()
+            with mock.patch.object(kselftest, "prepare", prepare), \
+                    mock.patch.object(kselftest, "_boot", guest_runs), \
+                    self.assertRaisesRegex(UserError, "does not compile"):
+                self.run_all()
+            self.assertFalse(host.STOPPING.is_set())
+
     def test_an_interrupt_ends_those_that_wait(self):
         def prepare(mode, *rest):
             if mode == "lean":
