@@ -241,11 +241,14 @@ class Shop:
         self.make("headers", what="installing the kernel's headers")
 
     def selftest(self, folder: str, there: bool = False,
-                 only: Sequence[str] | None = None) -> host.Done:
+                 only: Sequence[str] | None = None,
+                 shared: Sequence[str] = ()) -> host.Done:
         """Build one selftest folder the way lib.mk does, out of the tree.
 
         With `there` what was built before may stay. With `only` these programs
-        alone, and of the others that make knows how.
+        alone, and of the others that make knows how. The `shared` objects are
+        compiled whether or not a program is linked with them; the folder has a
+        rule for them.
         """
         output = self.build / SELFTESTS / folder
         if not there:
@@ -257,15 +260,16 @@ class Shop:
                "CC=ccache gcc",
                f"KHDR_INCLUDES=-isystem {self.build}/usr/include"]
         what = f"building the selftests in {folder}"
+        goals = [f"{output}/{name}" for name in (*(only or ()), *shared)]
         if only is None:
-            return host.run([*cmd, "all"], log=self.log, env=self._env(None),
-                            check=False, what=what)
-        done = host.run([*cmd, "--dry-run", "all"], log=self.log,
-                        env=self._env(None), check=False, what=what)
-        if done.returncode or not only:
-            return done
-        return host.run([*cmd, *(f"{output}/{name}" for name in only)],
-                        log=self.log, env=self._env(None), check=False, what=what)
+            goals = ["all", *goals]
+        else:
+            done = host.run([*cmd, "--dry-run", "all"], log=self.log,
+                            env=self._env(None), check=False, what=what)
+            if done.returncode or not goals:
+                return done
+        return host.run([*cmd, *goals], log=self.log, env=self._env(None),
+                        check=False, what=what)
 
 
 def first_error(text: str) -> str:

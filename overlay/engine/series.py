@@ -79,6 +79,9 @@ PACKAGES = ("git", "perl", "patch", "gcc", "make", "ccache", "codespell",
 DOCS = ("Documentation/",)
 UAPI = "include/uapi/"
 GET_MAINTAINER = "scripts/get_maintainer.pl"
+# In a Makefile of selftests, a line of what it lists, or of nothing.
+LISTS = re.compile(r"(?:TEST_(?:GEN_)?(?:PROGS|PROGS_EXTENDED|FILES)|LOCAL_HDRS)"
+                   r"\s*[:+]?=|\s*(?:#.*)?$")
 # Our items by their path in this tree.
 Items = dict[str, Item]
 
@@ -122,6 +125,28 @@ def selftest_folders(targets: Sequence[str]) -> list[str]:
                   if name.parent not in folders)
 
 
+def listed(makefile: str) -> set[str]:
+    """The programs that a Makefile of selftests lists."""
+    return {word for line in re.findall(
+        r"^TEST_GEN_(?:PROGS|PROGS_EXTENDED|FILES)\s*[:+]?=(.*)",
+        makefile.replace("\\\n", " "), re.MULTILINE) for word in line.split()}
+
+
+def only_lists(patch: str) -> bool:
+    """Whether a patch of such a Makefile changes lists of files and no more."""
+    return all(LISTS.match(line[1:]) for line in patch.splitlines()
+               if re.match(r"[+-](?!\+\+ |-- )", line))
+
+
+def _patch_of(entry: Entry, items: Items, file: str) -> str:
+    """What a commit changes in a file that is there; nothing if it brings it."""
+    if file in entry.parts:
+        return entry.parts[file]
+    if items[file].kind == "patch":
+        return (host.ROOT / file).read_text("utf-8")
+    return ""
+
+
 def programs(entry: Entry, items: Items, folder: str,
              makefile: str) -> list[str] | None:
     """The programs of a folder of selftests that a commit brings or changes.
@@ -129,6 +154,10 @@ def programs(entry: Entry, items: Items, folder: str,
     None if it changes what others are made of, or brings more than programs.
     """
     at = f"{lay.SELFTESTS}{folder}/"
+    if not all(only_lists(_patch_of(entry, items, file))
+               for file in (*entry.files, *entry.parts)
+               if items[file].target == f"{at}Makefile"):
+        return None
     files = [(items[file], file in entry.parts or items[file].kind == "patch")
              for file in (*entry.files, *entry.parts)]
     files = [(item, changed) for item, changed in files
@@ -138,16 +167,26 @@ def programs(entry: Entry, items: Items, folder: str,
     if any("/" in item.target.removeprefix(at) for item, _ in files
            if item.target.startswith(at)):
         return None
-    listed = {word for line in re.findall(
-        r"^TEST_GEN_(?:PROGS|PROGS_EXTENDED|FILES)\s*[:+]?=(.*)", makefile,
-        re.MULTILINE) for word in line.split()}
     found = {PurePosixPath(item.target).stem for item, _ in files
-             if item.target.endswith(".c")} & listed
+             if item.target.endswith(".c")} & listed(makefile)
     if any(changed and not (item.target.endswith(".c") and
                             PurePosixPath(item.target).stem in found)
            for item, changed in files):
         return None
     return sorted(found)
+
+
+def shared_objects(entry: Entry, items: Items, folder: str,
+                   makefile: str) -> list[str]:
+    """What a commit's C files that are no programs of the folder become.
+
+    There may be no program yet that is linked with them.
+    """
+    paths = {PurePosixPath(target) for target in touched(entry, items)}
+    return sorted(f"{path.stem}.o" for path in paths
+                  if path.suffix == ".c"
+                  and path.parent == objects.SELFTESTS / folder
+                  and path.stem not in listed(makefile))
 
 
 def touched(entry: Entry, items: Items) -> list[str]:
@@ -245,12 +284,14 @@ class Builder:
         there = folder in self.built
         # What lies below the series was compiled with its own; other headers
         # may break any of it.
+        text = makefile.read_text("utf-8")
         only = None if self.changed and not there else programs(
-            entry, items, folder, makefile.read_text("utf-8"))
-        if only != [] and not self.headers:
+            entry, items, folder, text)
+        shared = shared_objects(entry, items, folder, text)
+        if (only != [] or shared) and not self.headers:
             self.shop.headers()
             self.headers = True
-        done = self.shop.selftest(folder, there, only)
+        done = self.shop.selftest(folder, there, only, shared)
         self.built.add(folder)
         complaints = list(objects.warnings(done.stdout).values())
         if done.returncode and not complaints:

@@ -698,17 +698,31 @@ class Goals(unittest.TestCase):
         at = "tools/testing/selftests/toy/"
         makefile = "TEST_GEN_PROGS := kite ball\nTEST_GEN_PROGS += top\n"
 
-        def found(*files):
+        def found(*files, patch="+TEST_GEN_PROGS += top\n"):
             items = {file: lay.Item(file, file.removesuffix(".patch"),
                                     "patch" if file.endswith(".patch") else "file")
                      for file in files}
-            return series.programs(entries.Entry(
-                Path("0001-toy"), "selftests: toy", "Toy.", list(files)), items,
-                "toy", makefile)
+            with tempfile.TemporaryDirectory() as top, \
+                    mock.patch.object(host, "ROOT", Path(top)):
+                host.write(Path(top) / f"{at}Makefile.patch",
+                           f"--- a/{at}Makefile\n+++ b/{at}Makefile\n"
+                           f"@@ -1 +1,2 @@\n TEST_GEN_PROGS := kite ball\n{patch}")
+                return series.programs(entries.Entry(
+                    Path("0001-toy"), "selftests: toy", "Toy.", list(files)), items,
+                    "toy", makefile)
 
         self.assertEqual(found(f"{at}kite.c", f"{at}top.c", f"{at}toy.h",
                                f"{at}Makefile.patch", f"{at}README"),
                          ["kite", "top"])
+        for more in ("+LOCAL_HDRS := toy.h\n-LOCAL_HDRS := \n",
+                     "+TEST_FILES += lib.sh\n+\n+# of its own\n"):
+            self.assertEqual(found(f"{at}kite.c", f"{at}Makefile.patch", patch=more),
+                             ["kite"])
+        for more in ("+CFLAGS += -O2\n", "-LDLIBS += -lpthread\n", "+\tcc $<\n",
+                     "+$(TEST_GEN_PROGS): $(OUTPUT)/toy.o\n",
+                     "+TEST_GEN_MODS_DIR := mods\n"):
+            self.assertIsNone(found(f"{at}kite.c", f"{at}Makefile.patch", patch=more),
+                              more)
         self.assertEqual(found(f"{at}all.sh", f"{at}shared.c"), [])
         self.assertEqual(found(f"{at}kite.c", f"{at}ball.c.patch"),
                          ["ball", "kite"])
@@ -739,17 +753,52 @@ class Goals(unittest.TestCase):
 
     def test_programs_of_series_below_are_compiled_there(self):
         self.assertEqual(self.builds("kite.c", "toy.sh", "ball.c"), (
-            [(False, ["kite"]), (True, []), (True, ["ball"])], 1))
+            [(False, ["kite"], []), (True, [], []), (True, ["ball"], [])], 1))
 
     def test_scripts_need_no_headers(self):
-        self.assertEqual(self.builds("toy.sh"), ([(False, [])], 0))
+        self.assertEqual(self.builds("toy.sh"), ([(False, [], [])], 0))
+
+    def test_what_programs_share_is_compiled_with_its_commit(self):
+        self.assertEqual(self.builds("shared.c mods/mod.c", "ball.c more.c"), (
+            [(False, None, ["shared.o"]), (True, ["ball"], ["more.o"])], 1))
+        self.assertEqual(self.builds("include/uapi/linux/toy.h", "shared.c kite.c")[0],
+                         [(False, None, ["shared.o"])])
+
+    def selftest(self, **files):
+        """What is said of a commit that brings these files to a folder."""
+        at = "tools/testing/selftests/toy/"
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.object(host, "WORK", Path(top)), \
+                mock.patch.object(objects.build, "top", lambda: Path(top)), \
+                mock.patch.object(series.objects.Shop, "headers"), \
+                mock.patch.object(series.objects.Shop, "lay"), \
+                mock.patch.object(series, "goals", return_value=[]):
+            builder = series.Builder(None, Path(top) / "log")
+            folder = builder.shop.tree / at
+            host.write(folder / "Makefile",
+                       "all: $(TEST_GEN_PROGS)\n"
+                       "$(OUTPUT)/%.o: %.c\n\t$(CC) -Wall -c $< -o $@\n")
+            paths = []
+            for name, text in files.items():
+                paths.append(f"{at}{name}.c")
+                host.write(folder / f"{name}.c", text)
+            items = {path: lay.Item(path, path, "file") for path in paths}
+            return builder.build(entries.Entry(Path("0001-toy"), "", "", paths), items)
+
+    def test_warnings_of_what_no_program_is_linked_with_yet(self):
+        self.assertEqual(self.selftest(fine="int fine;\n"), [])
+        self.assertRegex(" ".join(self.selftest(fine="int fine;\n",
+                                                shared="static int odd;\n")),
+                         "shared.c:1: warning: .*odd")
+        self.assertRegex(" ".join(self.selftest(shared='#include "later.h"\n')),
+                         "shared.c:1: fatal error: later.h")
 
     def test_headers_of_the_kernel_change_all_programs(self):
         self.assertEqual(self.builds(
             "kite.c", "include/uapi/linux/toy.h", "toy.sh", "ball.c",
             "include/linux/toy.h", "kite.c"), (
-            [(False, ["kite"]), (False, None), (True, ["ball"]),
-             (True, ["kite"])], 2))
+            [(False, ["kite"], []), (False, None, []), (True, ["ball"], []),
+             (True, ["kite"], [])], 2))
 
     def test_modules_are_built_by_the_folder_above(self):
         self.assertEqual(series.selftest_folders(
