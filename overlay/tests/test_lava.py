@@ -294,7 +294,7 @@ class Jobs(unittest.TestCase):
 class Steps(Folder):
     """What a job's steps tell LAVA, whatever the guest does."""
 
-    def lava(self, ktap_text=OUTPUT, log="", leak=False, **programs):
+    def lava(self, ktap_text=OUTPUT, log="", leak=False, refused=(), **programs):
         """The results that LAVA gets when the steps run here, with stubs."""
         tools = self.top / "tools"
         host.write(tools / "run_kselftest.sh", f"cat <<'X'\n{ktap_text}X\n")
@@ -310,6 +310,7 @@ class Steps(Folder):
         script = "\n".join(jobs._steps(jobs.Group(
             "x", "lean", ("uq:uq_io", "uq:uq_cq", "filesystems/dax:read_dm.sh"), 1)))
         for old, new in (
+                *((f"echo {word} ", "false ") for word in refused),
                 ("/tmp/", f"{self.top}/"),
                 ("/sys/kernel/debug/kmemleak", f"{self.top}/kmemleak"),
                 (">/dev/kmsg", f">>{self.top}/kmsg"), (jobs.INSTALLED, str(tools)),
@@ -333,6 +334,13 @@ class Steps(Folder):
 
     def test_a_leak_is_a_splat(self):
         self.assertEqual(self.lava(leak=True)[-1], "no_splat fail")
+
+    def test_kmemleak_that_gave_up_loses_no_result(self):
+        gave_up = "[    1.000000] kmemleak: Kernel memory leak detector disabled\n"
+        for log, result in ((gave_up, "fail"), ("", "pass")):
+            found = self.lava(log=log, leak=True, refused=("clear", "scan"))
+            self.assertEqual(found[-2:], ["all_programs_ended pass",
+                                          f"no_splat {result}"])
 
     def test_what_cannot_be_judged_has_failed(self):
         self.assertEqual(self.lava(awk="exit 2"),
