@@ -54,7 +54,10 @@ INIT = guest.SCRIPTS / "init"
 # What names all kernels.
 ALL = "all"
 # What has to be the same for the same files to be made.
-SOURCES = ("linux", "patchset_hash")
+SOURCES = ("linux", "patchset_hash", "configs", "init", "compiler",
+           "source_date_epoch")
+# What a run says of itself: it names the kernels that this run was asked for.
+MANIFEST = "manifest.json"
 
 
 def folder() -> Path:
@@ -227,7 +230,7 @@ def _sums() -> list[str]:
 def _before() -> tuple[dict[str, Any], dict[str, str]]:
     """The last run's manifest and checksums, as far as it has left them."""
     try:
-        manifest = json.loads((folder() / "manifest.json").read_text("utf-8"))
+        manifest = json.loads((folder() / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
         return {}, {}
     return manifest, digests()
@@ -239,7 +242,7 @@ def against(old: dict[str, Any], before: dict[str, str],
     if any(old.get(name) != new[name] for name in SOURCES):
         return ""
     now = digests()
-    both = [name for name in now if name in before]
+    both = [name for name in now if name in before and name != MANIFEST]
     other = [name for name in both if now[name] != before[name]]
     if other:
         return (f"{len(other)} of {len(both)} files are not as in the last run, which "
@@ -265,11 +268,14 @@ def main(args: list[str]) -> list[Case]:
     host.fresh("artifacts")
     manifest = {"source_date_epoch": epoch(), "linux": source.kernel().version,
                 "patchset_hash": report.patchset(), "compiler": report.compiler(),
+                "configs": store.digest(store.of_files(
+                    build.CONFIGS.glob("*.config"), build.CONFIGS)),
+                "init": store.of_file(INIT),
                 "kernels": {mode: _kernel(mode) for mode in modes},
                 "rootfs": _rootfs()}
     host.write(folder() / "blank.img.gz",
                gzip.compress(bytes(disks.MEGABYTES << 20), mtime=0))
-    host.write(folder() / "manifest.json",
+    host.write(folder() / MANIFEST,
                json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     names = _sums()
     host.say(f"    {host.short(folder())}: {len(names)} files, and sha256sums")

@@ -49,8 +49,8 @@ class Artifacts(Folder):
         with self.assertRaisesRegex(UserError, "no kernel called laen"):
             artifacts.chosen(["laen"])
 
-    def make(self, linux="7.3.4", **files):
-        """A run that makes these files of the lean kernel; what it says."""
+    def make(self, linux="7.3.4", modes=("lean",), **files):
+        """A run that makes these files of each kernel; what it says."""
         def kernel(mode):
             for name, text in files.items():
                 host.write(artifacts.folder() / mode / name, text)
@@ -61,16 +61,44 @@ class Artifacts(Folder):
                 mock.patch.object(artifacts.source, "kernel",
                                   return_value=mock.Mock(version=linux)), \
                 mock.patch.object(artifacts.host, "need"):
-            artifacts.main(["lean"])
+            artifacts.main([*modes])
         return host.say.call_args.args[0]
 
     def test_two_runs_show_that_they_made_the_same(self):
         self.assertNotIn("last run", self.make(bzImage="x", config="y"))
-        self.assertIn("4 files have the same bytes", self.make(bzImage="x",
+        self.assertIn("3 files have the same bytes", self.make(bzImage="x",
                                                                config="y"))
         self.assertRegex(self.make(bzImage="z", config="y"),
-                         "1 of 4 files .* the same sources: lean/bzImage$")
+                         "1 of 3 files .* the same sources: lean/bzImage$")
         self.assertNotIn("last run", self.make(linux="7.3.5", bzImage="a"))
+
+    def test_a_run_with_other_kernels_is_no_other_result(self):
+        self.make(modes=("lean", "debug"), bzImage="x")
+        self.assertIn("2 files have the same bytes", self.make(bzImage="x"))
+
+    def test_what_else_files_are_made_of(self):
+        configs, init = self.top / "configs", self.top / "init"
+        host.write(configs / "lean.config", "CONFIG_A=y\n")
+        host.write(init, "#!/bin/sh\n")
+
+        def changed(**files):
+            """Whether another bzImage is told of."""
+            with mock.patch.object(artifacts.build, "CONFIGS", configs), \
+                    mock.patch.object(artifacts, "INIT", init):
+                return "not as in the last run" in self.make(**files)
+
+        changed(bzImage="1")
+        self.assertTrue(changed(bzImage="2"))
+        host.write(configs / "lean.config", "CONFIG_A=y\nCONFIG_B=y\n")
+        self.assertFalse(changed(bzImage="3"))
+        host.write(init, "#!/bin/sh\nmount\n")
+        self.assertFalse(changed(bzImage="4"))
+        with mock.patch.object(report, "compiler", return_value="gcc 99"):
+            self.assertFalse(changed(bzImage="5"))
+            with mock.patch.dict(artifacts.os.environ,
+                                 {"SOURCE_DATE_EPOCH": "1000"}):
+                self.assertFalse(changed(bzImage="6"))
+                self.assertTrue(changed(bzImage="7"))
 
     def test_the_manifest_names_the_sources(self):
         self.make()
