@@ -12,16 +12,29 @@ function clean(name) {
 	return name == "" ? "nameless" : name
 }
 
-function status(line) {
-	if (line ~ /# *SKIP/)
-		return "skip"
-	return line ~ /^not ok/ || line ~ /# *(TODO|XFAIL)/ ? "fail" : "pass"
+# The first directive of a text, in capitals, or nothing.
+function directive(text) {
+	text = " " toupper(text)
+	if (!match(text, /[ \t]#[ \t]*(SKIP|TODO|XFAIL)([^A-Z0-9_]|$)/))
+		return ""
+	text = substr(text, RSTART, RLENGTH)
+	gsub(/[^A-Z]/, "", text)
+	return text
 }
 
-# The "# " before a line, each of which is a level of nesting; sets bare.
+function status(line, name,   kind) {
+	kind = directive(name)
+	if (kind == "SKIP")
+		return "skip"
+	return line ~ /^not ok/ || kind ? "fail" : "pass"
+}
+
+# How deep a line is nested: kselftest has "# " before it for each level, KUnit two
+# or four spaces. Sets bare.
 function level(line,   depth) {
-	for (depth = 0; sub(/^# /, "", line); depth++)
+	for (depth = 0; sub(/^(  |# ?)/, "", line); depth++)
 		;
+	sub(/^[ \t]+/, "", line)
 	bare = line
 	return depth
 }
@@ -61,40 +74,41 @@ function settle(below,   depth, levels) {
 	program = clean(program)
 }
 
-/^(# )+K?TAP version [0-9]+ *$/ {
-	# Another document: the one before has ended.
+{
 	depth = level($0)
+}
+
+depth && bare ~ /^K?TAP version [0-9]+[ \t]*$/ {
+	# Another document: the one before has ended.
 	settle(depth)
 	settle(depth - 1)
 	enter(depth)
 }
 
-/^(# )+Bail out!/ {
+depth && bare ~ /^Bail out!/ {
 	wrong = 1
 }
 
-/^(# )+1\.\.[0-9]+/ {
-	depth = level($0)
+depth && bare ~ /^1\.\.[0-9]+[ \t]*(#.*)?$/ {
 	enter(depth)
 	match(bare, /^1\.\.[0-9]+/)
 	plan[depth] += substr(bare, 4, RLENGTH - 3)
-	if (bare ~ /# *SKIP/)
+	if (directive(substr(bare, RLENGTH + 1)))
 		skipped[depth]
 }
 
-/^(# )*(not )?ok [0-9]+/ {
-	depth = level($0)
+bare ~ /^(not )?ok[ \t]+[0-9]+([^A-Za-z0-9_]|$)/ {
 	settle(depth)
 	if (depth)
 		enter(depth)
 	line = bare
-	result = status(line)
 	number = line
-	sub(/^(not )?ok /, "", number)
+	sub(/^(not )?ok[ \t]+/, "", number)
 	if (depth && ++count[depth] != number + 0)
 		wrong = 1
-	sub(/^(not )?ok [0-9]+( -)? */, "", line)
-	sub(/ *# .*$/, "", line)
+	sub(/^(not )?ok[ \t]+[0-9]+[ \t]*(-[ \t]*)?/, "", line)
+	result = status(bare, line)
+	sub(/[ \t]*#[ \t].*$/, "", line)
 	if (depth) {
 		print program "." clean(line), result
 	} else {

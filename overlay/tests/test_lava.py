@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import unittest
 from unittest import mock
@@ -26,6 +27,9 @@ not ok 1 selftests: uq: uq_io # exit=1
 # ok 1 a name, with (signs)
 # ok 2 another # SKIP no dmsetup
 # ok 3 expected # TODO later
+#   ok 1 by spaces
+#   not ok 2 - by more # xfail
+# ok 4 above
 ok 2 selftests: filesystems/dax: read_dm.sh
 # selftests: uq: uq_cq
 # 1..0 # SKIP none
@@ -37,14 +41,17 @@ uq_uq_io fail
 filesystems_dax_read_dm.sh.a_name_with_signs pass
 filesystems_dax_read_dm.sh.another skip
 filesystems_dax_read_dm.sh.expected fail
+filesystems_dax_read_dm.sh.by_spaces pass
+filesystems_dax_read_dm.sh.by_more fail
+filesystems_dax_read_dm.sh.above pass
 filesystems_dax_read_dm.sh pass
 uq_uq_cq skip
 """
 
 
-def awk(name, text, *options):
+def awk(name, text, *options, by=("awk",)):
     """What a program of overlay/ci makes of a text."""
-    return subprocess.run(["awk", *options, "-f", jobs.CI / f"{name}.awk"],
+    return subprocess.run([*by, *options, "-f", jobs.CI / f"{name}.awk"],
                           input=text, capture_output=True, text=True,
                           check=True).stdout
 
@@ -102,6 +109,36 @@ class Ktap(unittest.TestCase):
                                   "ok 1 a", *one))
         # A comment that looks like a result belongs to the program.
         self.assertTrue(self.both("# ok 1 x"))
+
+    def test_levels_of_spaces_are_judged_as_ours(self):
+        self.assertFalse(self.both("1..1", "  not ok 1 sub", "ok 1 a"))
+        self.assertFalse(self.both("1..1", "  1..2", "  ok 1 sub", "ok 1 a"))
+        self.assertFalse(self.both("1..1", "    1..1", "    not ok 1 sub", "ok 1 a"))
+        self.assertFalse(self.both("1..1", "  # not ok 1 sub", "ok 1 a"))
+        self.assertFalse(self.both("1..1", "#not ok 1 sub", "ok 1 a"))
+        self.assertFalse(self.both("1..1", "ok 1 a", "  Bail out! no more"))
+        self.assertTrue(self.both("1..1", "    KTAP version 1", "    1..1",
+                                  "    ok 1 sub", "ok 1 a"))
+
+    def test_directives_are_judged_as_ours(self):
+        for word in ("todo", "xfail:", "Todo", "TODO # SKIP"):
+            self.assertFalse(self.both("1..1", f"ok 1 a # {word} why"))
+        self.assertTrue(self.both("1..1", "not ok 1 a # skip no device"))
+        self.assertTrue(self.both("1..1", "not ok 1 a #skip: no device"))
+        self.assertTrue(self.both("1..1", "ok 1 # Skip"))
+        self.assertTrue(self.both("1..0 # skip no device"))
+        # These only look like one.
+        self.assertFalse(self.both("1..1", "not ok 1 a # SKIPPED"))
+        self.assertFalse(self.both("1..1", "not ok 1 a#skip"))
+        self.assertFalse(self.both("1..0 # no SKIP"))
+        self.assertTrue(self.both("1..1", "ok 1 todo_list # todos: 2"))
+
+    def test_any_awk_makes_the_same(self):
+        for by in (("mawk",), ("gawk",), ("gawk", "--posix"), ("busybox", "awk")):
+            if shutil.which(by[0]):
+                with self.subTest(by=by):
+                    self.assertEqual(awk("ktap", OUTPUT, "-v", "programs=3", by=by),
+                                     awk("ktap", OUTPUT, "-v", "programs=3"))
 
     def test_a_plan_is_of_its_program_alone(self):
         text = ("# selftests: uq: a\n# 1..2\n# ok 1 x\nok 1 selftests: uq: a\n"
