@@ -320,15 +320,16 @@ static int taint_free_blocks(struct mmap_test *t)
 TEST_F(mmap_cow, short_write_shows_no_other_data)
 {
 	const size_t bs = self->t.bs, good = 100;
-	char *from = dax_alloc(_metadata, 2 * bs), *page;
+	char *from = dax_alloc(_metadata, 3 * bs), *end = from + 2 * bs, *page;
 
-	memset(from, 'N', bs);
-	ASSERT_EQ(0, munmap(from + bs, bs));
+	memset(from, 'N', 2 * bs);
+	ASSERT_EQ(0, munmap(end, bs));
 	ASSERT_EQ(0, taint_free_blocks(&self->t));
-	EXPECT_EQ(-1, pwrite(self->fd, from + bs - good, bs - 1000, 0));
+	EXPECT_EQ(-1, pwrite(self->fd, end - good, bs - 1000, 0));
 	EXPECT_EQ(EFAULT, errno);
-	/* all of the next block, and no more than that of the one behind it */
-	EXPECT_EQ(good, pwrite(self->fd, from + bs - good, bs, 2 * bs - good));
+	/* the end of a block, and half of the next one */
+	EXPECT_EQ(good, pwrite(self->fd, end - bs / 2 - good, bs,
+			       2 * bs - good));
 	page = dax_alloc(_metadata, 3 * bs);
 	ASSERT_EQ(3 * bs, pread(self->fd, page, 3 * bs, 0));
 	for (size_t i = 0; i < 3 * bs; i++) {
