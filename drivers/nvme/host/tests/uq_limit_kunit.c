@@ -514,8 +514,8 @@ static int count_wakes(wait_queue_entry_t *wait, unsigned int mode, int flags,
 	struct counter *c = container_of(wait, struct counter, wait);
 
 	++*c->woken;
-	if (IS_ENABLED(CONFIG_LOCKDEP) &&
-	    lockdep_is_held(&c->uq->sq_lock) == LOCK_STATE_HELD)
+	/* negative if lockdep has switched itself off */
+	if (IS_ENABLED(CONFIG_LOCKDEP) && lockdep_is_held(&c->uq->sq_lock) > 0)
 		++*c->locked;
 	return 1;
 }
