@@ -100,6 +100,10 @@ class Judge(unittest.TestCase):
         self.assertEqual(status(nvme.judge(found), "what is counted"),
                          ktap.FAIL)
 
+    def test_nothing_counted_hides_work(self):
+        for judge in (nvme.judge, nvme.judge_behind):
+            self.assertEqual(status(judge([]), "what is counted"), ktap.FAIL)
+
     def deep(self, passthru, uq):
         output = "".join(cell(variant, insn, depth=depth)
                          for variant, costs in (("passthru", passthru),
