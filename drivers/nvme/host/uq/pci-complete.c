@@ -62,7 +62,10 @@ static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 		nr++;
 	}
 	nvme_uq_pdu(last)->next = NULL;
-	io_uring_cmds_do_in_task_lazy(ioucmd, nvme_uq_task_cb, nr);
+	if (nr == 1)
+		io_uring_cmd_do_in_task_lazy(ioucmd, nvme_uq_task_cb);
+	else
+		io_uring_cmds_do_in_task_lazy(ioucmd, nvme_uq_task_cb, nr);
 	return next;
 }
 
