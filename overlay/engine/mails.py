@@ -88,7 +88,14 @@ def table(results: list[Row], every: list[Row] | None = None) -> str:
                      for name in shown] + _cells(cells, variants, every))
     caption = [_wrapped("Instructions per operation"
                         + _constants(next(iter(rows))[1], same) + ":"), ""]
-    return "\n".join(caption + _align(grid))
+    return "\n".join(caption + _align(_filled(grid)))
+
+
+def _filled(grid: list[list[str]]) -> list[list[str]]:
+    """A table without the columns that have a heading and nothing else."""
+    columns = [column for column in zip(*grid, strict=True)
+               if set(column[1:]) != {"-"}]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def lines_table(rows: list[Row]) -> str:

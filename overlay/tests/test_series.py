@@ -857,6 +857,15 @@ class Tables(Scratch):
         self.assertIn(" 512     2145       1450   0.68  0.46", text)
         self.assertNotIn("341", text)
 
+    def test_no_column_without_a_figure(self):
+        apart = [{"bench": "dax-read", "variant": variant, "insn_per_op": insn,
+                  "params": {"others": others}}
+                 for variant, others, insn in (("alone", 0, 1935),
+                                               ("limited", 60, 4922))]
+        text = self.text("dax-read", apart)
+        self.assertIn("others  alone  limited\n", text)
+        self.assertIn("    60      -     4922\n", text)
+
     def test_chosen_rows(self):
         text = self.text("dax-read size=512 hole=false")
         self.assertIn("2145", text)
