@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A QEMU plugin that counts exactly how often each guest instruction is
- * executed between profile_start() and profile_stop() of icount.h.
+ * executed between profile_start() and profile_stop() of icount.h, and says in
+ * which order.
  *
  * A sampling profiler in the guest would have to be spread over the very
  * instructions it measures; this one stands outside and sees every one of
  * them, so its sum is what the instruction counter says, to the instruction.
  *
- * For each pair of marks it writes "round", then "ADDRESS COUNT" lines.
+ * For each pair of marks it writes "round" and two lines of "ID*TIMES...": "sums",
+ * how often each block ran, and "ran", all that ran in its order, which tells who
+ * has called whom. Before them come blocks that are new, as
+ * "block ID call|ret|iret|- NEXT ADDRESS...": how it ends, the address behind it,
+ * and its instructions.
+ *
  * Usage: -plugin insnprof.so,out=FILE
  */
 #include <inttypes.h>
@@ -22,21 +28,50 @@
 struct block {
 	struct block	*next;
 	uint64_t	count;
+	unsigned int	id;		/* 0 if it was not described yet */
+	const char	*end;
+	uint64_t	behind;
 	size_t		nr;
 	uint64_t	pc[];
 };
 
+/* So many times in a row. */
+struct ran {
+	struct block	*block;
+	uint64_t	times;
+};
+
 static struct block *blocks;
+static unsigned int described;
+static struct ran *trace;
+static size_t nr_ran, room;
 static bool counting;
 static FILE *out;
+
+static void add_to_trace(struct block *block)
+{
+	if (nr_ran && trace[nr_ran - 1].block == block) {
+		trace[nr_ran - 1].times++;
+		return;
+	}
+	if (nr_ran == room) {
+		room = room ? 2 * room : 4096;
+		trace = realloc(trace, room * sizeof(*trace));
+		if (!trace)
+			abort();	/* a profile with holes would be a lie */
+	}
+	trace[nr_ran++] = (struct ran){ block, 1 };
+}
 
 static void block_executed(unsigned int cpu, void *data)
 {
 	struct block *block = data;
 
 	(void)cpu;
-	if (counting)
-		block->count++;
+	if (!counting)
+		return;
+	block->count++;
+	add_to_trace(block);
 }
 
 static void started(unsigned int cpu, void *data)
@@ -45,7 +80,45 @@ static void started(unsigned int cpu, void *data)
 	(void)data;
 	for (struct block *b = blocks; b; b = b->next)
 		b->count = 0;
+	nr_ran = 0;
 	counting = true;
+}
+
+static void describe(struct block *block)
+{
+	block->id = ++described;
+	fprintf(out, "block %u %s %" PRIx64, block->id, block->end,
+		block->behind);
+	for (size_t i = 0; i < block->nr; i++)
+		fprintf(out, " %" PRIx64, block->pc[i]);
+	fprintf(out, "\n");
+}
+
+static void write_times(const struct block *block, uint64_t times)
+{
+	fprintf(out, " %u", block->id);
+	if (times > 1)
+		fprintf(out, "*%" PRIu64, times);
+}
+
+static void write_sums(void)
+{
+	for (struct block *b = blocks; b; b = b->next)
+		if (b->count && !b->id)
+			describe(b);
+	fprintf(out, "sums");
+	for (struct block *b = blocks; b; b = b->next)
+		if (b->count)
+			write_times(b, b->count);
+	fprintf(out, "\n");
+}
+
+static void write_trace(void)
+{
+	fprintf(out, "ran");
+	for (size_t i = 0; i < nr_ran; i++)
+		write_times(trace[i].block, trace[i].times);
+	fprintf(out, "\n");
 }
 
 static void stopped(unsigned int cpu, void *data)
@@ -54,10 +127,37 @@ static void stopped(unsigned int cpu, void *data)
 	(void)data;
 	counting = false;
 	fprintf(out, "round\n");
-	for (struct block *b = blocks; b; b = b->next)
-		for (size_t i = 0; b->count && i < b->nr; i++)
-			fprintf(out, "%" PRIx64 " %" PRIu64 "\n", b->pc[i], b->count);
+	write_sums();
+	write_trace();
 	fflush(out);
+}
+
+/* Whether an instruction calls a function, or returns from one or an interrupt. */
+static const char *kind_of(const struct qemu_plugin_insn *insn)
+{
+	unsigned char bytes[LONGEST];
+	size_t len = bytes_of(insn, bytes), at = 0;
+
+	/* rep, bnd, cs and notrack mean nothing here, nor does the size in REX */
+	while (at < len && (bytes[at] == 0xf2 || bytes[at] == 0xf3 ||
+			    bytes[at] == 0x2e || bytes[at] == 0x3e ||
+			    (bytes[at] & 0xf0) == 0x40))
+		at++;
+	if (at == len)
+		return "-";
+	switch (bytes[at]) {
+	case 0xc2:
+	case 0xc3:
+		return "ret";
+	case 0xcf:
+		return "iret";
+	case 0xe8:
+		return "call";
+	case 0xff:	/* a group, of which the third is a call */
+		return at + 1 < len && (bytes[at + 1] >> 3 & 7) == 2 ? "call" : "-";
+	default:
+		return "-";
+	}
 }
 
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -67,13 +167,15 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 	(void)id;
 	if (!block)
-		abort();	/* a profile with holes would be a lie */
+		abort();
 	block->nr = nr;
 	for (size_t i = 0; i < nr; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		int m = mark_of(insn);
 
 		block->pc[i] = qemu_plugin_insn_vaddr(insn);
+		block->behind = block->pc[i] + qemu_plugin_insn_size(insn);
+		block->end = kind_of(insn);
 		if (m == MARK_START || m == MARK_STOP)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn,
 				m == MARK_START ? started : stopped, 0, NULL);

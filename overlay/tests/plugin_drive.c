@@ -6,8 +6,11 @@
  *	mark CPU NUMBER
  *	load|store CPU ADDRESS SIZE [PC]
  *	bytes BYTE...
+ *	at PC BYTE...
+ *	again TIMES
  *
- * Of the last one it prints whether the plugin is called when it is executed.
+ * Of bytes it prints whether the plugin is called when they are executed; again
+ * executes so often what was at the last PC.
  * An address is that of physical memory too, but one that begins with 0x10000 is
  * not known, and one that begins with 0x2 is a device's. All numbers but marks and
  * sizes are hexadecimal. Each instruction is a block of its own.
@@ -174,10 +177,10 @@ static void run(struct qemu_plugin_tb *tb, unsigned int cpu, uint64_t addr,
 		tb->insn.mem.mem(cpu, info, addr, tb->insn.mem.data);
 }
 
-/* An instruction of these bytes. */
-static void run_bytes(const char *text)
+/* An instruction of these bytes, executed once. */
+static struct qemu_plugin_tb *run_bytes(uint64_t pc, const char *text)
 {
-	struct qemu_plugin_tb *tb = new_tb(0x400000);
+	struct qemu_plugin_tb *tb = new_tb(pc);
 	unsigned int byte;
 	int read;
 
@@ -185,7 +188,29 @@ static void run_bytes(const char *text)
 	for (; sscanf(text, "%x%n", &byte, &read) == 1; text += read)
 		tb->insn.bytes[tb->insn.size++] = byte;
 	run(tb, 0, 0, 0, false);
-	printf("%s\n", tb->insn.exec.exec ? "called" : "not");
+	return tb;
+}
+
+/* A line of those that have bytes; false if it is another one. */
+static bool read_bytes(const char *line)
+{
+	static struct qemu_plugin_tb *last;
+	unsigned long long pc;
+	unsigned int times;
+	int read;
+
+	if (!strncmp(line, "bytes ", 6)) {
+		last = run_bytes(0x400000, line + 6);
+		printf("%s\n", last->insn.exec.exec ? "called" : "not");
+	} else if (sscanf(line, "at %llx%n", &pc, &read) == 1) {
+		last = run_bytes(pc, line + read);
+	} else if (last && sscanf(line, "again %u", &times) == 1) {
+		while (times--)
+			last->exec.exec(0, last->exec.data);
+	} else {
+		return false;
+	}
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -211,10 +236,8 @@ int main(int argc, char **argv)
 			run(tb, cpu, 0, 0, false);
 			continue;
 		}
-		if (!strncmp(line, "bytes ", 6)) {
-			run_bytes(line + 6);
+		if (read_bytes(line))
 			continue;
-		}
 		pc = 0xffffffff81000000ull;
 		if (sscanf(line, "%*s %u %llx %u %llx", &cpu, &addr, &number, &pc) < 3)
 			return 2;

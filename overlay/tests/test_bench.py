@@ -338,26 +338,56 @@ class Complete(unittest.TestCase):
 class Profile(unittest.TestCase):
     OUTPUT = "profiled generic 8 2 2\ncomplete profile\n"
     # The second round has a timer tick in it.
-    RAW = ("round\nffffffff81000104 4\nffffffff81000210 6\n401000 2\n"
-           "round\nffffffff81000104 900\n")
+    RAW = ("block 1 call ffffffff81000108 ffffffff81000104\n"
+           "block 2 - ffffffff81000212 ffffffff81000210\n"
+           "block 3 - 401004 401000\n"
+           "round\nsums 1*4 2*6 3*2\nran 3*2 1 2*3 1 2 1 2 1 2\n"
+           "round\nsums 1*900\nran 1*900\n")
+
+    def profiles(self, output=None, raw=None):
+        """Instructions by function of each profile."""
+        found = figures.profiles(output or self.OUTPUT, raw or self.RAW, MAP)
+        return {key: one.functions() for key, one in found.items()}
 
     def test_by_function(self):
-        found = figures.profiles(self.OUTPUT, self.RAW, MAP)
-        self.assertEqual(found, {("generic", 8): {
+        self.assertEqual(self.profiles(), {("generic", 8): {
             "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
 
+    def test_by_stack(self):
+        found = figures.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
+        self.assertEqual(found.stacks.total(), 12)
+        self.assertEqual(found.stacks["vfs_read", "ext4_map_blocks"], 3)
+        self.assertNotIn(("[user space]",), found.of_the_kernel().stacks)
+
+    def test_stacks_that_are_not_all(self):
+        for wrong in ("ran 3*2 1 2*3 1 2 1 2 1", "ran 3*3 1 2*3 1 2 1 2 2"):
+            with self.assertRaisesRegex(UserError, "of 12 that ran"):
+                self.profiles(raw=self.RAW.replace("ran 3*2 1 2*3 1 2 1 2 1 2",
+                                                   wrong))
+
+    def test_written(self):
+        found = figures.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
+        with tempfile.TemporaryDirectory() as folder:
+            figures.write_profiles(Path(folder), "8", {"generic": found}, "a read")
+            self.assertIn("6   all", (Path(folder) / "profile-8.txt").read_text())
+            lines = (Path(folder) / "profile-8-generic.folded"
+                     ).read_text().splitlines()
+        self.assertEqual(lines[0], "2 reads: generic;[user space] 2")
+        self.assertIn("2 reads: generic;vfs_read;ext4_map_blocks 3", lines)
+        self.assertEqual(sum(int(line.split()[-1]) for line in lines), 12)
+
     def test_a_variant_with_a_hyphen(self):
-        found = figures.profiles(self.OUTPUT.replace(
-            "generic", "uq-memory_poll"), self.RAW, MAP)
+        found = self.profiles(self.OUTPUT.replace("generic", "uq-memory_poll"))
         self.assertEqual(list(found), [("uq-memory_poll", 8)])
 
     def test_windows_and_the_rounds_that_count(self):
         # Two windows a round; one round of four has others' work in it.
-        raw = "".join(f"round\nffffffff81000104 {first}\n"
-                      f"round\nffffffff81000210 {then}\n" for first, then
-                      in ((4, 6), (4, 906), (4, 8), (4, 10)))
-        found = figures.profiles("profiled generic 8 2 4 2 +-++\n"
-                                 "complete profile\n", raw, MAP)
+        raw = self.RAW[:self.RAW.index("round")] + "".join(
+            f"round\nsums 1*{first}\nran 1*{first}\n"
+            f"round\nsums 2*{then}\nran 2*{then}\n" for first, then
+            in ((4, 6), (4, 906), (4, 8), (4, 10)))
+        found = self.profiles("profiled generic 8 2 4 2 +-++\ncomplete profile\n",
+                              raw)
         self.assertEqual(found, {("generic", 8): {
             "vfs_read": 2, "ext4_map_blocks": 4}})
         with self.assertRaisesRegex(UserError, "fewer rounds"):

@@ -3,11 +3,12 @@
 
 import tempfile
 import unittest
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
 from engine import disks, kselftest, ktap
-from engine.bench import measure, nvme
+from engine.bench import figures, measure, nvme
 from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
@@ -32,6 +33,12 @@ def rows(output, bells):
     trace = "".join(ADMIN * 200 + IO + MARK + IO * count + MARK + IO
                     for count in bells)
     return nvme.complete_rows(output + "complete\n", trace, "lean")
+
+
+def profile(functions):
+    """A profile of one command, in which none of these calls another."""
+    return figures.Profile(1, Counter({(name,): insns for name, insns
+                                       in functions.items()}))
 
 
 def status(cases, start):
@@ -196,7 +203,7 @@ class Profile(unittest.TestCase):
         """How a profile of a cell of 1000 instructions is judged."""
         found = rows(cell("uq", 1000), [1])
         return nvme.judge_profile(
-            found, {"poll-32": {"uq": functions}}).status
+            found, {"poll-32": {"uq": profile(functions)}}).status
 
     def test_a_sum_within_two_percent(self):
         self.assertEqual(self.judge(a=600, b=390), ktap.PASS)
@@ -207,11 +214,11 @@ class Profile(unittest.TestCase):
         found = rows(cell("uq", 2000, batch=1, depth=1), [1])
         for insn, wanted in ((2010, ktap.PASS), (1000, ktap.FAIL)):
             self.assertEqual(nvme.judge_profile(
-                found, {"poll-1": {"uq": {"a": insn}}}).status, wanted)
+                found, {"poll-1": {"uq": profile({"a": insn})}}).status, wanted)
 
     def test_a_profile_of_what_was_not_measured(self):
         found = rows(cell("uq", 1000), [1])
-        for cells in ({"irq-32": {"uq": {"a": 1000}}}, {}):
+        for cells in ({"irq-32": {"uq": profile({"a": 1000})}}, {}):
             self.assertEqual(nvme.judge_profile(found, cells).status,
                              ktap.FAIL)
 
@@ -225,11 +232,11 @@ class Report(unittest.TestCase):
                                r"+3000 \| +1\.500 \| +2000 \| +900 \| +0\.450")
 
     def test_profiles_leave_the_program_out(self):
-        found = {("passthru_poll", 32): {"[user space]": 9e4, "f": 2.0},
-                 ("uq_poll", 32): {"g": 1.0}, ("uq_irq", 32): {"g": 3.0}}
+        f, g = (profile({name: 2}) for name in "fg")
+        found = {("passthru_poll", 32): profile({"[user space]": 9000, "f": 2}),
+                 ("uq_poll", 32): g, ("uq_irq", 32): g}
         self.assertEqual(nvme.by_cell(found), {
-            "poll-32": {"passthru": {"f": 2.0}, "uq": {"g": 1.0}},
-            "irq-32": {"uq": {"g": 3.0}}})
+            "poll-32": {"passthru": f, "uq": g}, "irq-32": {"uq": g}})
 
     def test_nothing_measured(self):
         self.assertEqual(nvme.section([]), "")

@@ -2,9 +2,10 @@
 """Measuring the end of NVMe commands: rows are whole, and bars are bars."""
 
 import unittest
+from collections import Counter
 
 from engine import ktap
-from engine.bench import reap
+from engine.bench import figures, reap
 from engine.host import UserError
 
 DEPTHS = (1, 8, 32, 128)
@@ -136,12 +137,12 @@ class Tail(unittest.TestCase):
 
 class Profile(unittest.TestCase):
     def test_variants_beside_each_other(self):
-        mine = {"[user space]": 9e5, "nvme_uq_pci_submit": 209.0}
+        one = figures.Profile(1, Counter({("nvme_uq_pci_submit",): 209}))
+        both = figures.Profile(1, one.stacks + Counter({("[user space]",): 9000}))
         self.assertEqual(
-            reap.by_depth({("iopoll", 1): {}, ("mmap", 1): mine,
-                                 ("mmap", 32): {}}),
-            {1: {"iopoll": {}, "mmap": {"nvme_uq_pci_submit": 209.0}},
-             32: {"mmap": {}}})
+            reap.by_depth({("iopoll", 1): one, ("mmap", 1): both,
+                           ("mmap", 32): one}),
+            {1: {"iopoll": one, "mmap": one}, 32: {"mmap": one}})
 
 
 class Report(unittest.TestCase):

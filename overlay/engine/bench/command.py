@@ -3,7 +3,7 @@
 
 The guests run under QEMU's -icount with one processor, where guest time is
 instructions. All variants of an operation are measured in one boot. Results
-go to out/bench.json and out/bench.md, profiles to out/bench/profile-*.txt. What
+go to out/bench.json and out/bench.md, profiles to out/bench/profile-*. What
 the same operations do to cache lines is followed in guests of four processors
 (lines.py), and stands apart in both. Each part of it is kept in the tree by itself
 (parts.py), so that one that fails loses no other.
@@ -344,8 +344,9 @@ def _finish(data: Data, wall: dax_read.Wall | None,
     # A test has an out/ of its own, and its figures are no results.
     if host.OUT.parent == host.ROOT:
         written += _keep(data, good)
-    written += [f"out/bench/{name}-*.txt" for name in ("profile", "lines")
-                if any((host.OUT / "bench").glob(f"{name}-*.txt"))]
+    written += [f"out/bench/{files}" for files
+                in ("profile-*.txt", "profile-*.folded", "lines-*.txt")
+                if any((host.OUT / "bench").glob(files))]
     host.say(text)
     host.say(f"written: {', '.join(written)}")
     return cases

@@ -138,7 +138,7 @@ def clock(mode: str, out: Path) -> Wall:
 
 
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function, written for each size and variant."""
+    """Profiles by function and by stack, written for each size and variant."""
     with host.step("counting instructions by function"):
         _write_profiles(measure.profiles(
             mode, out, "profile",
@@ -149,14 +149,15 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
 
 
 def _write_profiles(found: Profiles, out: Path) -> None:
-    for (variant, size), functions in found.items():
+    for (variant, size), one in found.items():
         host.write(out / f"profile-{size}-{variant}.txt", figures.profile_text(
-            functions, f"pread of {size} bytes of an ext4 DAX file, {variant}"))
+            one.functions(),
+            f"pread of {size} bytes of an ext4 DAX file, {variant}"))
     for size in sorted({size for _, size in found}):
-        beside = {variant: functions for (variant, one), functions
-                  in found.items() if one == size}
-        host.write(out / f"profile-{size}.txt", figures.profile_table(
-            beside, f"pread of {size} bytes of an ext4 DAX file"))
+        figures.write_profiles(
+            out, str(size), {variant: profile for (variant, one), profile
+                             in found.items() if one == size},
+            f"pread of {size} bytes of an ext4 DAX file")
 
 
 # -- judging -----------------------------------------------------------------

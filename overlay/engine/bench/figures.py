@@ -15,9 +15,14 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from engine import ktap
+from engine import host, ktap
+from engine.bench import stacks
+from engine.bench.stacks import Block, Round, Stack
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -26,9 +31,8 @@ Params = dict[str, Any]
 Row = dict[str, Any]
 # bench, variant and parameters of a cell.
 Key = tuple[str, str, tuple[tuple[str, Any], ...]]
-# Instructions per operation by function, and these by variant and size.
+# Instructions per operation by function.
 Functions = dict[str, float]
-Profiles = dict[tuple[str, int], Functions]
 # Sorted addresses, and the functions that start there.
 Symbols = tuple[list[int], list[str]]
 
@@ -254,36 +258,52 @@ def symbols(text: str) -> Symbols:
     return addresses, [found[address] for address in addresses]
 
 
-def counts(raw: str) -> list[Counter[int]]:
-    """The rounds of the profiling plugin: address -> how often, each."""
-    rounds: list[Counter[int]] = []
-    for line in raw.splitlines():
-        if line == "round":
-            rounds.append(Counter())
-        else:
-            address, count = line.split()
-            rounds[-1][int(address, 16)] += int(count)
-    return rounds
-
-
-def by_function(count: Counter[int], table_of_symbols: Symbols,
-                operations: int) -> Functions:
-    """Instructions per operation by function, the most expensive first."""
+def function_at(table_of_symbols: Symbols, address: int) -> str:
+    """The function that an address is in; those of programs are not told apart."""
+    if address < 1 << 63:
+        return stacks.USER
     addresses, names = table_of_symbols
-    found: Counter[str] = Counter()
-    for address, times in count.items():
-        # Half of the address space is the program's: not told apart.
-        if address < 1 << 63:
-            found["[user space]"] += times
-        else:
-            at = bisect.bisect_right(addresses, address) - 1
-            found[names[at] if at >= 0 else hex(address)] += times
-    return {name: times / operations for name, times in found.most_common()}
+    at = bisect.bisect_right(addresses, address) - 1
+    return names[at] if at >= 0 else hex(address)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a round executed, which is so many operations."""
+
+    operations: int
+    # Instructions of all of them, by who has called whom.
+    stacks: Counter[Stack]
+
+    def functions(self) -> Functions:
+        """Instructions per operation by function, the most expensive first."""
+        return {name: times / self.operations for name, times
+                in stacks.by_function(self.stacks).most_common()}
+
+    def of_the_kernel(self) -> "Profile":
+        """Without the program's own part, with the spin."""
+        return Profile(self.operations, Counter({
+            stack: number for stack, number in self.stacks.items()
+            if stack != (stacks.USER,)}))
+
+
+# By variant and size.
+Profiles = dict[tuple[str, int], Profile]
+
+
+def _profile(one: Round, blocks: dict[str, Block], operations: int) -> Profile:
+    """A round's profile, in which each instruction is in the stack of one call."""
+    found = stacks.fold(one.ran, blocks)
+    if stacks.by_function(found) != one.functions:
+        raise UserError(f"the stacks of a profile have {found.total()} "
+                        f"instructions, of {one.total()} that ran, or not those "
+                        "of each function")
+    return Profile(operations, found)
 
 
 def profiles(output: str, raw: str, system_map: str,
              part: float = 0) -> Profiles:
-    """(variant, size) -> function -> instructions per read.
+    """The profiles that a program has said it marked.
 
     Of the rounds of each, the one with the fewest instructions counts: the
     timer did not tick in it. Or, where some have less to do than others, the
@@ -293,8 +313,7 @@ def profiles(output: str, raw: str, system_map: str,
     which rounds it would have measured: then their median counts.
     """
     check_complete(output)
-    rounds = counts(raw)
-    table_of_symbols = symbols(system_map)
+    rounds, blocks = stacks.rounds(raw, partial(function_at, symbols(system_map)))
     found: Profiles = {}
     for line in output.splitlines():
         match = re.fullmatch(r"profiled ([\w-]+) (\d+) (\d+) (\d+)"
@@ -306,12 +325,12 @@ def profiles(output: str, raw: str, system_map: str,
         if len(mine) != taken * windows:
             raise UserError("the profile has fewer rounds than were marked")
         share = 0.5 if match[6] else part
-        mine = [sum(mine[at:at + windows], Counter())
+        mine = [sum(mine[at:at + windows], Round())
                 for at in range(0, len(mine), windows)]
         mine = [one for one, kept in zip(mine, match[6] or "+" * taken,
                                          strict=True) if kept == "+"]
-        quiet = sorted(mine, key=Counter.total)[int(share * len(mine))]
-        found[match[1], size] = by_function(quiet, table_of_symbols, reads)
+        quiet = sorted(mine, key=Round.total)[int(share * len(mine))]
+        found[match[1], size] = _profile(quiet, blocks, reads)
     if rounds or not found:
         raise UserError("the profile's rounds are not those that were marked")
     return found
@@ -337,8 +356,8 @@ def profile_table(beside: dict[str, Functions], title: str,
     names = list(beside)
     order = sorted({name for functions in beside.values()
                     for name, value in functions.items() if value >= 0.5},
-                   key=lambda name: [-beside[one].get(name, 0)
-                                     for one in names])
+                   key=lambda name: ([-beside[one].get(name, 0)
+                                      for one in names], name))
     lines = [f"# {title}", f"# Instructions per {what}, by function; "
              "'-' is a function that is not reached.", "#",
              "".join(f"{name:>12}" for name in names) + "   function"]
@@ -352,3 +371,24 @@ def profile_table(beside: dict[str, Functions], title: str,
 
 def _count(value: float | None) -> str:
     return f"{value:12.0f}" if value and value >= 0.5 else f"{'-':>12}"
+
+
+def folded(profile: Profile, variant: str, what: str) -> str:
+    """A profile in the format that tools for flame graphs read.
+
+    Its numbers are of all operations, of which the outermost frame says how many.
+    """
+    root = f"{profile.operations} {what}s: {variant}"
+    return "".join(f"{';'.join((root, *stack))} {number}\n"
+                   for stack, number in profile.stacks.items())
+
+
+def write_profiles(out: Path, name: str, beside: dict[str, Profile], title: str,
+                   what: str = "read") -> None:
+    """The profiles of a cell: variants by function, and the stacks of each."""
+    host.write(out / f"profile-{name}.txt", profile_table(
+        {variant: one.functions() for variant, one in beside.items()}, title,
+        what))
+    for variant, one in beside.items():
+        host.write(out / f"profile-{name}-{variant}.folded",
+                   folded(one, variant, what))

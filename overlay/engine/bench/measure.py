@@ -44,9 +44,9 @@ def plugin(name: str) -> Path:
 
 def profiles(mode: str, out: Path, name: str,
              run: Callable[[str], str]) -> Profiles:
-    """What RUN, given an option of QEMU, has executed by function.
+    """What RUN, given an option of QEMU, has executed and by which calls.
 
-    Returns what figures.profiles() does; the raw counts are left in OUT.
+    Returns what figures.profiles() does; what the plugin wrote is left in OUT.
     """
     raw = out / f"{name}.raw"
     host.remove(raw)

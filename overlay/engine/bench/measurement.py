@@ -32,7 +32,7 @@ class Measurement(Protocol):
 
 
 class Profiled(Measurement, Protocol):
-    """A measurement of which there are profiles by function."""
+    """A measurement of which there are profiles by function and by stack."""
 
     # The case that says whether there are.
     PROFILE: str

@@ -16,7 +16,7 @@ from typing import Any
 
 from engine import guest, host, ktap
 from engine.bench import figures, measure
-from engine.bench.figures import Functions, Params, Profiles, Row
+from engine.bench.figures import Params, Profile, Profiles, Row
 from engine.guest import Machine
 from engine.host import UserError
 from engine.kernels import IOMMU, LAZY, STRICT
@@ -86,7 +86,8 @@ node as *block* reads the block device. Registered files,
 *uq-memory*. Submission, interrupts and reaping count; waiting for the emulated
 device does not. An instruction that writes a doorbell or takes an interrupt costs
 far more than one: they are in columns of their own. By function:
-`out/bench/profile-nvme-*.txt`.
+`out/bench/profile-nvme-*.txt`; by who has called whom, for any tool that draws
+flame graphs: `out/bench/profile-nvme-*.folded`.
 
 A ring keeps 128 contexts of commands for the next ones; what it has in flight
 beyond that it allocates and frees, for *passthru* and *uq* alike.
@@ -211,7 +212,7 @@ def rows_behind(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function, written as tables of all variants of a cell."""
+    """Profiles by function and by stack, of all variants of a cell."""
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
         profiles = measure.profiles(
@@ -219,9 +220,9 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
             lambda plugin: _boot(mode, out, "profile", 1, plugin))
     cells = by_cell(profiles)
     for name, beside in cells.items():
-        host.write(out / f"profile-nvme-{name}.txt", figures.profile_table(
-            beside, f"NVMe commands, {name}: reads of 512 bytes, fixed, "
-            f"batch {_batch(name)}", "command"))
+        figures.write_profiles(
+            out, f"nvme-{name}", beside, f"NVMe commands, {name}: reads of 512 "
+            f"bytes, fixed, batch {_batch(name)}", "command")
     return [judge_profile(found, cells)] if cells else []
 
 
@@ -231,16 +232,16 @@ def _batch(cell: str) -> int:
 
 
 def judge_profile(found: list[Row],
-                  cells: dict[str, dict[str, Functions]]) -> Case:
+                  cells: dict[str, dict[str, Profile]]) -> Case:
     """Whether each profile is of what its cell counts, and of all of it."""
     name = "profiles of NVMe commands add up to their cells"
     bad, seen = [], 0
     for cell, beside in cells.items():
         mode, depth = cell.split("-")
-        for variant, functions in beside.items():
+        for variant, one in beside.items():
             counted = figures.find(found, BENCH, variant, **_cell(
                 mode, _batch(cell), True, 512, depth=int(depth)))
-            total = sum(functions.values())
+            total = one.stacks.total() / one.operations
             seen += counted is not None
             if counted is None or abs(total / counted - 1) > HIDDEN:
                 bad.append(f"{variant} {cell}: {total:.0f} by function, "
@@ -250,17 +251,12 @@ def judge_profile(found: list[Row],
     return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
 
 
-def by_cell(found: Profiles) -> dict[str, dict[str, Functions]]:
-    """Profiles as cell -> variant -> function -> instructions.
-
-    The program's own part, with the spin, is left out.
-    """
-    cells: dict[str, dict[str, Functions]] = {}
-    for (name, depth), functions in found.items():
+def by_cell(found: Profiles) -> dict[str, dict[str, Profile]]:
+    """Profiles as cell -> variant -> profile, of the kernel."""
+    cells: dict[str, dict[str, Profile]] = {}
+    for (name, depth), one in found.items():
         variant, mode = name.rsplit("_", 1)
-        cells.setdefault(f"{mode}-{depth}", {})[variant] = {
-            function: value for function, value in functions.items()
-            if not function.startswith("[")}
+        cells.setdefault(f"{mode}-{depth}", {})[variant] = one.of_the_kernel()
     return cells
 
 

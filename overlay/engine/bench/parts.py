@@ -27,7 +27,7 @@ class Part:
     # an IOMMU.
     benches: tuple[str, ...]
     behind: bool = False
-    # What has profiles of it by function.
+    # What has profiles of it by function and by stack.
     profiled: Profiled | None = None
 
     def has(self, row: dict[str, Any]) -> bool:

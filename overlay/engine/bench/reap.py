@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine import guest, host, ktap
 from engine.bench import figures, measure
-from engine.bench.figures import Functions, Profiles, Row
+from engine.bench.figures import Profile, Profiles, Row
 from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
@@ -58,7 +58,8 @@ submits the next ones and reaps by one entry, where *iopoll* has to ask before
 it may submit. Beyond that io_uring's walk along all that polls would cost more
 than the entry, and what *mmap* pays more is a look and what the kernel writes
 for it, about 20 instructions for all that are found at once. By function:
-`out/bench/profile-nvme-reap-*.txt`.
+`out/bench/profile-nvme-reap-*.txt`; by who has called whom:
+`out/bench/profile-nvme-reap-*.folded`.
 
 Entries are counted without a clock of instructions, with a device that takes
 0.3 ms to answer: those that look for completions, not those that submit. How
@@ -184,7 +185,7 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function, written as tables of both variants."""
+    """Profiles by function and by stack, of both variants."""
     with host.step("counting instructions of completions by function "
                    f"({mode})"):
         profiles = measure.profiles(
@@ -192,23 +193,17 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
             lambda plugin: _boot(mode, out, "profile", (1, 12, 1, 32),
                                  COUNTING.adding(qemu=(plugin,))))
     for depth, beside in by_depth(profiles).items():
-        host.write(out / f"profile-nvme-reap-{depth}.txt",
-                   figures.profile_table(
-                       beside, "NVMe commands and their completions: reads of "
-                       f"512 bytes, fixed, depth {depth}", "command"))
+        figures.write_profiles(
+            out, f"nvme-reap-{depth}", beside, "NVMe commands and their "
+            f"completions: reads of 512 bytes, fixed, depth {depth}", "command")
     return []
 
 
-def by_depth(found: Profiles) -> dict[int, dict[str, Functions]]:
-    """Profiles as depth -> variant -> function -> instructions.
-
-    The program's own part, with the spin, is left out.
-    """
-    cells: dict[int, dict[str, Functions]] = {}
-    for (variant, depth), functions in found.items():
-        cells.setdefault(depth, {})[variant] = {
-            function: value for function, value in functions.items()
-            if not function.startswith("[")}
+def by_depth(found: Profiles) -> dict[int, dict[str, Profile]]:
+    """Profiles as depth -> variant -> profile, of the kernel."""
+    cells: dict[int, dict[str, Profile]] = {}
+    for (variant, depth), one in found.items():
+        cells.setdefault(depth, {})[variant] = one.of_the_kernel()
     return cells
 
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Stacks: who has called whom, by what the profiling plugin saw run.
+
+The plugin (overlay/host/insnprof.c) writes blocks of instructions in the order in
+which they ran, and how each of them ends. What runs after a call is the callee, up
+to the return to what is behind the call. A jump to another function puts it in the
+place of the one that jumped, which the callee then returns for.
+
+Where the processor enters the kernel, by a system call or an interrupt, a stack
+begins; what was interrupted goes on when the interrupt returns. Another task's
+callers are not known when it is switched to: its stack begins there.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+# Functions, the caller before the callee.
+Stack = tuple[str, ...]
+
+# All code of programs: it is not told apart.
+USER = "[user space]"
+ENTRY = re.compile(r"asm_(exc|sysvec|common|spurious)_\w+|(irq|spurious)_entries_start"
+                   r"|entry_SYSCALL_64")
+# Returns to where another task has called it.
+SWITCH = "__switch_to"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions of which the first one never runs without the others."""
+
+    # How it ends: with a call, ret, iret, or otherwise.
+    end: str
+    # The address behind it, where a call returns to.
+    behind: int
+    addresses: tuple[int, ...]
+    # Of each function in it, in their order, the number of instructions.
+    parts: tuple[tuple[str, int], ...]
+
+    @property
+    def function(self) -> str:
+        """The function that it begins in."""
+        return self.parts[0][0]
+
+    def again(self, block: "Block") -> bool:
+        """Whether a block is what is left of this one: it did not get to its end."""
+        return block.addresses[0] in self.addresses[1:]
+
+
+NOTHING = Block("-", 0, (), (("", 0),))
+
+
+@dataclass
+class Round:
+    """What the plugin saw between two marks, or between several pairs of them."""
+
+    # How many instructions of each function ran, in whatever order.
+    functions: Counter[str] = field(default_factory=Counter)
+    # Blocks in their order, as the plugin writes them.
+    ran: list[str] = field(default_factory=list)
+
+    def __add__(self, other: "Round") -> "Round":
+        return Round(self.functions + other.functions, self.ran + other.ran)
+
+    def total(self) -> int:
+        """How many instructions ran."""
+        return self.functions.total()
+
+
+def _times(words: str) -> Iterator[tuple[str, int]]:
+    """Blocks that ran, and how often each, as the plugin writes them."""
+    for word in words.split():
+        name, _, times = word.partition("*")
+        yield name, int(times or 1)
+
+
+def _block(text: str, function_at: Callable[[int], str]) -> Block:
+    end, behind, *words = text.split()
+    addresses = tuple(int(word, 16) for word in words)
+    return Block(end, int(behind, 16), addresses, tuple(
+        (function, len(list(same)))
+        for function, same in groupby(map(function_at, addresses))))
+
+
+def _sums(words: str, blocks: dict[str, Block]) -> Counter[str]:
+    """The instructions of each function, by how often blocks ran."""
+    found: Counter[str] = Counter()
+    for name, times in _times(words):
+        for function, number in blocks[name].parts:
+            found[function] += number * times
+    return found
+
+
+def rounds(raw: str, function_at: Callable[[int], str]
+           ) -> tuple[list[Round], dict[str, Block]]:
+    """What the plugin wrote: rounds, and the blocks that they name by ID."""
+    found: list[Round] = []
+    blocks: dict[str, Block] = {}
+    for line in raw.splitlines():
+        what, _, rest = line.partition(" ")
+        if what == "round":
+            found.append(Round())
+        elif what == "block":
+            name, _, rest = rest.partition(" ")
+            blocks[name] = _block(rest, function_at)
+        elif what == "sums":
+            found[-1].functions = _sums(rest, blocks)
+        else:
+            found[-1].ran.append(rest)
+    return found, blocks
+
+
+class Walk:
+    """Goes from block to block, and counts the instructions of each stack."""
+
+    def __init__(self) -> None:
+        self.found: Counter[Stack] = Counter()
+        self.last = NOTHING
+        # Functions, and the addresses that they return to.
+        self.frames = [("", 0)]
+        # What was left at each entry into the kernel: its frames and last block.
+        self.left: list[tuple[list[tuple[str, int]], Block]] = []
+
+    def run(self, block: Block, times: int) -> None:
+        """A block is executed so often in a row: it is a loop, or calls itself."""
+        if block.end != "-" and times > 1:
+            for _ in range(times):
+                self.run(block, 1)
+            return
+        self._go_to(block)
+        self.last = block
+        for function, number in block.parts:
+            # Another function without a call is one that was jumped to.
+            self.frames[-1] = function, self.frames[-1][1]
+            self.found[tuple(name for name, _ in self.frames)] += number * times
+
+    def _go_to(self, block: Block) -> None:
+        last = self.last
+        if block.function == USER:
+            self._begin(block)
+            self.left = []
+        elif last.end == "ret" and self._returned(block):
+            pass
+        elif ENTRY.fullmatch(block.function) and \
+                not ENTRY.fullmatch(self.frames[-1][0]):
+            self.left.append((self.frames, last))
+            self._begin(block)
+        elif last.end == "iret":
+            self._resume(block)
+        elif last.end == "call" and not last.again(block):
+            self.frames.append((block.function, last.behind))
+        elif last.end == "ret" and not last.again(block):
+            self._begin(block)
+
+    def _begin(self, block: Block) -> None:
+        self.frames = [(block.function, 0)]
+
+    def _returned(self, block: Block) -> bool:
+        """Leave the functions that a return has ended, if it is known to whom."""
+        if self.frames[-1][0] == SWITCH:
+            return False
+        for depth in range(len(self.frames) - 1, 0, -1):
+            if self.frames[depth][1] == block.addresses[0]:
+                del self.frames[depth:]
+                return True
+        return False
+
+    def _resume(self, block: Block) -> None:
+        """What was interrupted goes on: in its last block, or behind it."""
+        if not self.left:
+            self._begin(block)
+            return
+        self.frames, self.last = self.left.pop()
+        if block.addresses[0] not in self.last.addresses:
+            self._go_to(block)
+
+
+def fold(ran: Iterable[str], blocks: dict[str, Block]) -> Counter[Stack]:
+    """The instructions of each stack, in the order in which they first ran."""
+    found: Counter[Stack] = Counter()
+    for line in ran:
+        walk = Walk()
+        for name, times in _times(line):
+            walk.run(blocks[name], times)
+        found.update(walk.found)
+    return found
+
+
+def by_function(found: Counter[Stack]) -> Counter[str]:
+    """The instructions of each function itself, whoever has called it."""
+    functions: Counter[str] = Counter()
+    for stack, number in found.items():
+        functions[stack[-1]] += number
+    return functions
