@@ -8,6 +8,7 @@ modules has a build folder of its own, and so, with a tree, has each series afte
 the first one of those that are compiled at a time.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -74,7 +75,8 @@ def warnings(text: str,
                          r"((?:fatal )?error|warning): (.*)", line)
         if not match:
             continue
-        path = re.sub(r"^(\.\./)+[^/]+/", "", match.group(1))
+        # A compiler names a header by the path of what includes it, and "../".
+        path = os.path.normpath(re.sub(r"^(\.\./)+[^/]+/", "", match.group(1)))
         target = _target(path, targets)
         if target:
             found.setdefault((target, f"{match[3]}: {match[4]}"),
