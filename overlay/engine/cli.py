@@ -23,7 +23,8 @@ COMMANDS = {
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
     "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
-             "and for data races; KUnit under UML"),
+             "and for data races; KUnit under UML; each commit for other "
+             "architectures"),
     "coverage": ("coverage", "which lines of our kernel files the tests "
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
@@ -52,12 +53,14 @@ ARGUMENTS = (
     ("kselftest", "uq:uq_reset", "one test, on the lean kernel"),
     ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
      "a test all of that kernel's"),
-    ("soak", "kcsan", "one of its two kernels, fsx, or a test as above"),
+    ("soak", "kcsan", "one of its two kernels, fsx, arches, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "nvme", "one of dax-read, dax-mmap, nvme, nvme-iommu, "
      "nvme-reap, distro, lines (cache lines); lean is all but distro"),
     ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),
     ("series", "dax-read", "one series"),
+    ("series", '"arches dax-read"', "each commit for arm64 and i386 and by sparse "
+     "too; of one series, or of all"),
     ("build", '"lean debug"', "these kernels"),
     ("artifacts", "lean", "of these kernels alone, or of all"),
     ("lava", '"run lean-1"', "run this job here, a short one without a name"),

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from engine import (
+    arches,
     build,
     disks,
     fsx,
@@ -28,6 +29,7 @@ from engine import (
     limits,
     races,
     reuse,
+    series,
 )
 from engine.host import UserError
 from engine.kernels import HARDWARE, KERNELS
@@ -401,10 +403,17 @@ def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
 def soak(args: list[str]) -> list[Case]:
     """`soak`: all on the debug kernel and what races on kcsan's, for longer.
 
-    Arguments name one of these kernels, or tests; fsx is one. Without any, KUnit
-    runs under UML too.
+    Arguments name one of these kernels, or tests; fsx is one, and arches stands for
+    the series. Without any, KUnit runs under UML too.
     """
     out = host.fresh("soak")
+    rest = [name for name in args if name != arches.NAME]
+    compiled = [] if args and rest == args else series.main([arches.NAME])
+    return compiled if args and not rest else compiled + _soak(rest, out)
+
+
+def _soak(args: list[str], out: Path) -> list[Case]:
+    """What of it runs in guests and under UML."""
     if not targets():
         return [NO_TESTS]
     known = kernels.having("soak")

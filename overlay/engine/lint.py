@@ -35,16 +35,13 @@ from engine import (
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
+from engine.source import Source
 
-# The compiler of another architecture.
-CROSS = ("gcc-aarch64-linux-gnu",)
 PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
-            "shellcheck", "codespell", "python3-ply", "python3-git", *CROSS)
+            "shellcheck", "codespell", "python3-ply", "python3-git",
+            *objects.ARM64.packages)
 PYTHON = packages.PYTHON
 ENGINE = "overlay/engine/"
-# What depends on FS_DAX, which needs an architecture of 64 bits.
-ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
-                     r"|fs/xfs/xfs_dax")
 
 
 class Job:
@@ -119,36 +116,34 @@ def w1(job: Job) -> Iterator[Case]:
 
 def sparse(job: Job) -> Iterator[Case]:
     """sparse on what we touch."""
-    program = find_sparse(job)
+    program = find_sparse(job.kernel, job.log)
     items = job.compiled()
     wanted = _objects(items)
     # The flags are those of W=1: the objects are there, and only the
     # checker speaks.
     yield from _compiled(job, "sparse", items, wanted,
-                         ["W=1", "C=2", f"CHECK={program}"])
+                         ["W=1", objects.CHECKED, f"CHECK={program}"])
 
 
 def arm64(job: Job) -> Iterator[Case]:
     """The compiler's W=1 for another architecture."""
-    yield from _elsewhere(job, "arm64", job.compiled(), "aarch64-linux-gnu-gcc")
+    yield from _elsewhere(job, objects.ARM64)
 
 
 def i386(job: Job) -> Iterator[Case]:
     """The same where a long has 32 bits."""
-    yield from _elsewhere(job, "i386", [
-        item for item in job.compiled() if not ONLY_64.match(item.target)])
+    yield from _elsewhere(job, objects.I386)
 
 
-def _elsewhere(job: Job, arch: str, items: list[Item],
-               compiler: str = "gcc") -> Iterator[Case]:
+def _elsewhere(job: Job, arch: objects.Arch) -> Iterator[Case]:
     """W=1 on what we touch, for an architecture that is only compiled for."""
+    items = [item for item in job.compiled() if arch.has(item.target)]
     job = copy.copy(job)
-    job.shop = objects.Shop(job.kernel, job.log, arch, arch=arch,
-                            compiler=compiler)
+    job.shop = job.shop.elsewhere(arch)
     job.shop.configure()
     wanted = _objects(items)
     job.shop.forget(wanted)
-    yield from _compiled(job, arch, items, wanted, ["W=1"])
+    yield from _compiled(job, arch.name, items, wanted, ["W=1"])
 
 
 def _objects(items: list[Item]) -> list[str]:
@@ -182,17 +177,11 @@ def _compiled(job: Job, tool: str, items: list[Item], wanted: list[str],
 def _take_away(job: Job, found: dict[tuple[str, str], str], items: list[Item],
                wanted: list[str], args: list[str]) -> None:
     """Drop what upstream's text says without our patches."""
-    patched = {item.target for item in items if item.kind == "patch"}
-    if not any(target in patched for target, _ in found):
+    if not objects.of_upstream(found, items):
         return
-    there = [name for name in wanted
-             if (job.kernel.path / name).with_suffix(".c").exists()]
     with job.laying:
-        job.shop.lay([])
-        before = _make(job, there, args).stdout
+        job.shop.take_away(found, items, wanted, *args)
         job.shop.lay()
-    for key in objects.warnings(before, patched):
-        found.pop(key, None)
     _make(job, wanted, ["W=1"])
 
 
@@ -205,8 +194,7 @@ def _unseen(job: Job, tool: str, target: str, text: str,
         return []
     if not (job.shop.build / objects.object_of(target)).exists():
         return [f"it did not compile: {objects.first_error(text)}"]
-    if tool == "sparse" and not re.search(
-            rf"^\s+CHECK\s+{re.escape(target)}$", text, re.MULTILINE):
+    if tool == "sparse" and objects.unread(text, target):
         return ["NOT RUN: make did not call sparse for it"]
     return []
 
@@ -222,13 +210,13 @@ def _included(job: Job, target: str, wanted: list[str]) -> bool:
     return False
 
 
-def _valid(job: Job, program: Path | str) -> bool:
+def _valid(kernel: Source, log: Path, program: Path | str) -> bool:
     """Whether the kernel takes this sparse for new enough.
 
     make only warns and goes on without it when it does not.
     """
-    done = job.run(["sh", job.shop.tree / "scripts" / "checker-valid.sh",
-                    program], what="trying sparse")
+    done = host.run(["sh", kernel.path / "scripts" / "checker-valid.sh", program],
+                    log=log, check=False, what="trying sparse")
     return done.stdout.strip().endswith("1")
 
 
@@ -241,21 +229,21 @@ def has_sparse() -> bool:
     return shutil.which("sparse") is not None or _built_sparse().exists()
 
 
-def find_sparse(job: Job) -> Path | str:
+def find_sparse(kernel: Source, log: Path) -> Path | str:
     """A sparse that is new enough, built from Debian's newer source if not."""
     found = shutil.which("sparse")
-    if found and _valid(job, found):
+    if found and _valid(kernel, log, found):
         return found
     built = _built_sparse()
-    if built.exists() and _valid(job, built):
+    if built.exists() and _valid(kernel, log, built):
         return built
     with host.step("building a newer sparse than this Debian's"):
         folder = source.debian_source("sparse")
         host.run(["make", f"-j{host.jobs()}", "CC=gcc", "sparse"],
-                 cwd=folder, log=job.log, what="building sparse")
-    if not _valid(job, folder / "sparse"):
+                 cwd=folder, log=log, what="building sparse")
+    if not _valid(kernel, log, folder / "sparse"):
         raise UserError("the newest sparse that Debian offers is too old for "
-                        f"Linux {job.kernel.version}")
+                        f"Linux {kernel.version}")
     return folder / "sparse"
 
 
@@ -480,9 +468,10 @@ def _key(job: Job, name: str) -> str | None:
         ("Documentation/", "tools/"))]
     if name == "modules":
         return objects.key(items, name, modular.files())
-    sparse_is = store.of_file(find_sparse(job)) if name == "sparse" else None
+    sparse_is = store.of_file(find_sparse(job.kernel, job.log)) \
+        if name == "sparse" else None
     return objects.key(items, name, sparse_is, *(
-        [reuse.versions(CROSS)] if name == "arm64" else []))
+        [reuse.versions(objects.ARM64.packages)] if name == "arm64" else []))
 
 
 def _once_for_the_same(job: Job, name: str) -> tuple[list[Case], str]:

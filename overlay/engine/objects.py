@@ -5,12 +5,15 @@
 what we touch. Both use a tree and a build folder beside those of the kernels
 that boot, so that neither makes the other's objects stale. What is compiled as
 modules has a build folder of its own, and so, with a tree, has each series after
-the first one of those that are compiled at a time.
+the first one of those that are compiled at a time. Another architecture has a build
+folder beside each of these.
 """
 
+import copy
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, lay, reuse, source, store
@@ -24,6 +27,31 @@ PARTS = "parts"
 SELFTESTS = PurePosixPath("tools/testing/selftests")
 # A folder so broad that compiling all of it says nothing about our change.
 BROAD = 1
+# What depends on FS_DAX, which needs an architecture of 64 bits.
+ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
+                     r"|fs/xfs/xfs_dax")
+# What judges what compiling says.
+CODE = ("objects.py", "lint.py", "series.py", "arches.py")
+# With this make calls sparse for each file, also where the object is up to date.
+CHECKED = "C=2"
+
+
+@dataclass(frozen=True)
+class Arch:
+    """An architecture that is compiled for and never booted."""
+
+    name: str
+    compiler: str
+    packages: tuple[str, ...] = ()
+    lacks: re.Pattern[str] | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether a file, or the object that it becomes, is compiled for it."""
+        return not (self.lacks and self.lacks.match(name))
+
+
+ARM64 = Arch("arm64", "aarch64-linux-gnu-gcc", ("gcc-aarch64-linux-gnu",))
+I386 = Arch("i386", "gcc", lacks=ONLY_64)
 
 
 def is_selftest(target: str) -> bool:
@@ -84,6 +112,18 @@ def warnings(text: str,
     return found
 
 
+def of_upstream(found: Iterable[tuple[str, str]],
+                items: Iterable[Item]) -> set[str]:
+    """Those files with warnings that upstream has, and that we only patch."""
+    patched = {item.target for item in items if item.kind == "patch"}
+    return {target for target, _ in found if target in patched}
+
+
+def unread(text: str, target: str) -> bool:
+    """Whether make's output shows no call of sparse for a C file."""
+    return not re.search(rf"^\s+CHECK\s+{re.escape(target)}$", text, re.MULTILINE)
+
+
 def _target(path: str, targets: Iterable[str] | None) -> str | None:
     """The target that a compiler's path means."""
     if targets is None:
@@ -110,27 +150,32 @@ def key(items: Sequence[Item], *more: object) -> str | None:
         "configs": store.of_files((configs / name for name in CONFIGS),
                                   configs),
         "compiler": reuse.versions(build.PACKAGES),
-        "code": store.of_files((Path(__file__).parent / name for name in (
-            "objects.py", "lint.py", "series.py")), Path(__file__).parent)})
+        "code": store.of_files((Path(__file__).parent / name for name in CODE),
+                               Path(__file__).parent)})
 
 
 class Shop:
     """The tree and the build folder in which objects are compiled."""
 
     def __init__(self, source: Source, log: Path, name: str = PARTS,
-                 configs: Sequence[str] = CONFIGS, arch: str = "",
-                 compiler: str = "gcc", tree: str = PARTS) -> None:
+                 configs: Sequence[str] = CONFIGS, tree: str = PARTS) -> None:
         self.source = source
         self.log = Path(log)
         self.configs = configs
-        self.target = [f"CC=ccache {compiler}"]
-        if arch:
-            self.target += [f"ARCH={arch}",
-                            f"CROSS_COMPILE={compiler.removesuffix('gcc')}"]
+        self.target = ["CC=ccache gcc"]
         self.tree = build.top() / "build" / f"{tree}-tree"
         self.build = build.top() / "build" / name
         self.followed = False
         self.absent: Sequence[Entry] = ()
+
+    def elsewhere(self, arch: Arch) -> "Shop":
+        """The same tree, as it lies there, and the build folder of an architecture."""
+        shop = copy.copy(self)
+        shop.target = [f"CC=ccache {arch.compiler}", f"ARCH={arch.name}",
+                       f"CROSS_COMPILE={arch.compiler.removesuffix('gcc')}"]
+        shop.build = self.build.with_name(
+            self.build.name.replace(PARTS, arch.name, 1))
+        return shop
 
     def lay(self, items: Iterable[Item] | None = None) -> None:
         """Lay these of our items (all by default) and nothing else.
@@ -202,8 +247,24 @@ class Shop:
 
     def compile(self, goals: Sequence[str], *args: str) -> host.Done:
         """Compile folders and objects; the outcome is left to the caller."""
-        self.forget(goal for goal in goals if goal.endswith(".o"))
-        return self.make(*args, "-k", *goals, check=False, progress=True)
+        if CHECKED not in args:
+            self.forget(goal for goal in goals if goal.endswith(".o"))
+        try:
+            return self.make(*args, "-k", *goals, check=False, progress=True)
+        except BaseException:
+            self._forget_folders(goals)
+            raise
+
+    def _forget_folders(self, goals: Iterable[str]) -> None:
+        """Remove all objects of folders, as make says a warning only once.
+
+        Of a folder it compiles what is not up to date, and what was seen of the rest
+        is lost with a run that failed or was broken off.
+        """
+        for goal in goals:
+            if goal.endswith("/"):
+                for path in (self.build / goal).rglob("*.o"):
+                    path.unlink(missing_ok=True)
 
     def complaints(self, goals: Sequence[str], items: Sequence[Item],
                    *args: str) -> list[str]:
@@ -212,19 +273,33 @@ class Shop:
         What upstream's own text already says when it is compiled the same
         way is not ours to answer for.
         """
-        done = self.compile(self._present(goals), *args)
+        present = self._present(goals)
+        done = self.compile(present, *args)
         found = warnings(done.stdout, {item.target for item in items})
-        patched = {item.target for item in items if item.kind == "patch"}
-        if any(target in patched for target, _ in found):
-            self.lay([])
-            before = self.compile(self._present(goals), *args).stdout
+        if of_upstream(found, items):
+            self.take_away(found, items, goals, *args)
             self.lay(items)
-            for key in warnings(before, patched):
-                found.pop(key, None)
         lines = list(found.values())
         if done.returncode and not any(": error: " in text for text in lines):
             lines.append(first_error(done.stdout))
+        if CHECKED in args:
+            sources = [f"{goal[:-2]}.c" for goal in present if goal.endswith(".o")]
+            lines += [f"{name}: NOT RUN: make did not call sparse for it"
+                      for name in sources if unread(done.stdout, name)]
+        if lines:
+            self._forget_folders(present)
         return lines
+
+    def take_away(self, found: dict[tuple[str, str], str], items: Sequence[Item],
+                  goals: Sequence[str], *args: str) -> None:
+        """Drop what upstream's text says when it is compiled the same way.
+
+        Leaves the tree without our files.
+        """
+        self.lay([])
+        before = self.compile(self._present(goals), *args).stdout
+        for key in warnings(before, of_upstream(found, items)):
+            found.pop(key, None)
 
     def _present(self, goals: Sequence[str]) -> list[str]:
         """Those goals that there is something to compile for.

@@ -32,9 +32,10 @@ and a Makefile of selftests programs: what is made of a file comes with it.
 
 Per commit we check that it applies, that it is not too long (sizes.py), that
 what it touches compiles without a warning, that checkpatch --strict is content,
-and that get_maintainer.pl knows the new files. Then b4 prepares the mails in
-out/series/, with a placeholder as addressee, and git am makes of them what was
-tested (pristine.py).
+and that get_maintainer.pl knows the new files. With the argument `arches` it is
+compiled for arm64 and i386 too, and read by sparse (arches.py). Then b4 prepares
+the mails in out/series/, with a placeholder as addressee, and git am makes of them
+what was tested (pristine.py).
 """
 
 import contextlib
@@ -45,6 +46,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import (
+    arches,
     host,
     lay,
     limits,
@@ -204,13 +206,16 @@ class Builder:
     """Builds, commit by commit, what each of them touches."""
 
     def __init__(self, kernel: Source, log: Path,
-                 everything: Sequence[Series] = (),
-                 place: str = objects.PARTS) -> None:
+                 everything: Sequence[Series] = (), place: str = objects.PARTS,
+                 tools: Sequence[arches.Tool] = ()) -> None:
         self.shop = objects.Shop(kernel, log, place, tree=place)
+        self.tools = tools
         self.everything = everything
         self.withouts = _withouts()
         self.laid: list[Item] = []
         self.done: list[Entry] = []
+        # How many of these lie in the tree now.
+        self.lying = -1
         # Folders of selftests with programs of this series; whether the headers
         # that they include are there; and whether a commit changed these.
         self.built: set[str] = set()
@@ -266,12 +271,43 @@ class Builder:
         self.add(entry, items)
         targets = touched(entry, items)
         self._follow(targets)
-        self.shop.lay(self.laid)
+        self._lay()
         wanted = goals(targets, [item.target for item in self.laid])
         complaints = self._kernel(wanted) if wanted else []
         for folder in selftest_folders(targets):
             complaints += self._selftest(folder, entry, items)
         return complaints
+
+    def _lay(self) -> None:
+        """Lay all commits so far, unless nothing else was laid since."""
+        if self.lying != len(self.done):
+            self.shop.lay(self.laid)
+        self.lying = len(self.done)
+
+    def elsewhere(self, name: str, entry: Entry, items: Items) -> Iterator[Case]:
+        """A case of each tool that compiles the commit that was checked last."""
+        targets = touched(entry, items)
+        laid = [item for item in self.laid
+                if not item.target.startswith((*DOCS, "tools/"))]
+        wanted = goals(targets, [item.target for item in laid])
+        for tool in self.tools:
+            if mine := tool.goals(wanted):
+                key = objects.key(read_by(mine, laid), targets, tool.by,
+                                  self.withouts)
+                yield self._by(tool, f"{name}: {tool.title}", mine, key)
+
+    def _by(self, tool: arches.Tool, title: str, wanted: list[str],
+            key: str | None) -> Case:
+        """The case of one tool, which compiles the same files once."""
+        kept = store.take(tool.kind, key)
+        if kept:
+            store.counted(1)
+            return store.mark([_case(title, ())], kept.when)[0]
+        self._lay()
+        complaints = tool.complaints(self.shop, wanted, self.laid)
+        if not complaints:
+            store.keep(tool.kind, key, ())
+        return _case(title, complaints)
 
     def _kernel(self, wanted: list[str]) -> list[str]:
         self.shop.configure()
@@ -368,6 +404,7 @@ def check_commit(branch: Branch, builder: Builder,
         compiled = [_case(f"{name}: compiles without a warning", complaints)]
         cases += store.mark(compiled, builder.when) if builder.when \
             else compiled
+        cases += builder.elsewhere(name, entry, items)
     else:
         builder.add(entry, items)
     return cases, True
@@ -442,8 +479,12 @@ def _note_addressee(branch: Branch) -> None:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Lay every series as a git branch, check it and write its mails."""
-    host.need(*PACKAGES)
+    """Lay every series as a git branch, check it and write its mails.
+
+    Arguments name some series alone; one of them may be `arches`.
+    """
+    elsewhere = arches.NAME in args
+    host.need(*PACKAGES, *(arches.PACKAGES if elsewhere else ()))
     everything = read()
     items = lay.items()
     cases = [_case("every file is in exactly one entry", complaints(
@@ -452,11 +493,15 @@ def main(args: list[str]) -> list[Case]:
         cases.append(Case("series", "fail", "overlay/series is empty"))
     if any(case.status == "fail" for case in cases):
         return cases
-    wanted = set(args)
+    wanted = set(args) - {arches.NAME}
+    unknown = wanted - {series.name for series in everything}
+    if unknown:
+        raise UserError(f"there is no series {sorted(unknown)[0]}: {arches.NAME}, "
+                        + ", ".join(series.name for series in everything))
     sender.check(identity(), items)
     chosen = [series for series in everything
               if not wanted or series.name in wanted]
-    cases += _all(chosen, everything, items)
+    cases += _all(chosen, everything, items, elsewhere)
     if not wanted and not any(case.status == "fail" for case in cases):
         with host.step("git am of all mails on a kernel without them"):
             cases.append(_case("git am of all", pristine.Whole(
@@ -465,11 +510,12 @@ def main(args: list[str]) -> list[Case]:
     return cases
 
 
-def _all(chosen: list[Series], everything: list[Series],
-         items: list[Item]) -> list[Case]:
+def _all(chosen: list[Series], everything: list[Series], items: list[Item],
+         elsewhere: bool = False) -> list[Case]:
     """The cases of some series, in their order; several are made at a time."""
     kernel, out = source.kernel(), host.fresh("series")
     host.pytool("b4")
+    tools = arches.tools(kernel, out / "sparse.log") if elsewhere else []
     workers = max(1, min(limits.processors(), len(chosen)))
     places: queue.SimpleQueue[str] = queue.SimpleQueue()
     for number in range(workers):
@@ -480,7 +526,7 @@ def _all(chosen: list[Series], everything: list[Series],
         try:
             return check_series(
                 Branch(series, everything, kernel, items, log),
-                Builder(kernel, log, everything, place))
+                Builder(kernel, log, everything, place, tools))
         finally:
             places.put(place)
 

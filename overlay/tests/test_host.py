@@ -401,7 +401,7 @@ class Commands(Folder):
 
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
-        from engine import check, kunit, lint
+        from engine import arches, check, kunit, lint
         from engine.bench import parts
         from engine.lava import jobs
         words = {"check": check.STEPS, "lint": lint.TOOLS,
@@ -413,8 +413,9 @@ class Commands(Folder):
                      group.name for group in jobs.groups())),
                  "results": ("OLD.json", "NEW.json"),
                  "kselftest": kernels.having("checked"), "coverage": (), "series": [
-                     path.name for path in
-                     (host.ROOT / "overlay" / "series").iterdir()]}[command]
+                     arches.NAME, *(path.name for path in
+                                    (host.ROOT / "overlay" / "series").iterdir())]
+                 }[command]
         if ":" in word:
             folder, _, program = word.partition(":")
             there = host.ROOT / "tools/testing/selftests" / folder

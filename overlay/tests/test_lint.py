@@ -130,14 +130,19 @@ class Warnings(unittest.TestCase):
         self.assertIn("it is broken", objects.first_error(GCC))
 
 
-class Shop:
-    """Stands in for the tree and build folder; says what it is told."""
+class Shop(objects.Shop):
+    """Has a tree and a build folder; says what it is told."""
 
     def __init__(self, folder, says):
+        super().__init__(None, folder / "log")
         self.tree = self.build = Path(folder)
         self.says = list(says)
         self.laid = "all"
         self.configured = False
+
+    def elsewhere(self, arch):
+        self.arch = super().elsewhere(arch)
+        return self
 
     def configure(self):
         self.configured = True
@@ -169,7 +174,7 @@ class Compiled(unittest.TestCase):
                               kernel=SimpleNamespace(path=self.top),
                               compiled=lambda: items)
         with mock.patch.object(lint, "find_sparse", return_value="sparse"), \
-                mock.patch.object(objects, "Shop", return_value=shop) as self.made:
+                mock.patch.object(objects.build, "top", return_value=self.top):
             return job, list(tool(job))
 
     def test_silence_is_good(self):
@@ -226,9 +231,7 @@ class Compiled(unittest.TestCase):
         job, (case,) = self.cases(lint.arm64, "  CC      fs/ext4/toy.o\n")
         self.assertEqual((case.name, case.status), ("arm64: fs/ext4/toy.c", "pass"))
         self.assertTrue(job.shop.configured)
-        self.made.assert_called_once_with(
-            job.kernel, job.log, "arm64", arch="arm64",
-            compiler="aarch64-linux-gnu-gcc")
+        self.assertIn("ARCH=arm64", job.shop.arch.target)
 
     def test_warning_on_another_architecture(self):
         _, (case,) = self.cases(lint.i386, GCC)
@@ -250,11 +253,14 @@ class Target(unittest.TestCase):
         self.assertEqual(objects.Shop(None, Path("log")).target, ["CC=ccache gcc"])
 
     def test_another_architecture(self):
-        shop = objects.Shop(None, Path("log"), "arm64", arch="arm64",
-                            compiler="aarch64-linux-gnu-gcc")
+        here = objects.Shop(None, Path("log"), "parts-1", tree="parts-1")
+        shop = here.elsewhere(objects.ARM64)
         self.assertEqual(shop.target, [
             "CC=ccache aarch64-linux-gnu-gcc", "ARCH=arm64",
             "CROSS_COMPILE=aarch64-linux-gnu-"])
+        self.assertEqual((shop.tree, shop.build), (
+            here.tree, here.build.with_name("arm64-1")))
+        self.assertEqual(here.target, ["CC=ccache gcc"])
 
 
 class NotRun(unittest.TestCase):

@@ -133,8 +133,11 @@ class Soak(Folder):
                                   return_value=[]) as suites, \
                 mock.patch.object(kselftest.fsx, "run",
                                   return_value=[]) as exercised, \
+                mock.patch.object(kselftest.series, "main",
+                                  return_value=[]) as compiled, \
                 mock.patch.object(kselftest, "targets", return_value=["uq"]):
             kselftest.soak([*args])
+        self.compiled = [call.args[0] for call in compiled.mock_calls]
         self.exercised = [call.args[0] for call in exercised.mock_calls]
         self.suites = [call.args[0] for call in suites.mock_calls]
         return run.call_args.args[0] if run.called else []
@@ -153,18 +156,30 @@ class Soak(Folder):
 
         self.assertEqual(self.exercised, ["debug"])
         self.assertEqual(self.suites, [["um"]])
+        self.assertEqual(self.compiled, [["arches"]])
 
     def test_one_kernel_alone(self):
         self.assertEqual({share.mode for share in self.soak("kcsan")},
                          {"kcsan"})
         self.assertEqual(self.exercised, [])
         self.assertEqual(self.suites, [])
+        self.assertEqual(self.compiled, [])
 
     def test_fsx_alone_and_not_beside_a_test(self):
         self.assertEqual(self.soak("fsx"), [])
         self.assertEqual(self.exercised, ["debug"])
         self.assertTrue(self.soak("uq:uq_reset"))
         self.assertEqual(self.exercised, [])
+
+    def test_commits_for_other_architectures_alone_and_with_others(self):
+        self.assertEqual(self.soak("arches"), [])
+        self.assertEqual((self.compiled, self.exercised, self.suites),
+                         ([["arches"]], [], []))
+        self.assertEqual({share.mode for share in self.soak("arches", "kcsan")},
+                         {"kcsan"})
+        self.assertEqual(self.compiled, [["arches"]])
+        self.soak("fsx", "arches")
+        self.assertEqual((self.compiled, self.exercised), ([["arches"]], ["debug"]))
 
 
 if __name__ == "__main__":

@@ -280,6 +280,19 @@ class OnABranch(Scratch):
         self.assertEqual(made.git("rev-list", "--count", "base..HEAD"),
                          "2\n")
 
+    def test_cases_of_a_commit(self):
+        made = self.branch()
+        made.grow()
+        more = ktap.Case("toys 0001-add: sparse", ktap.FAIL, "fs/toy.c:1: odd")
+        builder = mock.Mock(when=None)
+        builder.check.return_value = []
+        builder.elsewhere.return_value = iter([more])
+        with mock.patch.object(series, "check_patch", return_value=[]), \
+                mock.patch.object(series, "unmaintained", return_value=[]):
+            cases, _ = series.check_commit(made, builder, made.series.entries[0])
+        self.assertEqual(cases[-2:], [ktap.Case(
+            "toys 0001-add: compiles without a warning", ktap.PASS, ""), more])
+
     def test_patches_on_one_file_in_order(self):
         made = self.branch()
         made.grow()
