@@ -4,13 +4,15 @@
 import json
 import tempfile
 import unittest
+from collections import Counter
 from pathlib import Path
 
 from engine import host, ktap
+from engine.bench import figures
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.report import collect
-from engine.report.collect import Curve, Program
+from engine.report.collect import Curve, Flame, Profile, Program
 
 
 def row(variant, insn, **params):
@@ -158,18 +160,72 @@ class Figures(Left):
                                                   "b2 (nvme-iommu)"])
         self.assertTrue(collect.rows(self.out)[1])
 
-    def test_profiles_of_variants_beside_each_other(self):
-        host.write(self.out / "bench" / "profile-8.txt",
-                   "# Reads\n# by function\n#\n  generic  read   function\n"
-                   "  30  -   dax_iomap_rw\n  10  12   [user space]\n"
-                   "  40  12   all\n")
+
+class Profiles(Left):
+
+    def left(self, name, *variants, stacks="4 reads: {};a;b 40\n4 reads: {};c 4\n"):
+        """What a profile's files are, by variant of this order."""
+        folder = self.out / "bench"
+        host.write(folder / f"{name}.txt", "# Reads\n# by function\n#\n"
+                   "  generic  read   function\n  40  12   all\n")
+        for variant in variants:
+            host.write(folder / f"{name}-{variant}.folded",
+                       stacks.replace("{}", variant))
+
+    def test_before_and_after(self):
+        self.left("profile-8", "read", "generic", "read_iter")
         host.write(self.out / "bench" / "profile-8-read.txt",
                    "# Reads\n  100.00%  12  [.] x\n")
         found, = collect.profiles(self.out)
         self.assertEqual((found.name, found.title), ("profile-8", "Reads"))
-        self.assertEqual(found.beside, {
-            "generic": {"dax_iomap_rw": 30, "[user space]": 10},
-            "read": {"[user space]": 12}})
+        self.assertEqual(found.stacks, {
+            variant: f"profile-8-{variant}.folded"
+            for variant in ("generic", "read", "read_iter")})
+        self.assertEqual(found.flames, tuple(
+            Flame(variant, "read", {("a", "b"): 10, ("c",): 1})
+            for variant in ("generic", "read")))
+
+    def test_a_profile_is_not_that_of_a_longer_name(self):
+        for name in ("profile-nvme-poll-1", "profile-nvme-poll-128"):
+            self.left(name, "uq-memory")
+        found, _ = collect.profiles(self.out)
+        self.assertEqual(found.stacks, {
+            "uq-memory": "profile-nvme-poll-1-uq-memory.folded"})
+
+    def test_what_is_drawn_comes_first_if_it_is_all_there(self):
+        self.left("profile-4096", "generic", "read")
+        self.left("profile-8", "generic")
+        self.left("profile-nvme-irq-1", "passthru", "uq")
+        self.left("profile-nvme-irq-32", "passthru", "uq")
+        self.left("profile-nvme-poll-32", "passthru", "uq")
+        self.assertEqual(
+            [(one.name, len(one.flames)) for one in collect.profiles(self.out)],
+            [("profile-nvme-poll-32", 2), ("profile-nvme-irq-1", 2),
+             ("profile-4096", 0), ("profile-8", 0), ("profile-nvme-irq-32", 0)])
+
+    def test_stacks_of_nothing_are_not_drawn(self):
+        self.left("profile-8", "generic", "read", stacks="")
+        found, = collect.profiles(self.out)
+        self.assertEqual(found.flames, ())
+
+    def test_what_is_drawn_is_what_make_bench_writes(self):
+        self.assertEqual(collect.flame(figures.folded(
+            figures.Profile(2, Counter({("a", "b"): 3})), "uq-memory", "command")),
+            Flame("uq-memory", "command", {("a", "b"): 1.5}))
+
+    def test_boxes_stand_on_their_callers(self):
+        flame = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("c",): 4,
+                                    ("a", "d", "e"): 8, ("a", "b", "e"): 16})
+        self.assertEqual({box.stack: (box.left, box.wide) for box in flame.boxes()}, {
+            (): (0, 31), ("a",): (0, 27), ("a", "b"): (0, 18),
+            ("a", "b", "e"): (0, 16), ("a", "d"): (18, 8), ("a", "d", "e"): (18, 8),
+            ("c",): (27, 4)})
+
+    def test_by_function_in_words(self):
+        before = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("b",): 4})
+        after = Flame("y", "read", {("a",): 1, ("new",): 2})
+        self.assertEqual(Profile("p", "t", {}, (before, after)).table(), [
+            ("b", [6, 0]), ("a", [1, 1]), ("new", [0, 2])])
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ FOLLOWS = {"batch": "depth"}
 FRONT = {"dax-read": "size", "dax-mmap": "window", "nvme": "batch"}
 # ... and up to where: of longer reads nearly all instructions are the copy's.
 FRONT_MOST = {"dax-read": 4096}
+# Of each profile that is drawn the variants before and after.
+FLAMES = {"profile-8": ("generic", "read"),
+          "profile-nvme-poll-32": ("passthru", "uq"),
+          "profile-nvme-irq-1": ("passthru", "uq")}
+# The outermost frame of stacks: operations, what they are, and the variant.
+ROOT = re.compile(r"(\d+) (\w+?)s: (.+)")
 
 
 @dataclass
@@ -262,33 +268,102 @@ def front(found: list[Row]) -> list[Curve]:
 # -- profiles ----------------------------------------------------------------
 
 @dataclass(frozen=True)
-class Profile:
-    """Instructions of an operation by function, of variants beside each other."""
+class Box:
+    """A call in a flame graph: a function that was called by what is below it."""
 
+    # Outermost first; the whole graph has none.
+    stack: tuple[str, ...]
+    # Where it begins, and how many instructions it and what it calls take.
+    left: float
+    wide: float
+
+
+@dataclass(frozen=True)
+class Flame:
+    """Instructions of an operation by who has called whom."""
+
+    variant: str
+    what: str
+    stacks: dict[tuple[str, ...], float]
+
+    def functions(self) -> dict[str, float]:
+        """What each function takes itself, whoever has called it."""
+        found: dict[str, float] = {}
+        for stack, number in self.stacks.items():
+            found[stack[-1]] = found.get(stack[-1], 0) + number
+        return found
+
+    def boxes(self) -> list[Box]:
+        """Its calls: each stands on its caller, in the order in which they ran."""
+        wide: dict[tuple[str, ...], float] = {}
+        for stack, number in self.stacks.items():
+            for depth in range(len(stack) + 1):
+                wide[stack[:depth]] = wide.get(stack[:depth], 0) + number
+        # Where the next one that each calls begins.
+        begin: dict[tuple[str, ...], float] = {(): 0.0}
+        found = []
+        for stack, number in wide.items():
+            left = begin[stack[:-1]]
+            found.append(Box(stack, left, number))
+            if stack:
+                begin[stack[:-1]] += number
+            begin[stack] = left
+        return found
+
+
+def flame(text: str) -> Flame:
+    """Stacks as `make bench` writes them, for one operation."""
+    stacks: dict[tuple[str, ...], float] = {}
+    what = variant = ""
+    for line in text.splitlines():
+        names, _, number = line.rpartition(" ")
+        root, *stack = names.split(";")
+        match = ROOT.fullmatch(root)
+        if match:
+            what, variant = match[2], match[3]
+            stacks[tuple(stack)] = int(number) / int(match[1])
+    return Flame(variant, what, stacks)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the instructions of an operation go, of variants beside each other."""
+
+    # That of its files, without what makes one of them.
     name: str
     title: str
-    beside: dict[str, dict[str, float]]
+    # Names of files with stacks, by variant.
+    stacks: dict[str, str]
+    # Those that are drawn: before and after.
+    flames: tuple[Flame, ...] = ()
+
+    def table(self) -> list[tuple[str, list[float]]]:
+        """By function, what it takes before and after, the most expensive first."""
+        beside = [one.functions() for one in self.flames]
+        names = sorted({name for functions in beside for name in functions},
+                       key=lambda name: ([-one.get(name, 0) for one in beside], name))
+        return [(name, [one.get(name, 0) for one in beside]) for name in names]
 
 
-def profile(name: str, text: str) -> Profile | None:
-    """A profile as `make bench` writes them, None if it is of one variant."""
-    lines = text.splitlines()
-    title = lines[0].removeprefix("# ") if lines else ""
-    table = [line.split() for line in lines if line and line[0] != "#"]
-    if len(table) < 2 or table[0][-1:] != ["function"]:
-        return None
-    names = table[0][:-1]
-    beside: dict[str, dict[str, float]] = {name: {} for name in names}
-    for words in table[1:]:
-        function = " ".join(words[len(names):])
-        for variant, word in zip(names, words, strict=False):
-            if word != "-" and function != "all":
-                beside[variant][function] = float(word)
-    return Profile(name, title, beside)
+def _profile(folder: Path, name: str, title: str) -> Profile:
+    stacks = {path.stem.removeprefix(f"{name}-"): path.name
+              for path in sorted(folder.glob(f"{name}-*.folded"))}
+    drawn = FLAMES.get(name, ())
+    flames = tuple(one for variant in drawn if variant in stacks and (
+        one := flame((folder / stacks[variant]).read_text("utf-8"))).stacks)
+    return Profile(name, title, stacks,
+                   flames if len(flames) == len(drawn) else ())
 
 
 def profiles(out: Path) -> list[Profile]:
-    """All profiles of the last `make bench` that compare variants."""
-    found = (profile(path.stem, path.read_text("utf-8"))
-             for path in sorted((out / "bench").glob("profile-*.txt")))
-    return [one for one in found if one]
+    """All profiles of the last `make bench`, those that are drawn before others."""
+    found = []
+    for path in sorted((out / "bench").glob("profile-*.txt")):
+        first, *lines = path.read_text("utf-8").splitlines() or [""]
+        # Others are of one variant.
+        if any(line.endswith("   function") for line in lines):
+            found.append(_profile(path.parent, path.stem,
+                                  first.removeprefix("# ")))
+    order = list(FLAMES)
+    return sorted(found, key=lambda one: order.index(one.name) if one.flames
+                  else len(order))

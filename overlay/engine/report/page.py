@@ -46,7 +46,9 @@ def write(out: Path, steps: list[str]) -> Path:
         time_line=plots.time_line(long) if long else "",
         machine=machine, rows=rows,
         curves=[(curve, plots.curve(curve)) for curve in collect.curves(rows)],
-        profiles=[(one, plots.profile(one)) for one in collect.profiles(out)])
+        profiles=[(one, [plots.flames(one.flames, width)
+                         for width in (plots.WIDTH, plots.BROAD)]
+                   if one.flames else []) for one in collect.profiles(out)])
     path = out / "report" / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")

@@ -1,29 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Plots as SVG, told apart by marks and hatches as well as by colour."""
+"""Plots as SVG, told apart by marks, hatches and shades as well as by colour."""
 
+import html
 import io
-import itertools
+from collections.abc import Iterator, Sequence
 
 import matplotlib as mpl
 
-from engine.report.collect import Curve, Profile, Span
+from engine.report.collect import Curve, Flame, Span
 
 mpl.use("svg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 MARKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"),
          ("P", "--"))
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "---")
 # Okabe and Ito's colours, which the colour-blind tell apart.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
            "#999999", "#f0e442")
-# Inches of a phone's width and of a line of text.
-WIDTH, LINE = 4.6, 0.22
-# Functions of a profile that are named; and how much of it, to have a name.
-NAMED, LABEL = 10, 0.06
+# Inches of a phone's width, of the page's on a desk, and of a line of text.
+WIDTH, BROAD, LINE = 4.6, 9.2, 0.22
+# A flame graph's rows, in inches; its letters, in points, of which so much is their
+# width; the fewest of a name; and what is not drawn, in points.
+ROW, LABEL, LETTER, SHORTEST, THINNEST = 0.16, 7.5, 0.61, 5, 0.5
+# A function that the other of two flame graphs has not: dark without colour, too.
+ONLY = "#f0b74d"
 mpl.rcParams.update({
     # Text stays text, and the same data makes the same file.
     "svg.fonttype": "none", "svg.hashsalt": "overlay", "font.size": 9,
@@ -41,8 +45,8 @@ def _svg(figure: Figure) -> str:
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def _axes(height: float) -> tuple[Figure, Axes]:
-    figure, axes = plt.subplots(figsize=(WIDTH, height))
+def _axes(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=(width, height))
     return figure, axes
 
 
@@ -83,28 +87,63 @@ def curve(one: Curve) -> str:
     return _svg(figure)
 
 
-def profile(one: Profile) -> str:
-    """Where the instructions of each variant go, the longest functions named."""
-    total: dict[str, float] = {}
-    for functions in one.beside.values():
-        for name, value in functions.items():
-            total[name] = max(total.get(name, 0), value)
-    named = sorted(total, key=lambda name: -total[name])[:NAMED]
-    figure, axes = _axes(0.9 + 0.45 * len(one.beside) + 0.18 * len(named))
-    looks = itertools.cycle(itertools.product(HATCHES[:3], COLOURS))
-    at = dict.fromkeys(one.beside, 0.0)
-    for name, (hatch, colour) in zip([*named, "the rest"], looks, strict=False):
-        values = [functions.get(name, 0.0) if name in total else
-                  sum(functions.values()) - at[variant]
-                  for variant, functions in one.beside.items()]
-        axes.barh(list(one.beside), values, left=list(at.values()),
-                  color="#dddddd" if name == "the rest" else colour,
-                  hatch=hatch, edgecolor="white", height=0.7, label=name)
-        for variant, value in zip(one.beside, values, strict=True):
-            at[variant] += value
-    axes.invert_yaxis()
-    axes.set_xlabel("instructions per operation")
-    axes.grid(axis="y", visible=False)
-    axes.legend(fontsize=7, frameon=False, ncols=2, loc="upper left",
-                bbox_to_anchor=(0, -0.3))
-    return _svg(figure)
+def _label(name: str, wide: float) -> str:
+    """A name as far as it fits into so many points."""
+    most = int((wide - 2) / (LABEL * LETTER))
+    if len(name) <= most:
+        return name
+    return f"{name[:most - 2]}.." if most >= SHORTEST else ""
+
+
+def _flame(axes: Axes, one: Flame, other: Flame, at: int,
+           points: float) -> Iterator[tuple[Rectangle, str]]:
+    """Draw one with its outermost frame in a row; yields boxes, and what they are.
+
+    POINTS are those of an instruction.
+    """
+    known = other.functions()
+    for box in one.boxes():
+        if box.wide * points < THINNEST:
+            continue
+        name = box.stack[-1] if box.stack else one.variant
+        said = f"{name}: {box.wide:.0f}"
+        new = box.stack and name not in known
+        patch = Rectangle((box.left, at + len(box.stack)), box.wide, 1,
+                          facecolor=ONLY if new else "white",
+                          edgecolor="black", linewidth=0.4, clip_on=False)
+        axes.add_patch(patch)
+        label = _label(name if box.stack else f"{said} instructions",
+                       box.wide * points)
+        if label:
+            axes.text(box.left + 1.5 / points, at + len(box.stack) + 0.47, label,
+                      fontsize=LABEL, family="monospace", va="center",
+                      weight="normal" if box.stack else "bold")
+        yield patch, said
+
+
+def flames(beside: Sequence[Flame], width: float) -> str:
+    """Flame graphs below each other, on one scale of instructions.
+
+    What a box is shows when it is pointed at, as not all have room for a name.
+    """
+    scale = max(sum(one.stacks.values()) for one in beside)
+    rows = [2 + max(map(len, one.stacks)) for one in beside]
+    figure, axes = _axes(ROW * sum(rows), width)
+    figure.subplots_adjust(left=0, right=1, bottom=0, top=1)
+    tips: list[str] = []
+    for number, one in enumerate(beside):
+        for patch, said in _flame(axes, one, beside[1 - number],
+                                  sum(rows[number + 1:]), 72 * width / scale):
+            patch.set_gid(f"box{len(tips)}")
+            tips.append(said)
+    axes.set_xlim(0, scale)
+    axes.set_ylim(0, sum(rows) - 1)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"instructions per {beside[0].what}")
+    text = _svg(figure)
+    for number, said in enumerate(tips):
+        text = text.replace(f'<g id="box{number}">',
+                            f"<g><title>{html.escape(said)}</title>", 1)
+    return text
