@@ -420,24 +420,6 @@ static void gaps(struct kunit *test)
 	}
 }
 
-/*
- * Timeouts
- */
-
-static void longest_timeout(struct kunit *test)
-{
-	static const u32 ms[] = { 1, 1000, S32_MAX, (u32)S32_MAX + 1, U32_MAX };
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(ms); i++) {
-		unsigned int timeout = nvme_uq_timeout(ms[i]);
-
-		KUNIT_EXPECT_GT(test, timeout, 0);
-		/* a deadline that is ahead, if jiffies has 32 bits too */
-		KUNIT_EXPECT_LT(test, timeout, INT_MAX - NVME_UQ_GRACE);
-	}
-}
-
 static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
@@ -447,7 +429,6 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(gaps),
-	KUNIT_CASE(longest_timeout),
 	{ }
 };
 
