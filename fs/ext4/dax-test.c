@@ -4,6 +4,7 @@
  * and lookups.
  */
 #include <kunit/static_stub.h>
+#include <linux/backing-dev.h>
 #include <linux/shrinker.h>
 
 #include "dax-test.h"
@@ -20,6 +21,7 @@ static void drt_init_sb(struct drt_fs *fs)
 	struct ext4_sb_info *sbi = &fs->sbi;
 
 	fs->sb.s_fs_info = sbi;
+	fs->sb.s_bdi = &noop_backing_dev_info;
 	fs->sb.s_blocksize = 1UL << DRT_BLKBITS;
 	fs->sb.s_blocksize_bits = DRT_BLKBITS;
 	init_rwsem(&fs->sb.s_umount);

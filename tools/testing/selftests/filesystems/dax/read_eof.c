@@ -10,10 +10,12 @@
  *
  * Each test stores behind EOF, moves EOF, and compares the file, mapped and
  * read, with what it has to hold. The variant without DAX holds the tests
- * themselves against the page cache.
+ * themselves against the page cache. A write that fails moves nothing, but for
+ * one to the page cache, with which ext4 may move EOF to where it was to begin.
  */
 
 #include <linux/falloc.h>
+#include <sys/stat.h>
 
 #include "dax_fixture.h"
 
@@ -29,7 +31,9 @@ struct eof {
 	size_t size;
 	char *want;		/* FILE_BLOCKS of them; zeroes behind the end */
 	char *got;
+	char *bad;		/* not accessible; a block before it is */
 	bool stay_mapped;
+	bool page_cache;
 	int fd;
 };
 
@@ -77,9 +81,12 @@ FIXTURE_SETUP(read_eof)
 		return;
 	t->bs = dax_bs();
 	t->stay_mapped = variant->stay_mapped;
+	t->page_cache = variant->setup.mount;
 	t->size = (START_BLOCKS - 1) * t->bs + START_TAIL;
 	t->want = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
 	t->got = dax_alloc(_metadata, FILE_BLOCKS * t->bs);
+	t->bad = (char *)dax_alloc(_metadata, 2 * t->bs) + t->bs;
+	ASSERT_EQ(0, mprotect(t->bad, t->bs, PROT_NONE));
 	fill(t->want, t->size, 0);
 	t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
 	ASSERT_GE(t->fd, 0);
@@ -140,6 +147,31 @@ static int zero(struct eof *t, struct range r)
 	memset(t->want + r.pos, 0, r.len);
 	grow(t, r);
 	return fallocate(t->fd, FALLOC_FL_ZERO_RANGE, r.pos, r.len);
+}
+
+/* Of the buffer nothing is there, and so EOF stays. */
+static int fail(struct eof *t, struct range r)
+{
+	size_t len = r.len < t->bs ? r.len : t->bs;
+
+	if (pwrite(t->fd, t->bad, len, r.pos) >= 0)
+		return -EINVAL;
+	if (errno != EFAULT)
+		return -errno;
+	if (t->page_cache)
+		set_size(t, lseek(t->fd, 0, SEEK_END));
+	return 0;
+}
+
+/* Of the buffer what is there is written, and no more of it. */
+static int cut(struct eof *t, struct range r)
+{
+	fill(t->want + r.pos, r.len, r.pos);
+	memcpy(t->bad - r.len, t->want + r.pos, r.len);
+	grow(t, r);
+	if (pwrite(t->fd, t->bad - r.len, 2 * r.len, r.pos) != (ssize_t)r.len)
+		return -EINVAL;
+	return 0;
 }
 
 static int punch(struct eof *t, struct range r)
@@ -223,10 +255,10 @@ static void move_eof(struct __test_metadata *_metadata, struct eof *t,
 	size_t end = SIZE_MAX;
 	char *p;
 
-	if (move == store || move == allocate || move == zero)
+	if (move == store || move == cut || move == allocate || move == zero)
 		end = r.pos;
-	else if (move == punch)	/* EOF stays, and what is behind it */
-		end = 0;
+	else if (move == punch || move == fail)
+		end = 0;	/* EOF stays, and what is behind it */
 	p = stray(_metadata, t, end);
 	if (!t->stay_mapped)
 		munmap(p, t->bs);
@@ -311,6 +343,39 @@ TEST_F(read_eof, zero_behind)
 		   2 * self->t.bs);
 }
 
+/* Aligned: what flushes caches may leave out the last few bytes. */
+TEST_F(read_eof, short_write_behind)
+{
+	check_move(_metadata, &self->t, cut, START_BLOCKS * self->t.bs + 32,
+		   96);
+}
+
+TEST_F(read_eof, failed_write_behind_in_last)
+{
+	check_move(_metadata, &self->t, fail, self->t.size + 100, 50);
+}
+
+/* The block that was allocated for it goes again. */
+TEST_F(read_eof, failed_write_behind)
+{
+	struct eof *t = &self->t;
+	struct stat was, is;
+
+	ASSERT_EQ(0, fsync(t->fd));
+	ASSERT_EQ(0, fstat(t->fd, &was));
+	move_eof(_metadata, t, fail, (struct range){ t->size + t->bs, 50 });
+	ASSERT_EQ(0, fstat(t->fd, &is));
+	if (!t->page_cache)
+		EXPECT_EQ(was.st_blocks, is.st_blocks);
+	check_move(_metadata, t, fail, t->size + 2 * t->bs, 50);
+}
+
+TEST_F(read_eof, failed_write_to_an_empty_file)
+{
+	ASSERT_EQ(0, resize(&self->t, (struct range){ 0 }));
+	check_move(_metadata, &self->t, fail, self->t.bs, 100);
+}
+
 /* -- any of them, one after the other */
 
 /* Whole blocks that end before the file does; none where it has too few. */
@@ -342,6 +407,7 @@ static bool move_at_random(struct __test_metadata *_metadata, struct eof *t,
 {
 	static const move_fn moves[] = {
 		resize, store, store, allocate, zero, punch, collapse, insert,
+		fail,
 	};
 	move_fn move = moves[dax_rnd_below(rnd, ARRAY_LEN(moves))];
 	size_t end = FILE_BLOCKS * t->bs;
