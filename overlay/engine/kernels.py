@@ -124,8 +124,10 @@ KERNELS: dict[str, Kernel] = {
         fragments=("lean",),
         steps=2300,
         checked=True,
-        # It has no faults, no metadata in a buffer of its own, no suspend.
+        # It has no faults, no metadata in a buffer of its own, no suspend, no
+        # tracing.
         left_out={
+            "filesystems/dax:mmap_sync": None,
             "uq:uq_admin_timeout": None, "uq:uq_fail_nth": None,
             "uq:uq_fail_work": None, "uq:uq_fault": None, "uq:uq_stopped": None,
             "uq:uq_suspend": None, "uq:uq_timeout": None,

@@ -6,7 +6,8 @@
  * until these are gone, whatever is written to it and to the pages beside it.
  * And a page that a mapping reads while write(2) replaces the block behind it
  * is the new one once write(2) has returned. Of a block that write(2) replaces, the
- * rest is what the old one holds, and a store beside write(2) fails in no page.
+ * rest is what the old one holds, and a store beside write(2) fails in no page, and
+ * takes no block from it.
  */
 
 #include <linux/fs.h>
@@ -367,6 +368,109 @@ TEST_F(mmap_cow, store_beside_a_write_stays)
 	ASSERT_EQ(1, pread(self->fd, &byte, 1, at));
 	EXPECT_EQ('S', byte);
 	mmap_gone(&m);
+}
+
+/*
+ * A store to a shared page gives the file new blocks for pages around it, in
+ * advance. A page beside it that is not shared has to stay where it is: write(2)
+ * may be at it, which a store does not wait for.
+ */
+TEST_F(mmap_cow, page_beside_a_shared_one_stays)
+{
+	const size_t bs = self->t.bs, len = 100, at = 2000;
+	struct file_clone_range range = { .src_offset = bs, .src_length = bs };
+	struct cow_write wr = { .from = self->from + bs, .len = len };
+	struct mmap_map m;
+	pthread_t thread;
+	int other_fd;
+	__s64 block;
+	char *page;
+
+	wr.fd = mmap_file(&self->t, "partly shared", 2);
+	ASSERT_GE(wr.fd, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, wr.fd, 0, 2, 'a'));
+	other_fd = mmap_file(&self->t, "other", 2);
+	ASSERT_GE(other_fd, 0);
+	range.src_fd = wr.fd;
+	ASSERT_EQ(0, ioctl(other_fd, FICLONERANGE, &range));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, wr.fd, 0, 2, PROT_READ | PROT_WRITE,
+			     MAP_SHARED, 1));
+	block = dax_physical(wr.fd, 0);
+	ASSERT_GT(block, 0);
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
+	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	mmap_poke(m.at + bs, 'S');
+	mmap_poke(m.at + at, 'S');
+	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, wr.ret);
+
+	EXPECT_EQ(block, dax_physical(wr.fd, 0))
+		TH_LOG("the block that write(2) was at is not the file's");
+	page = dax_alloc(_metadata, 2 * bs);
+	ASSERT_EQ(2 * bs, pread(wr.fd, page, 2 * bs, 0));
+	for (size_t i = 0; i < 2 * bs; i++) {
+		char was = i < bs ? 'a' : 'b';
+		bool stored = i == at || i == bs;
+
+		ASSERT_EQ(i < len ? 'N' : stored ? 'S' : was, page[i])
+			TH_LOG("byte %zu", i);
+	}
+	ASSERT_EQ(0, memcmp(m.at, page, 2 * bs));
+	ASSERT_EQ(1, pread(other_fd, page, 1, 0));
+	EXPECT_EQ('b', page[0]);
+	mmap_gone(&m);
+	close(other_fd);
+	close(wr.fd);
+}
+
+/*
+ * A store looks for a huge page first, finds the new block that write(2) is
+ * filling, which is too small, and falls back to a page of its own. The block stays
+ * the one of write(2).
+ */
+TEST_F(mmap_cow, store_in_the_huge_page_of_a_write)
+{
+	const size_t bs = self->t.bs, len = 100, at = 5 * bs;
+	const unsigned long pages = MMAP_HUGE / bs;
+	struct cow_write wr = { .from = self->from + bs, .len = len };
+	struct mmap_map m;
+	pthread_t thread;
+	int other_fd;
+	char *page;
+
+	wr.fd = mmap_file(&self->t, "huge", pages);
+	ASSERT_GE(wr.fd, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, wr.fd, 0, pages, 'a'));
+	other_fd = mmap_file(&self->t, "other", 0);
+	ASSERT_GE(other_fd, 0);
+	ASSERT_EQ(0, ioctl(other_fd, FICLONE, wr.fd));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, wr.fd, 0, pages,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
+	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	mmap_poke(m.at + at, 'S');
+	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, wr.ret);
+
+	page = dax_alloc(_metadata, bs);
+	ASSERT_EQ(bs, pread(wr.fd, page, bs, 0));
+	EXPECT_EQ('N', page[0]) TH_LOG("what write(2) has written is lost");
+	EXPECT_EQ('N', page[len - 1]);
+	EXPECT_EQ('a', page[len]);
+	EXPECT_EQ(0, memcmp(m.at, page, bs));
+	EXPECT_EQ('S', m.at[at]);
+	ASSERT_EQ(bs, pread(wr.fd, page, bs, at));
+	EXPECT_EQ('S', page[0]);
+	EXPECT_EQ('f', page[1]);
+	ASSERT_EQ(bs, pread(other_fd, page, bs, 0));
+	EXPECT_EQ('a', page[0]);
+	mmap_gone(&m);
+	close(other_fd);
+	close(wr.fd);
 }
 
 /* -- stores while write(2) fills a hole */

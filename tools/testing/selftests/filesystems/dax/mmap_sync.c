@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Stores to a mapping of a DAX file are flushed by the time that fsync(2) returns,
+ * whatever has been done to the file meanwhile.
+ *
+ * What was stored may be in caches of the processor only. The kernel knows by its
+ * entries for the file which pages to flush, and truncation, hole punching and
+ * cloning drop these. No program sees a flush that is missing before the power
+ * fails, so this counts the kernel's own events, fs_dax:dax_writeback_one.
+ */
+
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
+#include "mmap_fixture.h"
+
+#define TRACEFS "/sys/kernel/tracing"
+#define INSTANCE TRACEFS "/instances/dax_selftest"
+#define EVENT INSTANCE "/events/fs_dax/dax_writeback_one"
+#define PAGES 4UL
+
+FIXTURE(mmap_sync)
+{
+	struct mmap_test t;
+	int fd;
+	struct mmap_map m;
+};
+
+FIXTURE_VARIANT(mmap_sync)
+{
+	enum mmap_fs kind;
+};
+
+FIXTURE_VARIANT_ADD(mmap_sync, ext4) { .kind = MMAP_EXT4 };
+FIXTURE_VARIANT_ADD(mmap_sync, xfs) { .kind = MMAP_XFS };
+FIXTURE_VARIANT_ADD(mmap_sync, xfs_reflink) { .kind = MMAP_XFS_REFLINK };
+
+/* -- the kernel's events */
+
+static int put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, strlen(text));
+	close(fd);
+	return n == (ssize_t)strlen(text) ? 0 : -EIO;
+}
+
+/* Whether this kernel traces; an instance of its own is nobody else's. */
+static bool tracing_begin(void)
+{
+	/* already mounted is as good */
+	mount("tracefs", TRACEFS, "tracefs", 0, NULL);
+	rmdir(INSTANCE);
+	return !mkdir(INSTANCE, 0700);
+}
+
+static int trace_file(int fd)
+{
+	char filter[64];
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st))
+		return -errno;
+	snprintf(filter, sizeof(filter), "ino == %llu",
+		 (unsigned long long)st.st_ino);
+	ret = put_text(EVENT "/filter", filter);
+	return ret ?: put_text(EVENT "/enable", "1");
+}
+
+/* How often the kernel has flushed something of the file since the last call. */
+static int count_flushes(void)
+{
+	FILE *f = fopen(INSTANCE "/trace", "r");
+	char line[512];
+	int n = 0;
+
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f))
+		n += line[0] != '#' && strstr(line, "dax_writeback_one:");
+	fclose(f);
+	return put_text(INSTANCE "/trace", "") ?: n;
+}
+
+FIXTURE_SETUP(mmap_sync)
+{
+	struct mmap_test *t = &self->t;
+
+	mmap_begin(_metadata, t, variant->kind);
+	if (_metadata->exit_code)
+		return;
+	if (!tracing_begin())
+		SKIP(return, "needs tracefs and CONFIG_ENABLE_DEFAULT_TRACERS");
+	self->fd = mmap_file(t, "file", PAGES);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, mmap_fill(t, self->fd, 0, PAGES, 'a'));
+	ASSERT_EQ(0, mmap_at(t, &self->m, self->fd, 0, PAGES,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	ASSERT_EQ(0, trace_file(self->fd));
+	ASSERT_EQ(0, count_flushes());
+}
+
+FIXTURE_TEARDOWN(mmap_sync)
+{
+	if (self->m.area_len)
+		mmap_gone(&self->m);
+	if (self->fd > 0)
+		close(self->fd);
+	put_text(EVENT "/enable", "0");
+	rmdir(INSTANCE);
+	mmap_end(_metadata, &self->t);
+}
+
+/* Stores to page 0, does @op, and asks for what was stored to be durable. */
+#define expect_flushed(op) do {						\
+	mmap_poke(self->m.at, 'S');					\
+	ASSERT_EQ(0, op);						\
+	ASSERT_EQ(0, fsync(self->fd));					\
+	EXPECT_EQ(1, count_flushes())					\
+		TH_LOG("a page that was stored to is not flushed once");	\
+	EXPECT_EQ('S', self->m.at[0]);					\
+	/* it is clean, and known when it gets dirty again */		\
+	ASSERT_EQ(0, fsync(self->fd));					\
+	EXPECT_EQ(0, count_flushes());					\
+	mmap_poke(self->m.at, 'T');					\
+	ASSERT_EQ(0, fsync(self->fd));					\
+	EXPECT_EQ(1, count_flushes());					\
+} while (0)
+
+TEST_F(mmap_sync, store)
+{
+	expect_flushed(0);
+}
+
+TEST_F(mmap_sync, store_and_truncation)
+{
+	size_t size = PAGES * self->t.bs;
+
+	expect_flushed(ftruncate(self->fd, size));
+	expect_flushed(ftruncate(self->fd, size + 1));
+	expect_flushed(ftruncate(self->fd, size / 2));
+	expect_flushed(ftruncate(self->fd, 1));
+}
+
+TEST_F(mmap_sync, store_and_hole)
+{
+	size_t bs = self->t.bs;
+
+	expect_flushed(fallocate(self->fd,
+				 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				 bs, bs));
+	expect_flushed(fallocate(self->fd, FALLOC_FL_ZERO_RANGE, 2 * bs, bs));
+	expect_flushed(fallocate(self->fd, FALLOC_FL_COLLAPSE_RANGE, bs, bs));
+}
+
+/* A clone that is refused, where blocks cannot be shared, loses nothing either. */
+static int clone_page(enum mmap_fs kind, int from, int to, loff_t pos, size_t len)
+{
+	struct file_clone_range range = {
+		.src_fd = from, .src_offset = pos, .src_length = len,
+		.dest_offset = pos,
+	};
+	int ret = ioctl(to, FICLONERANGE, &range) ? -errno : 0;
+
+	if (kind == MMAP_XFS_REFLINK)
+		return ret;
+	return ret == -EOPNOTSUPP ? 0 : ret ?: -EINVAL;
+}
+
+/* Of the other file, too, whose mappings are broken while locks are held. */
+TEST_F(mmap_sync, store_and_clone)
+{
+	size_t bs = self->t.bs;
+	int i, fd, other = mmap_file(&self->t, "other", PAGES);
+
+	ASSERT_GE(other, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, other, 0, PAGES, 'k'));
+	/* once each is the one with the higher inode number */
+	for (i = 0; i < 2; i++) {
+		fd = self->fd;
+		expect_flushed(clone_page(variant->kind, fd, other, bs, bs));
+		expect_flushed(clone_page(variant->kind, other, fd, 2 * bs, bs));
+		mmap_gone(&self->m);
+		self->fd = other;
+		other = fd;
+		ASSERT_EQ(0, mmap_at(&self->t, &self->m, self->fd, 0, PAGES,
+				     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+		ASSERT_EQ(0, trace_file(self->fd));
+	}
+	close(other);
+}
+
+int main(int argc, char **argv)
+{
+	return dax_main(argc, argv);
+}
