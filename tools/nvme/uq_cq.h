@@ -371,7 +371,9 @@ static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
  * @cq:		the mapped queue; to be forgotten by uq_cq_forget()
  *
  * Takes the process's handler of SIGBUS. A program that has its own calls
- * uq_cq_sigbus() there.
+ * uq_cq_sigbus() there. One source file of a program does so for all its queues:
+ * each file that includes this has a table and a handler of its own, and the
+ * handler of the last one is the process's.
  *
  * Return: 0, -ENOSPC, or as sigaction().
  */
@@ -384,8 +386,10 @@ static inline int uq_cq_survive(struct uq_cq *cq)
 	for (i = 0; i < UQ_CQ_SURVIVORS; i++) {
 		if (uq_cq_survivors()[i])
 			continue;
+		if (sigaction(SIGBUS, &sa, NULL))
+			return -errno;
 		uq_cq_survivors()[i] = cq;
-		return sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
+		return 0;
 	}
 	return -ENOSPC;
 }

@@ -338,6 +338,24 @@ static void shadow_at_the_end_of_its_bits(struct kunit *test)
 }
 
 /*
+ * Timeouts
+ */
+
+static void longest_timeout(struct kunit *test)
+{
+	static const u32 ms[] = { 1, 1000, S32_MAX, (u32)S32_MAX + 1, U32_MAX };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ms); i++) {
+		unsigned int timeout = nvme_uq_timeout(ms[i]);
+
+		KUNIT_EXPECT_GT(test, timeout, 0);
+		/* a deadline that is ahead, if jiffies has 32 bits too */
+		KUNIT_EXPECT_LT(test, timeout, INT_MAX - NVME_UQ_GRACE);
+	}
+}
+
+/*
  * Pieces of a buffer
  */
 
@@ -427,6 +445,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(poll_wakes_before_it_unpins),
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
+	KUNIT_CASE(longest_timeout),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(gaps),
 	{ }

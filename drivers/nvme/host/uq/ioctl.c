@@ -151,7 +151,7 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 	if (unlikely(ret))
 		return ret;
 
-	io.timeout = unlikely(timeout) ? msecs_to_jiffies(timeout) :
+	io.timeout = unlikely(timeout) ? nvme_uq_timeout(timeout) :
 		uq->ctrl->io_timeout;
 	io.write = nvme_uq_is_write(io.opcode, io.nsid);
 	io.nowait = issue_flags & IO_URING_F_NONBLOCK;

@@ -4,10 +4,10 @@
  *
  * User space may map it, and only dma_alloc_pages() promises that there are
  * pages, and which: coherent memory can be anything, and dma_get_sgtable() cannot
- * tell what. Where the device is not coherent, such pages would have to be
- * synchronized for each entry, and where memory is encrypted they cannot be mapped
- * as others are. Coherent memory does there, and if there are not so many pages
- * together. Then the queue works but cannot be claimed.
+ * tell what. Where the device is not coherent, or the pages may be bounced, they
+ * would have to be synchronized for each entry, and where memory is encrypted they
+ * cannot be mapped as others are. Coherent memory does there, and if there are not
+ * so many pages together. Then the queue works but cannot be claimed.
  */
 #include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
@@ -29,6 +29,11 @@ void nvme_uq_alloc_cq(struct nvme_uq *uq)
 		uq->cq_pages = dma_alloc_pages(uq->dma_dev, bytes, &uq->cq_dma,
 					       DMA_BIDIRECTIONAL,
 					       GFP_KERNEL | __GFP_NOWARN);
+	if (uq->cq_pages && nvme_uq_needs_sync(uq, uq->cq_dma)) {
+		dma_free_pages(uq->dma_dev, bytes, uq->cq_pages, uq->cq_dma,
+			       DMA_BIDIRECTIONAL);
+		uq->cq_pages = NULL;
+	}
 	if (uq->cq_pages)
 		uq->cqes = page_address(uq->cq_pages);
 	else

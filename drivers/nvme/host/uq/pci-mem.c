@@ -181,9 +181,11 @@ static int nvme_uq_mem_add(struct nvme_uq *uq, struct nvme_uq_mem *mem,
 		kfree(alloc);
 		return -ENOMEM;
 	}
+	list_add_tail(&alloc->list, &mem->allocs);
+	if (nvme_uq_needs_sync(uq, sg_dma_address(alloc->sgt->sgl)))
+		return -EOPNOTSUPP;
 	for_each_sgtable_page(alloc->sgt, &iter, 0)
 		mem->pages[nr++] = sg_page_iter_page(&iter);
-	list_add_tail(&alloc->list, &mem->allocs);
 	return 0;
 }
 
@@ -195,18 +197,20 @@ static int nvme_uq_mem_fill(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {
 	struct nvme_uq_pieces *p = &mem->pieces;
 	u64 done = 0, len = min(1ULL << p->shift, p->size);
+	int ret;
 
 	while (done < p->size) {
 		u64 part = min(len, p->size - done);
 
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		if (!nvme_uq_mem_add(uq, mem, done >> PAGE_SHIFT, part)) {
+		ret = nvme_uq_mem_add(uq, mem, done >> PAGE_SHIFT, part);
+		if (!ret) {
 			done += part;
 			continue;
 		}
-		if (len <= nvme_uq_mem_granule(uq))
-			return -ENOMEM;
+		if (ret != -ENOMEM || len <= nvme_uq_mem_granule(uq))
+			return ret;
 		/* less than a half if it was no power of two */
 		p->shift = fls64(len) - 2;
 		len = 1ULL << p->shift;
@@ -238,8 +242,8 @@ static int nvme_uq_mem_set_base(struct nvme_uq_mem *mem)
  * @uq:		a queue of the open file's controller
  * @mem:	the memory, planned
  *
- * Return: 0, -ENOMEM, or -EINTR if the task was killed. @mem->pages and the
- * addresses of the pieces are the caller's to free.
+ * Return: 0, -ENOMEM, -EOPNOTSUPP as nvme_uq_pci_mem_plan(), or -EINTR if the task
+ * was killed. @mem->pages and the addresses of the pieces are the caller's to free.
  */
 int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {

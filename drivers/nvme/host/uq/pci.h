@@ -156,6 +156,17 @@ void nvme_uq_pci_ring(struct nvme_uq *uq);
 bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
 		      struct file *file);
 
+/*
+ * Return true if memory that stays mapped would have to be synchronized for each
+ * transfer: it may be bounced, as by Xen's swiotlb, though the device is coherent.
+ * With an IOMMU that has page tables, it is mapped where it is.
+ */
+static inline bool nvme_uq_needs_sync(const struct nvme_uq *uq, dma_addr_t addr)
+{
+	return dma_need_sync(uq->dma_dev, addr) &&
+		!dma_get_merge_boundary(uq->dma_dev);
+}
+
 /* pci-cq.c */
 void nvme_uq_alloc_cq(struct nvme_uq *uq);
 void nvme_uq_free_cq(struct nvme_uq *uq);
@@ -205,6 +216,7 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
  * affects all users of the controller.
  */
 #define NVME_UQ_GRACE	roundup_pow_of_two(HZ)
+static_assert(NVME_UQ_MAX_TIMEOUT + NVME_UQ_GRACE < INT_MAX);
 
 /* pci-timeout.c */
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);

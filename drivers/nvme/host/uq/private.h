@@ -33,6 +33,7 @@
 #include <linux/device.h>
 #include <linux/interrupt.h>
 #include <linux/io_uring/cmd.h>
+#include <linux/jiffies.h>
 #include <linux/mutex.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
@@ -59,6 +60,14 @@
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
 #define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
+
+/* In jiffies: what is further ahead looks as if it was past, with 32 bits. */
+#define NVME_UQ_MAX_TIMEOUT	(INT_MAX / 2)
+
+static inline unsigned int nvme_uq_timeout(u32 ms)
+{
+	return min_t(unsigned long, msecs_to_jiffies(ms), NVME_UQ_MAX_TIMEOUT);
+}
 
 /* More metadata than the largest transfer can have. */
 #define NVME_UQ_MAX_META	SZ_1M

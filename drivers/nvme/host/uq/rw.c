@@ -96,6 +96,8 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 		uq->ops->unpin_rw(rw);
 		if (likely(!nvme_uq_rw_failed(rw->status)))
 			return 0;
+		/* the device had the command: -EAGAIN would deny that */
+		rw->nowait = false;
 	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
 		 !fatal_signal_pending(current));
 	return nvme_uq_rw_errno(rw);

@@ -202,6 +202,22 @@ TEST_F(uq, lost_and_sent_again)
 }
 
 /* Kills a task when the command that it has sent is lost. */
+/* That it has to be sent again is no reason to say that it was not sent. */
+TEST_F(uq, lost_and_may_not_wait)
+{
+	struct iovec iov = { self->buf, 512 };
+	struct lost lost;
+
+	uq_fill(self->ref, 512, 10);
+	ASSERT_EQ(512, pwrite(self->block, self->ref, 512, POS));
+	if (!lose_one(self, &lost))
+		SKIP(return, UQ_NO_FAULTS);
+	EXPECT_EQ(512, try(preadv2(self->fd, &iov, 1, POS, RWF_NOWAIT)));
+	EXPECT_EQ(0, memcmp(self->buf, self->ref, 512));
+	EXPECT_EQ(0, uq_fault_left(lost.ctrl, "lose"));
+	lose_no_more(_metadata, self, &lost);
+}
+
 static void kill_when_lost(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(uq) *self, pid_t pid)
 {
