@@ -368,7 +368,9 @@ class Profile(unittest.TestCase):
     def test_written(self):
         found = figures.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
         with tempfile.TemporaryDirectory() as folder:
-            figures.write_profiles(Path(folder), "8", {"generic": found}, "a read")
+            written = figures.write_profiles(Path(folder), "8",
+                                             {"generic": found}, "a read")
+            self.assertEqual(written, {"generic": found.functions()})
             self.assertIn("6   all", (Path(folder) / "profile-8.txt").read_text())
             lines = (Path(folder) / "profile-8-generic.folded"
                      ).read_text().splitlines()

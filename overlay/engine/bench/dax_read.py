@@ -149,15 +149,14 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
 
 
 def _write_profiles(found: Profiles, out: Path) -> None:
-    for (variant, size), one in found.items():
-        host.write(out / f"profile-{size}-{variant}.txt", figures.profile_text(
-            one.functions(),
-            f"pread of {size} bytes of an ext4 DAX file, {variant}"))
     for size in sorted({size for _, size in found}):
-        figures.write_profiles(
-            out, str(size), {variant: profile for (variant, one), profile
-                             in found.items() if one == size},
-            f"pread of {size} bytes of an ext4 DAX file")
+        title = f"pread of {size} bytes of an ext4 DAX file"
+        beside = {variant: profile for (variant, one), profile in found.items()
+                  if one == size}
+        written = figures.write_profiles(out, str(size), beside, title)
+        for variant, functions in written.items():
+            host.write(out / f"profile-{size}-{variant}.txt",
+                       figures.profile_text(functions, f"{title}, {variant}"))
 
 
 # -- judging -----------------------------------------------------------------

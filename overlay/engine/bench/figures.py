@@ -277,8 +277,9 @@ class Profile:
 
     def functions(self) -> Functions:
         """Instructions per operation by function, the most expensive first."""
-        return {name: times / self.operations for name, times
-                in stacks.by_function(self.stacks).most_common()}
+        found = stacks.by_function(self.stacks)
+        return {name: found[name] / self.operations
+                for name in sorted(found, key=found.__getitem__, reverse=True)}
 
     def of_the_kernel(self) -> "Profile":
         """Without the program's own part, with the spin."""
@@ -384,11 +385,14 @@ def folded(profile: Profile, variant: str, what: str) -> str:
 
 
 def write_profiles(out: Path, name: str, beside: dict[str, Profile], title: str,
-                   what: str = "read") -> None:
-    """The profiles of a cell: variants by function, and the stacks of each."""
-    host.write(out / f"profile-{name}.txt", profile_table(
-        {variant: one.functions() for variant, one in beside.items()}, title,
-        what))
+                   what: str = "read") -> dict[str, Functions]:
+    """The profiles of a cell: variants by function, and the stacks of each.
+
+    Returns the instructions by function of each variant.
+    """
+    functions = {variant: one.functions() for variant, one in beside.items()}
+    host.write(out / f"profile-{name}.txt", profile_table(functions, title, what))
     for variant, one in beside.items():
         host.write(out / f"profile-{name}-{variant}.folded",
                    folded(one, variant, what))
+    return functions

@@ -13,12 +13,14 @@ callers are not known when it is switched to: its stack begins there.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TypeVar
 
 # Functions, the caller before the callee.
 Stack = tuple[str, ...]
+Number = TypeVar("Number", int, float)
 
 # All code of programs: it is not told apart.
 USER = "[user space]"
@@ -189,9 +191,9 @@ def fold(ran: Iterable[str], blocks: dict[str, Block]) -> Counter[Stack]:
     return found
 
 
-def by_function(found: Counter[Stack]) -> Counter[str]:
+def by_function(found: Mapping[Stack, Number]) -> dict[str, Number]:
     """The instructions of each function itself, whoever has called it."""
-    functions: Counter[str] = Counter()
+    functions: dict[str, Number] = {}
     for stack, number in found.items():
-        functions[stack[-1]] += number
+        functions[stack[-1]] = functions.get(stack[-1], 0) + number
     return functions

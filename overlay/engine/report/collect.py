@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from engine.bench.stacks import Stack, by_function
 from engine.kernels import HARDWARE
 
 # A result of bench.json.
@@ -272,7 +273,7 @@ class Box:
     """A call in a flame graph: a function that was called by what is below it."""
 
     # Outermost first; the whole graph has none.
-    stack: tuple[str, ...]
+    stack: Stack
     # Where it begins, and how many instructions it and what it calls take.
     left: float
     wide: float
@@ -284,23 +285,20 @@ class Flame:
 
     variant: str
     what: str
-    stacks: dict[tuple[str, ...], float]
+    stacks: dict[Stack, float]
 
     def functions(self) -> dict[str, float]:
         """What each function takes itself, whoever has called it."""
-        found: dict[str, float] = {}
-        for stack, number in self.stacks.items():
-            found[stack[-1]] = found.get(stack[-1], 0) + number
-        return found
+        return by_function(self.stacks)
 
     def boxes(self) -> list[Box]:
         """Its calls: each stands on its caller, in the order in which they ran."""
-        wide: dict[tuple[str, ...], float] = {}
+        wide: dict[Stack, float] = {}
         for stack, number in self.stacks.items():
             for depth in range(len(stack) + 1):
                 wide[stack[:depth]] = wide.get(stack[:depth], 0) + number
         # Where the next one that each calls begins.
-        begin: dict[tuple[str, ...], float] = {(): 0.0}
+        begin: dict[Stack, float] = {(): 0.0}
         found = []
         for stack, number in wide.items():
             left = begin[stack[:-1]]
@@ -313,7 +311,7 @@ class Flame:
 
 def flame(text: str) -> Flame:
     """Stacks as `make bench` writes them, for one operation."""
-    stacks: dict[tuple[str, ...], float] = {}
+    stacks: dict[Stack, float] = {}
     what = variant = ""
     for line in text.splitlines():
         names, _, number = line.rpartition(" ")
