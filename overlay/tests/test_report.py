@@ -12,7 +12,7 @@ from engine.bench import figures
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.report import collect
-from engine.report.collect import Curve, Flame, Profile, Program
+from engine.report.collect import Curve, Figures, Flame, Profile, Program
 
 
 def row(variant, insn, **params):
@@ -117,7 +117,7 @@ class Results(Left):
                          [("guest lean-1", "lean-1"), ("b", "")])
 
 
-class Figures(Left):
+class Measured(Left):
 
     def test_the_front_page_has_one_plot_of_each_bench(self):
         rows = [row("uq", 9 * batch, batch=batch, bs=bs, config=config)
@@ -143,22 +143,28 @@ class Figures(Left):
                                          row("uq", 2, fixed=False)]), [])
 
     def test_what_make_bench_wrote(self):
-        self.assertEqual(collect.rows(self.out, self.out / "none"), ({}, []))
-        host.write(self.out / "bench.json",
-                   json.dumps({"kernel": "7.3", "results": [row("uq", 1)]}))
-        self.assertEqual(collect.rows(self.out),
-                         ({"kernel": "7.3"}, [row("uq", 1)]))
+        self.assertEqual(collect.measured(self.out, self.out / "none"), Figures())
+        host.write(self.out / "bench.json", json.dumps({
+            "kernel": "7.3", "results": [row("uq", 1)], "lines": [row("uq", 2)]}))
+        self.assertEqual(collect.measured(self.out), Figures(
+            {"kernel": "7.3"}, [row("uq", 1)], [row("uq", 2)]))
 
     def test_what_the_tree_keeps_stands_for_what_was_not_measured_here(self):
         kept = self.out / "results.json"
         host.write(kept, json.dumps({
             "parts": {"nvme": {"commit": "a1"}, "nvme-iommu": {"commit": "b2"},
-                      "dax-read": {"commit": "a1"}}, "results": [row("uq", 1)]}))
-        machine, found = collect.rows(self.out, kept)
-        self.assertEqual(found, [row("uq", 1)])
-        self.assertEqual(list(machine.values()), ["a1 (nvme, dax-read); "
-                                                  "b2 (nvme-iommu)"])
-        self.assertTrue(collect.rows(self.out)[1])
+                      "dax-read": {"commit": "a1"}}, "results": [row("uq", 1)],
+            "lines": [row("uq", 2)]}))
+        found = collect.measured(self.out, kept)
+        self.assertEqual((found.rows, found.lines), ([row("uq", 1)], [row("uq", 2)]))
+        self.assertEqual(list(found.about.values()), ["a1 (nvme, dax-read); "
+                                                      "b2 (nvme-iommu)"])
+        self.assertTrue(collect.measured(self.out).rows)
+
+    def test_parameters_in_words(self):
+        self.assertEqual(collect.words({"fs": "ext4", "size": 8, "hole": False,
+                                        "fixed": True, "queues": 1}),
+                         "fs ext4, size 8, hole no, fixed yes, queues 1")
 
 
 class Profiles(Left):

@@ -184,29 +184,45 @@ def spans(out: Path) -> list[Span]:
 
 # -- figures -----------------------------------------------------------------
 
-def _kept(results: Path) -> tuple[dict[str, Any], list[Row]]:
-    """What the tree has: the commits that its parts were measured at, and results."""
-    if not results.exists():
-        return {}, []
-    data = json.loads(results.read_text("utf-8"))
+@dataclass(frozen=True)
+class Figures:
+    """What `make bench` has left."""
+
+    # What it measured on.
+    about: dict[str, str] = field(default_factory=dict)
+    # Instructions, and cache lines.
+    rows: list[Row] = field(default_factory=list)
+    lines: list[Row] = field(default_factory=list)
+
+
+def _about(data: dict[str, Any]) -> dict[str, str]:
+    """What it was measured on; of parts that the tree keeps, the commits."""
+    if "parts" not in data:
+        return {name: value for name, value in data.items()
+                if isinstance(value, str)}
     commits: dict[str, list[str]] = {}
     for part, origin in data["parts"].items():
         commits.setdefault(origin["commit"], []).append(part)
     measured = "; ".join(f"{commit} ({', '.join(parts)})"
                          for commit, parts in commits.items())
-    return {"overlay/bench/results.json, measured at": measured}, data["results"]
+    return {"overlay/bench/results.json, measured at": measured}
 
 
-def rows(out: Path, results: Path = RESULTS) -> tuple[dict[str, Any], list[Row]]:
-    """What `make bench` wrote last: what it measured on, and the results.
+def measured(out: Path, results: Path = RESULTS) -> Figures:
+    """What `make bench` wrote last; where it left none, what the tree keeps."""
+    for path in (out / "bench.json", results):
+        if path.exists():
+            data = json.loads(path.read_text("utf-8"))
+            return Figures(_about(data), data["results"], data.get("lines") or [])
+    return Figures()
 
-    Where it left none here, those that the tree keeps.
-    """
-    path = out / "bench.json"
-    if not path.exists():
-        return _kept(results)
-    data = json.loads(path.read_text("utf-8"))
-    return data, data.pop("results")
+
+def words(params: dict[str, Any]) -> str:
+    """Parameters in words, without those of Python."""
+    said = {True: "yes", False: "no"}
+    return ", ".join(
+        f"{name} {said[value] if isinstance(value, bool) else value}"
+        for name, value in params.items())
 
 
 def _number(value: Any) -> bool:

@@ -27,7 +27,7 @@ def _matrix(programs: Iterable[Program]) -> dict[str, dict[str, Program]]:
 def write(out: Path, steps: list[str]) -> Path:
     """Write out/report/index.html from what the last runs left there."""
     programs = collect.results(out, steps)
-    machine, rows = collect.rows(out)
+    figures = collect.measured(out)
     matrix = _matrix(programs)
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -44,8 +44,9 @@ def write(out: Path, steps: list[str]) -> Path:
                if any(program.step == step for program in programs)],
         logs=collect.logs(out, [*steps, "bench"]),
         time_line=plots.time_line(long) if long else "",
-        machine=machine, rows=rows,
-        curves=[(curve, plots.curve(curve)) for curve in collect.curves(rows)],
+        figures=figures, words=collect.words,
+        curves=[(curve, plots.curve(curve))
+                for curve in collect.curves(figures.rows)],
         profiles=[(one, [plots.flames(one.flames, width)
                          for width in (plots.WIDTH, plots.BROAD)]
                    if one.flames else []) for one in collect.profiles(out)])
