@@ -12,7 +12,7 @@ from engine.bench import figures
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.report import collect
-from engine.report.collect import Curve, Figures, Flame, Profile, Program
+from engine.report.collect import Curve, Figures, Flame, Profile, Program, Span
 
 
 def row(variant, insn, **params):
@@ -116,6 +116,17 @@ class Results(Left):
                           collect.spans(self.out)],
                          [("guest lean-1", "lean-1"), ("b", "")])
 
+    def test_what_took_long_in_words(self):
+        for step, what, guest, title in (
+                ("kselftest", "guest lean-1", "lean-1", "kselftest: guest lean-1"),
+                ("kunit", "KUnit: debug", "debug", "KUnit: debug"),
+                ("kunit", "KUnit: um", "", "KUnit: um"),
+                ("lint", "lint: mypy", "", "lint: mypy")):
+            span = Span(step, what, 0, 59.6)
+            self.assertEqual((span.guest(), span.title()), (guest, title))
+        self.assertEqual((span.took(), Span("s", "w", 0, 9).took()),
+                         ("1 min 00 s", "9 s"))
+
 
 class Measured(Left):
 
@@ -137,6 +148,19 @@ class Measured(Left):
                   {"uq": [(1, 8), (8, 9)]}),
             Curve("nvme", "bs", {"batch": 1, "depth": 1},
                   {"uq": [(512, 8), (4096, 7)]})])
+
+    def test_axes(self):
+        curve = Curve("dax-read", "size", {}, {"generic": [(8, 100), (64, 1600)],
+                                               "read": [(8, 90), (512, 1440)]})
+        self.assertEqual((curve.title(), curve.label()),
+                         ("dax-read by size", "size, bytes"))
+        self.assertEqual(curve.places(), [8, 64, 512])
+        self.assertEqual((curve.doubling(), curve.steep()), (True, False))
+        curve = Curve("x", "threads", {}, {"a": [(0, 0), (1, 9)], "b": [(1, 1)]})
+        self.assertEqual(curve.label(), "threads")
+        self.assertEqual((curve.doubling(), curve.steep()), (False, False))
+        curve = Curve("x", "threads", {}, {"a": [(1, 10), (2, 161)]})
+        self.assertEqual((curve.doubling(), curve.steep()), (False, True))
 
     def test_truth_is_no_number(self):
         self.assertEqual(collect.curves([row("uq", 1, fixed=True),
@@ -162,9 +186,11 @@ class Measured(Left):
         self.assertTrue(collect.measured(self.out).rows)
 
     def test_parameters_in_words(self):
-        self.assertEqual(collect.words({"fs": "ext4", "size": 8, "hole": False,
-                                        "fixed": True, "queues": 1}),
+        said = collect.words({"fs": "ext4", "size": 8, "hole": False,
+                              "fixed": True, "queues": 1})
+        self.assertEqual(said.replace("\N{NO-BREAK SPACE}", " "),
                          "fs ext4, size 8, hole no, fixed yes, queues 1")
+        self.assertEqual(said.count(" "), 4)
 
 
 class Profiles(Left):

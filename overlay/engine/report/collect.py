@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from engine.bench.stacks import Stack, by_function
-from engine.kernels import HARDWARE
+from engine.kernels import HARDWARE, KERNELS
 
 # A result of bench.json.
 Row = dict[str, Any]
@@ -26,6 +26,12 @@ FOLLOWS = {"batch": "depth"}
 FRONT = {"dax-read": "size", "dax-mmap": "window", "nvme": "batch"}
 # ... and up to where: of longer reads nearly all instructions are the copy's.
 FRONT_MOST = {"dax-read": 4096}
+# In what some parameters are counted.
+UNITS = {"size": ("bytes",), "bs": ("bytes",), "window": ("bytes",),
+         "batch": ("operations at once",), "depth": ("commands in flight",),
+         "others": ("commands of a neighbour in flight",)}
+# A line whose greatest value is more than so many times its least is drawn by tens.
+STEEP = 16
 # Of each profile that is drawn the variants before and after.
 FLAMES = {"profile-8": ("generic", "read"),
           "profile-nvme-poll-32": ("passthru", "uq"),
@@ -72,9 +78,20 @@ class Span:
     seconds: float
 
     def guest(self) -> str:
-        """The guest's name, if it was one."""
-        return self.what.removeprefix("guest ") \
-            if self.what.startswith("guest ") else ""
+        """The guest's name, if it was one: KUnit's is called by its kernel."""
+        kind, _, name = self.what.partition(" ")
+        return name if kind == "guest" or (
+            kind == "KUnit:" and name in KERNELS) else ""
+
+    def title(self) -> str:
+        """What it was, and in which step, said once."""
+        return self.what if self.what.lower().startswith(f"{self.step}: ") \
+            else f"{self.step}: {self.what}"
+
+    def took(self) -> str:
+        """How long it took, in words."""
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,26 @@ class Curve:
 
     def title(self) -> str:
         """What it shows, in the words of bench.json."""
-        rest = ", ".join(f"{name} {value}" for name, value in self.rest.items())
-        return f"{self.bench} by {self.over}" + (f" ({rest})" if rest else "")
+        return f"{self.bench} by {self.over}"
+
+    def label(self) -> str:
+        """The parameter, and in what it is counted."""
+        return ", ".join([self.over, *UNITS.get(self.over, ())])
+
+    def places(self) -> list[float]:
+        """Where it has points."""
+        return sorted({at for points in self.lines.values() for at, _ in points})
+
+    def doubling(self) -> bool:
+        """Whether its points lie so far apart that each doubling is as wide."""
+        first, *_, last = self.places()
+        return first > 0 and last >= 8 * first
+
+    def steep(self) -> bool:
+        """Whether a line climbs so far that nothing is seen of its lower end."""
+        values = [[value for _, value in points] for points in self.lines.values()]
+        return any(min(line) > 0 and max(line) > STEEP * min(line)
+                   for line in values)
 
 
 # -- results -----------------------------------------------------------------
@@ -218,10 +253,10 @@ def measured(out: Path, results: Path = RESULTS) -> Figures:
 
 
 def words(params: dict[str, Any]) -> str:
-    """Parameters in words, without those of Python."""
+    """Parameters in words, without those of Python; a line ends behind one."""
     said = {True: "yes", False: "no"}
     return ", ".join(
-        f"{name} {said[value] if isinstance(value, bool) else value}"
+        f"{name}\N{NO-BREAK SPACE}{said[value] if isinstance(value, bool) else value}"
         for name, value in params.items())
 
 

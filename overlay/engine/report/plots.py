@@ -3,6 +3,7 @@
 
 import html
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullLocator
 
 MARKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"),
          ("P", "--"))
@@ -22,10 +24,12 @@ MARKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"),
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
            "#999999", "#f0e442")
 # Inches of a phone's width, of the page's on a desk, and of a line of text.
-WIDTH, BROAD, LINE = 4.6, 9.2, 0.22
+WIDTH, BROAD, LINE = 4.0, 9.2, 0.22
+# The longest title in a time line, in letters.
+LONGEST = 52
 # A flame graph's rows, in inches; its letters, in points, of which so much is their
 # width; the fewest of a name; and what is not drawn, in points.
-ROW, LABEL, LETTER, SHORTEST, THINNEST = 0.16, 7.5, 0.61, 5, 0.5
+ROW, LABEL, LETTER, SHORTEST, THINNEST = 0.16, 7.5, 0.61, 8, 0.5
 # A function that the other of two flame graphs has not: dark without colour, too.
 ONLY = "#f0b74d"
 mpl.rcParams.update({
@@ -36,13 +40,16 @@ mpl.rcParams.update({
 })
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, title: str) -> str:
+    """A figure, which a page without pictures calls by its title."""
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight",
                    metadata={"Date": None})
     plt.close(figure)
     # in a page, without the head of a file
-    return text.getvalue()[text.getvalue().index("<svg"):]
+    svg = text.getvalue()[text.getvalue().index("<svg"):]
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ',
+                       1)
 
 
 def _axes(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
@@ -53,17 +60,24 @@ def _axes(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
 def time_line(spans: list[Span]) -> str:
     """What ran when, each below its name; guests are hatched."""
     figure, axes = _axes(0.6 + 2 * LINE * len(spans))
+    figure.subplots_adjust(left=0, right=1)
     steps = list(dict.fromkeys(span.step for span in spans))
     for row, span in enumerate(spans):
         axes.barh(row, span.seconds / 60, left=span.begin / 60, height=0.4,
                   color=COLOURS[steps.index(span.step) % len(COLOURS)],
-                  hatch="///" if span.guest() else "", edgecolor="black",
+                  hatch="//////" if span.guest() else "", edgecolor="black",
                   linewidth=0.3)
-        axes.text(0, row - 0.28, f"{span.step}: {span.what}", fontsize=8)
+        axes.text(0, row - 0.28, textwrap.shorten(span.title(), LONGEST,
+                                                  placeholder=" ..")
+                  + f", {span.took()}", fontsize=8)
     axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_axisbelow(True)
+    # the page is longer than a screen
+    axes.tick_params(top=True, labeltop=True)
     axes.set_ylim(len(spans) - 0.5, -0.8)
     axes.set_xlabel("minutes since the run began")
-    return _svg(figure)
+    return _svg(figure, "What ran when")
 
 
 def curve(one: Curve) -> str:
@@ -74,17 +88,25 @@ def curve(one: Curve) -> str:
         axes.plot([at for at, _ in points], [value for _, value in points],
                   marker=mark, linestyle=style, label=variant, markersize=4,
                   color=COLOURS[number % len(COLOURS)])
-    places = sorted({at for points in one.lines.values() for at, _ in points})
-    if min(places) > 0 and max(places) > 16 * min(places):
+    if one.doubling():
         axes.set_xscale("log", base=2)
-        axes.set_xticks(places, [f"{at:.0f}" for at in places], rotation=45,
-                        minor=False)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(one.over)
+    places = one.places()
+    axes.set_xticks(places, [f"{at:.0f}" for at in places])
+    axes.minorticks_off()
+    if one.steep():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:.0f}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        # all of a mark that lies on the highest value
+        axes.set_ylim(0, 1.05 * max(value for points in one.lines.values()
+                                    for _, value in points))
+    axes.set_xlabel(one.label())
     axes.set_ylabel("instructions per operation")
     axes.legend(fontsize=8, frameon=False, ncols=3, loc="lower left",
                 bbox_to_anchor=(0, 1))
-    return _svg(figure)
+    return _svg(figure, f"{one.title()}: instructions per operation")
 
 
 def _label(name: str, wide: float) -> str:
@@ -142,7 +164,7 @@ def flames(beside: Sequence[Flame], width: float) -> str:
     axes.spines["left"].set_visible(False)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"instructions per {beside[0].what}")
-    text = _svg(figure)
+    text = _svg(figure, f"Instructions per {beside[0].what}, by who has called whom")
     for number, said in enumerate(tips):
         text = text.replace(f'<g id="box{number}">',
                             f"<g><title>{html.escape(said)}</title>", 1)
