@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measuring NVMe: doorbells go to the right cells, and bars are bars."""
 
+import io
 import tempfile
 import unittest
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
@@ -215,6 +217,19 @@ class Profile(unittest.TestCase):
         for insn, wanted in ((2010, ktap.PASS), (1000, ktap.FAIL)):
             self.assertEqual(nvme.judge_profile(
                 found, {"poll-1": {"uq": profile({"a": insn})}}).status, wanted)
+
+    def test_titles(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(measure, "profiles"), \
+                mock.patch.object(nvme, "by_cell", return_value={
+                    cell: {"uq": profile({"a": 1000})}
+                    for cell in ("irq-1", "poll-128")}), redirect_stdout(io.StringIO()):
+            nvme.profile("lean", Path(folder), [])
+            titles = [(Path(folder) / f"profile-nvme-{cell}.txt").read_text(
+                      ).splitlines()[0] for cell in ("irq-1", "poll-128")]
+        self.assertEqual(titles, [
+            "# NVMe commands, irq, batch 1: reads of 512 bytes, fixed",
+            "# NVMe commands, poll, batch 32, depth 128: reads of 512 bytes, fixed"])
 
     def test_a_profile_of_what_was_not_measured(self):
         found = rows(cell("uq", 1000), [1])

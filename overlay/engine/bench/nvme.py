@@ -221,9 +221,16 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     cells = by_cell(profiles)
     for name, beside in cells.items():
         figures.write_profiles(
-            out, f"nvme-{name}", beside, f"NVMe commands, {name}: reads of 512 "
-            f"bytes, fixed, batch {_batch(name)}", "command")
+            out, f"nvme-{name}", beside, f"NVMe commands, {_words(name)}: reads of "
+            "512 bytes, fixed", "command")
     return [judge_profile(found, cells)] if cells else []
+
+
+def _words(cell: str) -> str:
+    """A cell that is called by its mode and depth, as a title has it."""
+    mode, depth = cell.split("-")
+    return f"{mode}, batch {_batch(cell)}" + (
+        "" if int(depth) == _batch(cell) else f", depth {depth}")
 
 
 def _batch(cell: str) -> int:
