@@ -50,6 +50,16 @@ class Results(Left):
                     "filesystems/dax: read_dm.sh", passed=1),
             Program("kselftest", "", "lean-1", passed=1)])
 
+    def test_beside_each_other_are_the_kernels_of_one_step(self):
+        programs = [Program("kunit", "debug", "suite"),
+                    *(Program("kselftest", kernel, "uq: uq_io")
+                      for kernel in ("lean", "debug")),
+                    Program("kselftest", "", "lean-1")]
+        self.assertEqual(collect.matrices(programs), {
+            "kunit": {"suite": {"debug": programs[0]}},
+            "kselftest": {"uq: uq_io": {"lean": programs[1],
+                                        "debug": programs[2]}}})
+
     def test_suites_and_checkers(self):
         self.assertEqual(self.results("kunit", Case("um: suite: a", PASS)),
                          [Program("kunit", "um", "suite", passed=1)])
@@ -252,6 +262,12 @@ class Profiles(Left):
             (): (0, 31), ("a",): (0, 27), ("a", "b"): (0, 18),
             ("a", "b", "e"): (0, 16), ("a", "d"): (18, 8), ("a", "d", "e"): (18, 8),
             ("c",): (27, 4)})
+
+    def test_in_lines(self):
+        flame = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("c",): 4, ("d",): 0.5,
+                                    ("a", "d", "e"): 8, ("a", "b", "e"): 16})
+        self.assertEqual(["".join(box.stack) for box in flame.tree()],
+                         ["", "a", "ab", "abe", "ad", "ade", "c"])
 
     def test_by_function_in_words(self):
         before = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("b",): 4})

@@ -36,6 +36,8 @@ STEEP = 16
 FLAMES = {"profile-8": ("generic", "read"),
           "profile-nvme-poll-32": ("passthru", "uq"),
           "profile-nvme-irq-1": ("passthru", "uq")}
+# The fewest instructions of a call that is written.
+LEAST = 1
 # The outermost frame of stacks: operations, what they are, and the variant.
 ROOT = re.compile(r"(\d+) (\w+?)s: (.+)")
 
@@ -153,6 +155,16 @@ def _note(program: Program, case: ElementTree.Element, name: str) -> None:
         program.passed += 1
     output = case.findtext("system-out") or ""
     program.stored += STORED in output
+
+
+def matrices(programs: Iterable[Program]) -> dict[str, dict[str, dict[str, Program]]]:
+    """Programs that kernels ran: step -> name -> kernel -> its cases."""
+    found: dict[str, dict[str, dict[str, Program]]] = {}
+    for program in programs:
+        if program.kernel:
+            found.setdefault(program.step, {}).setdefault(
+                program.name, {})[program.kernel] = program
+    return found
 
 
 def results(out: Path, steps: Iterable[str]) -> list[Program]:
@@ -358,6 +370,11 @@ class Flame:
                 begin[stack[:-1]] += number
             begin[stack] = left
         return found
+
+    def tree(self) -> list[Box]:
+        """Its calls, each below its caller, as they are written in lines."""
+        return sorted((box for box in self.boxes() if box.wide >= LEAST),
+                      key=lambda box: (box.left, len(box.stack)))
 
 
 def flame(text: str) -> Flame:

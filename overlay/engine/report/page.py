@@ -2,42 +2,28 @@
 """The page: everything in one file, without a network. Run in the venv."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import jinja2
 
 from engine.report import collect, plots
-from engine.report.collect import Program
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 # Seconds of a run from which on a part of it has a row in the time line.
 LONG = 10
 
 
-def _matrix(programs: Iterable[Program]) -> dict[str, dict[str, Program]]:
-    """Programs that several kernels ran: name -> kernel -> its cases."""
-    found: dict[str, dict[str, Program]] = {}
-    for program in programs:
-        if program.kernel:
-            found.setdefault(program.name, {})[program.kernel] = program
-    return found
-
-
 def write(out: Path, steps: list[str]) -> Path:
     """Write out/report/index.html from what the last runs left there."""
     programs = collect.results(out, steps)
     figures = collect.measured(out)
-    matrix = _matrix(programs)
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined).from_string(
             TEMPLATE.read_text("utf-8"))
     long = [span for span in collect.spans(out) if span.seconds >= LONG]
     text = template.render(
-        programs=programs, matrix=matrix,
-        kernels=list(dict.fromkeys(kernel for cells in matrix.values()
-                                   for kernel in cells)),
+        programs=programs, matrices=collect.matrices(programs),
         bad=[program for program in programs if program.failures],
         skipped=[program for program in programs if program.skips],
         steps=[step for step in steps

@@ -3,6 +3,7 @@
 
 import html
 import io
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -40,14 +41,23 @@ mpl.rcParams.update({
 })
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """A figure, which a page without pictures calls by its title."""
+def _svg(figure: Figure, title: str, tips: Sequence[str] = ()) -> str:
+    """A figure, which a page without pictures calls by its title.
+
+    TIPS are what its parts box0, box1 and so on are, when they are pointed at.
+    """
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight",
                    metadata={"Date": None})
     plt.close(figure)
     # in a page, without the head of a file
     svg = text.getvalue()[text.getvalue().index("<svg"):]
+    tip = {f"box{number}": f"<title>{html.escape(said)}</title>"
+           for number, said in enumerate(tips)}
+    svg = re.sub(r'(?<=<g) id="(box\d+)">', lambda at: f">{tip[at[1]]}", svg)
+    # several figures in a page would have the same ones
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda at: at[0] if at[1] in used else "", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ',
                        1)
 
@@ -164,8 +174,5 @@ def flames(beside: Sequence[Flame], width: float) -> str:
     axes.spines["left"].set_visible(False)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"instructions per {beside[0].what}")
-    text = _svg(figure, f"Instructions per {beside[0].what}, by who has called whom")
-    for number, said in enumerate(tips):
-        text = text.replace(f'<g id="box{number}">',
-                            f"<g><title>{html.escape(said)}</title>", 1)
-    return text
+    return _svg(figure, f"Instructions per {beside[0].what}, by caller and function",
+                tips)
