@@ -290,14 +290,6 @@ int dax_is_dax(int fd)
 
 int dax_drop_caches(void)
 {
-	int fd, ret = 0;
-
 	sync();
-	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, "3", 1) != 1)
-		ret = -errno;
-	close(fd);
-	return ret;
+	return dax_put("/proc/sys/vm/drop_caches", "3");
 }

@@ -120,6 +120,21 @@ bool dax_fast_exists(void)
 	return !access(FAST_PARAM, F_OK) && !access(SIMPLE_PARAM, F_OK);
 }
 
+int dax_put(const char *path, const char *text)
+{
+	ssize_t n, len = strlen(text);
+	int fd, ret = 0;
+
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, len);
+	if (n != len)
+		ret = n < 0 ? -errno : -EIO;
+	close(fd);
+	return ret;
+}
+
 int dax_param_get(const char *path)
 {
 	char c = 0;
@@ -135,15 +150,7 @@ int dax_param_get(const char *path)
 
 int dax_param_set(const char *path, bool on)
 {
-	int fd, ret = 0;
-
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, on ? "Y" : "N", 1) != 1)
-		ret = -errno;
-	close(fd);
-	return ret;
+	return dax_put(path, on ? "Y" : "N");
 }
 
 int dax_fast_get(void)

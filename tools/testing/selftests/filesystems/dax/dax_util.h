@@ -94,6 +94,9 @@ int dax_is_dax(int fd);
 /* Forgets cached inodes, extents and clean pages. */
 int dax_drop_caches(void);
 
+/* Writes @text to a file of sysfs or the like, as a shell's redirection does. */
+int dax_put(const char *path, const char *text);
+
 /* -- a parameter of a module, on or off, by its path below /sys */
 
 int dax_param_get(const char *path);

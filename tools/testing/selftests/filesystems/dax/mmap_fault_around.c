@@ -421,18 +421,12 @@ TEST_F(mmap_fault_around, userfaultfd_write_protection)
 static int mark_bad(const struct dax_fs *fs, int64_t byte, size_t len)
 {
 	char path[256], text[64];
-	int fd, n;
 
 	snprintf(path, sizeof(path), "/sys/block/%s/badblocks",
 		 strrchr(fs->dev, '/') + 1);
-	n = snprintf(text, sizeof(text), "%lld %zu\n", (long long)byte / 512,
-		     len / 512);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, n) == n ? 0 : -errno;
-	close(fd);
-	return n;
+	snprintf(text, sizeof(text), "%lld %zu\n", (long long)byte / 512,
+		 len / 512);
+	return dax_put(path, text);
 }
 
 FIXTURE(mmap_bad_page)

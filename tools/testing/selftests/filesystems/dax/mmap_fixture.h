@@ -64,15 +64,9 @@ static inline long mmap_window_get(void)
 static inline int mmap_window_set(long bytes)
 {
 	char text[32];
-	int len = snprintf(text, sizeof(text), "%ld", bytes);
-	int fd = open(MMAP_KNOB, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, len);
-	close(fd);
-	return n == len ? 0 : -EIO;
+	snprintf(text, sizeof(text), "%ld", bytes);
+	return dax_put(MMAP_KNOB, text);
 }
 
 /* -- warnings of the kernel */

@@ -38,18 +38,6 @@ FIXTURE_VARIANT_ADD(mmap_sync, xfs_reflink) { .kind = MMAP_XFS_REFLINK };
 
 /* -- the kernel's events */
 
-static int put_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	close(fd);
-	return n == (ssize_t)strlen(text) ? 0 : -EIO;
-}
-
 /* Whether this kernel traces; an instance of its own is nobody else's. */
 static bool tracing_begin(void)
 {
@@ -69,8 +57,8 @@ static int trace_file(int fd)
 		return -errno;
 	snprintf(filter, sizeof(filter), "ino == %llu",
 		 (unsigned long long)st.st_ino);
-	ret = put_text(EVENT "/filter", filter);
-	return ret ?: put_text(EVENT "/enable", "1");
+	ret = dax_put(EVENT "/filter", filter);
+	return ret ?: dax_put(EVENT "/enable", "1");
 }
 
 /* How often the kernel has flushed something of the file since the last call. */
@@ -85,7 +73,7 @@ static int count_flushes(void)
 	while (fgets(line, sizeof(line), f))
 		n += line[0] != '#' && strstr(line, "dax_writeback_one:");
 	fclose(f);
-	return put_text(INSTANCE "/trace", "") ?: n;
+	return dax_put(INSTANCE "/trace", "") ?: n;
 }
 
 FIXTURE_SETUP(mmap_sync)
@@ -112,7 +100,7 @@ FIXTURE_TEARDOWN(mmap_sync)
 		mmap_gone(&self->m);
 	if (self->fd > 0)
 		close(self->fd);
-	put_text(EVENT "/enable", "0");
+	dax_put(EVENT "/enable", "0");
 	rmdir(INSTANCE);
 	mmap_end(_metadata, &self->t);
 }

@@ -168,9 +168,9 @@ FIXTURE(mmap_cow)
 
 #define COW_PAGES 16UL
 
-static int clone_file(struct mmap_test *t, int fd)
+static int clone_file(struct mmap_test *t, const char *name, int fd)
 {
-	int clone_fd = mmap_file(t, "clone", 0);
+	int clone_fd = mmap_file(t, name, 0);
 
 	if (clone_fd >= 0 && ioctl(clone_fd, FICLONE, fd)) {
 		close(clone_fd);
@@ -212,7 +212,7 @@ FIXTURE_SETUP(mmap_cow)
 	ASSERT_GE(self->fd, 0);
 	ASSERT_EQ(0, fallocate(self->fd, 0, 0, COW_PAGES * t->bs));
 	ASSERT_EQ(0, mmap_fill(t, self->fd, 0, COW_PAGES, 'a'));
-	self->clone_fd = clone_file(t, self->fd);
+	self->clone_fd = clone_file(t, "clone", self->fd);
 	ASSERT_GE(self->clone_fd, 0);
 	ASSERT_EQ(0, mmap_at(t, &self->m, self->fd, 0, COW_PAGES, PROT_READ,
 			     MAP_SHARED, 1));
@@ -240,6 +240,7 @@ struct cow_write {
 	const char *from;
 	size_t len;
 	int ret;
+	pthread_t thread;
 };
 
 static void *write_cow(void *arg)
@@ -250,25 +251,31 @@ static void *write_cow(void *arg)
 	return NULL;
 }
 
-/* Waits until write(2) is about to copy the page that is missing. */
-static void wait_for_copy(struct __test_metadata *_metadata, int uffd,
-			  const char *page)
+/* Begins a write(2), and waits until it is about to copy the page that is missing. */
+static void begin_write(struct __test_metadata *_metadata,
+			FIXTURE_DATA(mmap_cow) *self, struct cow_write *wr)
 {
 	struct uffd_msg msg;
 
-	ASSERT_EQ((ssize_t)sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	ASSERT_EQ(0, pthread_create(&wr->thread, NULL, write_cow, wr));
+	ASSERT_EQ((ssize_t)sizeof(msg), read(self->uffd, &msg, sizeof(msg)));
 	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
-	ASSERT_EQ((uintptr_t)page, msg.arg.pagefault.address);
+	ASSERT_EQ((uintptr_t)self->from + self->t.bs,
+		  msg.arg.pagefault.address);
 }
 
-/* Gives it a copy of @src. */
-static int go_on(int uffd, const char *page, const char *src, size_t bs)
+/* Gives it a copy of the page before that one, and waits until it is done. */
+static void end_write(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(mmap_cow) *self, struct cow_write *wr)
 {
 	struct uffdio_copy copy = {
-		.dst = (uintptr_t)page, .src = (uintptr_t)src, .len = bs,
+		.dst = (uintptr_t)self->from + self->t.bs,
+		.src = (uintptr_t)self->from, .len = self->t.bs,
 	};
 
-	return ioctl(uffd, UFFDIO_COPY, &copy) ? -errno : 0;
+	ASSERT_EQ(0, ioctl(self->uffd, UFFDIO_COPY, &copy));
+	ASSERT_EQ(0, pthread_join(wr->thread, NULL));
+	EXPECT_EQ(0, wr->ret);
 }
 
 /*
@@ -281,16 +288,12 @@ TEST_F(mmap_cow, readers_during_copy_see_the_write)
 	struct cow_write wr = {
 		.fd = self->fd, .from = self->from, .len = 2 * bs,
 	};
-	pthread_t thread;
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
-	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	begin_write(_metadata, self, &wr);
 	EXPECT_EQ('a', self->m.at[0]);
 	EXPECT_EQ('b', self->m.at[bs]);
 	EXPECT_EQ('c', self->m.at[2 * bs]);
-	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
-	pthread_join(thread, NULL);
-	EXPECT_EQ(0, wr.ret);
+	end_write(_metadata, self, &wr);
 
 	EXPECT_EQ('N', self->m.at[0]);
 	EXPECT_EQ('N', self->m.at[bs]);
@@ -353,17 +356,13 @@ TEST_F(mmap_cow, store_beside_a_write_stays)
 		.fd = self->fd, .from = self->from + bs - good, .len = 2 * good,
 	};
 	struct mmap_map m;
-	pthread_t thread;
 	char byte;
 
 	ASSERT_EQ(0, mmap_at(&self->t, &m, self->fd, 0, 1,
 			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
-	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	begin_write(_metadata, self, &wr);
 	mmap_poke(m.at + at, 'S');
-	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
-	pthread_join(thread, NULL);
-	EXPECT_EQ(0, wr.ret);
+	end_write(_metadata, self, &wr);
 	EXPECT_EQ('S', m.at[at]);
 	ASSERT_EQ(1, pread(self->fd, &byte, 1, at));
 	EXPECT_EQ('S', byte);
@@ -381,7 +380,6 @@ TEST_F(mmap_cow, page_beside_a_shared_one_stays)
 	struct file_clone_range range = { .src_offset = bs, .src_length = bs };
 	struct cow_write wr = { .from = self->from + bs, .len = len };
 	struct mmap_map m;
-	pthread_t thread;
 	int other_fd;
 	__s64 block;
 	char *page;
@@ -398,13 +396,10 @@ TEST_F(mmap_cow, page_beside_a_shared_one_stays)
 	block = dax_physical(wr.fd, 0);
 	ASSERT_GT(block, 0);
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
-	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	begin_write(_metadata, self, &wr);
 	mmap_poke(m.at + bs, 'S');
 	mmap_poke(m.at + at, 'S');
-	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
-	pthread_join(thread, NULL);
-	EXPECT_EQ(0, wr.ret);
+	end_write(_metadata, self, &wr);
 
 	EXPECT_EQ(block, dax_physical(wr.fd, 0))
 		TH_LOG("the block that write(2) was at is not the file's");
@@ -436,25 +431,20 @@ TEST_F(mmap_cow, store_in_the_huge_page_of_a_write)
 	const unsigned long pages = MMAP_HUGE / bs;
 	struct cow_write wr = { .from = self->from + bs, .len = len };
 	struct mmap_map m;
-	pthread_t thread;
 	int other_fd;
 	char *page;
 
 	wr.fd = mmap_file(&self->t, "huge", pages);
 	ASSERT_GE(wr.fd, 0);
 	ASSERT_EQ(0, mmap_fill(&self->t, wr.fd, 0, pages, 'a'));
-	other_fd = mmap_file(&self->t, "other", 0);
+	other_fd = clone_file(&self->t, "other", wr.fd);
 	ASSERT_GE(other_fd, 0);
-	ASSERT_EQ(0, ioctl(other_fd, FICLONE, wr.fd));
 	ASSERT_EQ(0, mmap_at(&self->t, &m, wr.fd, 0, pages,
 			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, write_cow, &wr));
-	wait_for_copy(_metadata, self->uffd, self->from + bs);
+	begin_write(_metadata, self, &wr);
 	mmap_poke(m.at + at, 'S');
-	ASSERT_EQ(0, go_on(self->uffd, self->from + bs, self->from, bs));
-	pthread_join(thread, NULL);
-	EXPECT_EQ(0, wr.ret);
+	end_write(_metadata, self, &wr);
 
 	page = dax_alloc(_metadata, bs);
 	ASSERT_EQ(bs, pread(wr.fd, page, bs, 0));
