@@ -201,7 +201,6 @@ TEST_F(uq, lost_and_sent_again)
 	lose_no_more(_metadata, self, &lost);
 }
 
-/* Kills a task when the command that it has sent is lost. */
 /* That it has to be sent again is no reason to say that it was not sent. */
 TEST_F(uq, lost_and_may_not_wait)
 {
@@ -218,6 +217,7 @@ TEST_F(uq, lost_and_may_not_wait)
 	lose_no_more(_metadata, self, &lost);
 }
 
+/* Kills a task when the command that it has sent is lost. */
 static void kill_when_lost(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(uq) *self, pid_t pid)
 {
