@@ -356,6 +356,41 @@ static void longest_timeout(struct kunit *test)
 }
 
 /*
+ * Firmware that is being activated has stopped the device, for longer than a
+ * command has. The command is not aborted then, nor as soon as the device goes on.
+ */
+static void overdue_while_firmware_is_activated(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_iod *iod;
+	unsigned long now;
+
+	spin_lock_init(&uq->sq_lock);
+	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+	uq->irq = -1;
+	rig->ctrl.io_timeout = 30 * HZ;
+	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
+	iod->timeout = 10 * HZ;
+	now = jiffies;
+	iod->deadline = now - HZ;
+
+	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_RESETTING);
+	nvme_uq_timeout_work(&uq->tmo_work.work);
+	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_LIVE);
+	cancel_delayed_work_sync(&uq->tmo_work);
+
+	KUNIT_EXPECT_TRUE(test, time_after_eq(iod->deadline,
+					      now + iod->timeout));
+	KUNIT_EXPECT_TRUE(test, uq->tmo_armed);
+	KUNIT_EXPECT_TRUE(test, time_after_eq(uq->tmo_next,
+					      now + iod->timeout));
+	KUNIT_EXPECT_FALSE(test, iod->flags & NVME_UQ_ABORTED);
+	KUNIT_EXPECT_EQ(test, 0, uq->timeouts);
+	nvme_uq_tags_free(&uq->tags);
+}
+
+/*
  * Pieces of a buffer
  */
 
@@ -446,6 +481,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(longest_timeout),
+	KUNIT_CASE(overdue_while_firmware_is_activated),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(gaps),
 	{ }

@@ -3,6 +3,7 @@
  * NVMe user queues: commands that take too long. Poll for their completion,
  * abort them, and reset the controller, as nvme_timeout() does.
  */
+#include <kunit/visibility.h>
 #include <linux/blk-mq.h>
 #include <linux/pci.h>
 
@@ -154,25 +155,24 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 }
 
 /*
- * A reset affects all users of the controller. So after an abort the device has
- * at least as much time as for a command of the block layer, however short the
- * timeout of the command is.
+ * Restart the timeout of a command, unless it has ended. The device has as long as
+ * the first time, and @least jiffies at least.
  */
-static void nvme_uq_mark_aborted(struct nvme_uq *uq, u16 cid,
-				 unsigned long *next)
+static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
+			    unsigned int least, unsigned long *next)
 {
 	unsigned int idx = cid & uq->tags.idx_mask;
 	struct nvme_uq_iod *iod = &uq->iod[idx];
-	unsigned long flags;
+	unsigned long irqflags;
 
-	spin_lock_irqsave(&uq->cq_lock, flags);
+	spin_lock_irqsave(&uq->cq_lock, irqflags);
 	if (uq->tags.cid[idx] == (NVME_UQ_ARMED | cid)) {
-		iod->flags |= NVME_UQ_ABORTED;
+		iod->flags |= flags;
 		iod->deadline = jiffies + NVME_UQ_GRACE +
-			max(iod->timeout, uq->ctrl->io_timeout);
+			max(iod->timeout, least);
 		nvme_uq_sooner(next, iod->deadline);
 	}
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	spin_unlock_irqrestore(&uq->cq_lock, irqflags);
 }
 
 /*
@@ -196,9 +196,19 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
 		return false;
 	}
-	/* a reset cancels all commands */
-	if (nvme_ctrl_state(ctrl) != NVME_CTRL_LIVE)
+	switch (nvme_ctrl_state(ctrl)) {
+	case NVME_CTRL_LIVE:
+		break;
+	case NVME_CTRL_RESETTING:
+		/*
+		 * A reset cancels all commands. Firmware that is being activated
+		 * has only delayed them.
+		 */
+		nvme_uq_restart(uq, od->cid, 0, 0, next);
+		return true;
+	default:
 		return false;
+	}
 	/* a reset must not interfere with the recovery of the bus */
 	if (pci_channel_offline(pdev) && !pci_dev_is_disconnected(pdev))
 		return false;
@@ -223,7 +233,12 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		return true;
 	}
 	uq->timeouts++;
-	nvme_uq_mark_aborted(uq, od->cid, next);
+	/*
+	 * A reset affects all users of the controller. So after an abort the
+	 * device has at least as much time as for a command of the block layer,
+	 * however short the timeout of the command is.
+	 */
+	nvme_uq_restart(uq, od->cid, NVME_UQ_ABORTED, ctrl->io_timeout, next);
 	return true;
 }
 
@@ -294,3 +309,4 @@ void nvme_uq_timeout_work(struct work_struct *work)
 		nvme_uq_arm_timeout(uq, next);
 	spin_unlock(&uq->sq_lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_timeout_work);
