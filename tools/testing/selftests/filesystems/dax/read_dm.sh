@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The differential tests on device-mapper devices over DAX devices, and writes to
-# blocks that files share. An address that such a device gives is good to the end of
-# a target or of a stripe, so a read, or a copy, has to ask again and again.
+# The differential tests on device-mapper devices over DAX devices, and what is done
+# to blocks that files share, or are to share. An address that such a device gives is
+# good to the end of a target or of a stripe, so a read, or a copy, has to ask again
+# and again.
 
 # The commands of "check" are called by name.
 # shellcheck disable=SC2317
@@ -39,7 +40,7 @@ leave_fs() {
 
 undo() {
 	leave_fs
-	for name in linear targets stripe8 stripe128; do
+	for name in linear targets stripe8 stripe128 halves; do
 		remove_dm "dax_test_$name"
 	done
 }
@@ -104,11 +105,18 @@ leave_gaps() {
 	sync
 }
 
-make_shared() { # NAME
-	mkdir -p "$mnt" && mkfs.xfs -q -f -m reflink=1 "/dev/mapper/$1" &&
-		mount -t xfs -o dax=always "/dev/mapper/$1" "$mnt" || return
+make_xfs() { # NAME OPTION...
+	make_xfs_on=/dev/mapper/$1
+	shift
+	mkdir -p "$mnt" && mkfs.xfs -q -f -b size="$(getconf PAGESIZE)" \
+		-m reflink=1 "$@" "$make_xfs_on" &&
+		mount -t xfs -o dax=always "$make_xfs_on" "$mnt" || return
 	dd if=/dev/urandom of="$tmp/a" bs=64k count=4 status=none
 	dd if=/dev/urandom of="$tmp/b" bs=64k count=4 status=none
+}
+
+make_shared() { # NAME
+	make_xfs "$1" || return
 	for number in $FILES; do
 		cp "$tmp/a" "$mnt/file$number" &&
 			cp --reflink=always "$mnt/file$number" \
@@ -139,6 +147,80 @@ unshare_shared() {
 	others_are_good
 }
 
+# Of stripes of one block, every second block of a file is behind the first one in
+# memory, and then every second block of what follows the file. To look there is
+# not to see that two files differ, or to see a difference that is not theirs.
+make_alike() { # NAME
+	make_xfs "$1" || return
+	page=$(getconf PAGESIZE)
+	cp "$tmp/a" "$tmp/c"
+	at=1
+	while [ $((at * page)) -lt 262144 ]; do
+		dd if="$tmp/b" of="$tmp/c" bs="$page" skip="$at" seek="$at" \
+			count=1 conv=notrunc status=none || return
+		at=$((at + 2))
+	done
+	# 0, 2 and 4 are for the test, each with what follows it
+	n=0
+	for content in a a c a a b; do
+		dd if="$tmp/$content" of="$mnt/alike$n" bs=256k status=none ||
+			return
+		n=$((n + 1))
+	done
+	sync
+}
+
+dedupe() { # FROM TO
+	xfs_io -c "dedupe $mnt/$1 0 0 256k" "$mnt/$2"
+}
+
+dedupe_alike() {
+	dedupe alike0 alike2
+	cmp "$mnt/alike2" "$tmp/c" || return
+	dedupe alike0 alike4 > "$tmp/same" 2>&1
+	cat "$tmp/same"
+	grep -q "deduped 262144/262144 bytes" "$tmp/same" &&
+		cmp "$mnt/alike4" "$tmp/a"
+}
+
+# Targets of one and a half huge pages, from the one and the other device in turn.
+# Huge pages of the device are such of memory, and every third is of two pieces.
+HUGE=4096
+halves_of_huge_pages() {
+	at=0
+	while [ $((at + 3 * HUGE)) -le "$sectors" ]; do
+		echo "$at $((HUGE * 3 / 2)) linear $dev $((HUGE + at))"
+		at=$((at + HUGE * 3 / 2))
+		echo "$at $((HUGE * 3 / 2)) linear $second $((HUGE + at))"
+		at=$((at + HUGE * 3 / 2))
+	done
+	# XFS wants more than that
+	left=$(($(blockdev --getsz "$dev") - HUGE - at))
+	[ "$left" -lt "$HUGE" ] ||
+		echo "$at $((left / HUGE * HUGE)) linear $dev $((HUGE + at))"
+}
+
+make_huge() { # NAME
+	make_xfs "$1" -d su=2m,sw=1,agcount=2 -l size=64m,su=4k || return
+	xfs_io -c "extsize 2m" -c "cowextsize 2m" "$mnt" &&
+		dd if=/dev/urandom of="$tmp/huge" bs=1M count=24 status=none &&
+		dd if="$tmp/huge" of="$mnt/file" bs=24M status=none &&
+		cp --reflink=always "$mnt/file" "$mnt/clone" && sync
+}
+
+# One byte into each huge page of the clone, which has to be copied for that.
+store_to_huge() {
+	cp "$tmp/huge" "$tmp/stored"
+	set -- -c "mmap -rw 0 24m"
+	for at in 0 2 4 6 8 10 12 14 16 18 20 22; do
+		set -- "$@" -c "mwrite -S 0x61 ${at}m 1"
+		printf a | dd of="$tmp/stored" bs=1 seek=$((at << 20)) \
+			conv=notrunc status=none || return
+	done
+	xfs_io "$@" "$mnt/clone" || return
+	cmp "$mnt/file" "$tmp/huge" && cmp "$mnt/clone" "$tmp/stored"
+}
+
 has_xfs() {
 	for tool in mkfs.xfs xfs_io fallocate; do
 		command -v $tool > /dev/null || return
@@ -146,13 +228,13 @@ has_xfs() {
 	grep -qw xfs /proc/filesystems || modprobe -q xfs
 }
 
-test_shared() { # WHAT NAME TABLE COMMAND
+test_shared() { # WHAT NAME TABLE MAKE COMMAND
 	if ! has_xfs; then
 		skip "$1" "needs xfsprogs, fallocate and CONFIG_XFS_FS"
 		return
 	fi
-	if create_dm "$2" "$3" && make_shared "$2"; then
-		check "$1" "$4"
+	if create_dm "$2" "$3" && "$4" "$2"; then
+		check "$1" "$5"
 	else
 		fail "$1: files that share blocks"
 	fi
@@ -177,7 +259,7 @@ many_targets() {
 }
 
 stripes="0 $((2 * sectors)) striped 2 8 $dev $LABEL $second $LABEL"
-plan 6
+plan 8
 test_dm "one linear target" dax_test_linear \
 	"0 $sectors linear $dev $LABEL"
 test_dm "linear targets of nine blocks" dax_test_targets "$(many_targets)"
@@ -185,7 +267,11 @@ test_dm "stripes of one block" dax_test_stripe8 "$stripes"
 test_dm "stripes of 16 blocks" dax_test_stripe128 \
 	"0 $((2 * sectors)) striped 2 128 $dev $LABEL $second $LABEL"
 test_shared "a write to shared blocks on stripes" dax_test_stripe8 "$stripes" \
-	write_to_shared
+	make_shared write_to_shared
 test_shared "shared blocks on stripes are unshared" dax_test_stripe8 "$stripes" \
-	unshare_shared
+	make_shared unshare_shared
+test_shared "blocks on stripes are compared to be shared" dax_test_stripe8 \
+	"$stripes" make_alike dedupe_alike
+test_shared "a store to a huge page of shared blocks in two pieces" \
+	dax_test_halves "$(halves_of_huge_pages)" make_huge store_to_huge
 finish
