@@ -357,7 +357,8 @@ static void longest_timeout(struct kunit *test)
 
 /*
  * Firmware that is being activated has stopped the device, for longer than a
- * command has. The command is not aborted then, nor as soon as the device goes on.
+ * command has. The command is not aborted then, nor does it lead to a reset if it
+ * was aborted before: its timeout restarts.
  */
 static void overdue_while_firmware_is_activated(struct kunit *test)
 {
@@ -372,20 +373,27 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 	rig->ctrl.io_timeout = 30 * HZ;
 	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
 	iod->timeout = 10 * HZ;
+	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_RESETTING);
+
 	now = jiffies;
 	iod->deadline = now - HZ;
-
-	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_RESETTING);
 	nvme_uq_timeout_work(&uq->tmo_work.work);
-	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_LIVE);
-	cancel_delayed_work_sync(&uq->tmo_work);
-
 	KUNIT_EXPECT_TRUE(test, time_after_eq(iod->deadline,
 					      now + iod->timeout));
 	KUNIT_EXPECT_TRUE(test, uq->tmo_armed);
-	KUNIT_EXPECT_TRUE(test, time_after_eq(uq->tmo_next,
-					      now + iod->timeout));
+	KUNIT_EXPECT_EQ(test, iod->deadline, uq->tmo_next);
 	KUNIT_EXPECT_FALSE(test, iod->flags & NVME_UQ_ABORTED);
+
+	/* as long as a command of the block layer, once it was aborted */
+	iod->flags |= NVME_UQ_ABORTED;
+	now = jiffies;
+	iod->deadline = now - HZ;
+	nvme_uq_timeout_work(&uq->tmo_work.work);
+	KUNIT_EXPECT_TRUE(test, time_after_eq(iod->deadline,
+					      now + rig->ctrl.io_timeout));
+
+	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_LIVE);
+	cancel_delayed_work_sync(&uq->tmo_work);
 	KUNIT_EXPECT_EQ(test, 0, uq->timeouts);
 	nvme_uq_tags_free(&uq->tags);
 }

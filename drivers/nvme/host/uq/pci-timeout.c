@@ -204,7 +204,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		 * A reset cancels all commands. Firmware that is being activated
 		 * has only delayed them.
 		 */
-		nvme_uq_restart(uq, od->cid, 0, 0, next);
+		nvme_uq_restart(uq, od->cid, 0,
+				od->aborted ? ctrl->io_timeout : 0, next);
 		return true;
 	default:
 		return false;
