@@ -525,7 +525,8 @@ static void one_run(struct run *r, unsigned int run, uint64_t *base,
  */
 static void profile(struct run *r)
 {
-	unsigned int most = PATIENCE * r->o.rounds, good = 0, sent = 0;
+	/* few rounds, of which a plugin that writes makes each slow: long patience */
+	unsigned int most = 4 * PATIENCE * r->o.rounds, good = 0, sent = 0;
 	unsigned int windows = r->o.poll ? r->o.depth / r->o.batch + 1 : 1;
 	uint64_t tick = counter_floor(), base;
 	char *kept = zeroed(most + 1, 1);
