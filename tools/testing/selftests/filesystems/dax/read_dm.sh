@@ -203,12 +203,20 @@ halves_of_huge_pages() {
 		echo "$at $((left / HUGE * HUGE)) linear $dev $((HUGE + at))"
 }
 
+# Where the huge pages of a file begin, in MiB.
+HUGE_PAGES="0 2 4 6 8 10 12 14 16 18 20 22"
+
 make_huge() { # NAME
 	make_xfs "$1" -d su=2m,sw=1,agcount=2 \
 		-l size=64m,su="$(getconf PAGESIZE)" || return
 	xfs_io -c "extsize 2m" -c "cowextsize 2m" "$mnt" &&
 		dd if=/dev/urandom of="$tmp/huge" bs=1M count=24 status=none &&
 		dd if="$tmp/huge" of="$mnt/file" bs=24M status=none || return
+	cp "$tmp/huge" "$tmp/stored"
+	for at in $HUGE_PAGES; do
+		printf a | dd of="$tmp/stored" bs=1 seek=$((at << 20)) \
+			conv=notrunc status=none || return
+	done
 	for number in 1 2 3; do
 		cp --reflink=always "$mnt/file" "$mnt/clone$number" || return
 	done
@@ -217,15 +225,11 @@ make_huge() { # NAME
 
 # One byte into each huge page of a clone, which has to be copied for that.
 store_to_clone() { # NUMBER
-	cp "$tmp/huge" "$tmp/stored"
-	set -- "$mnt/clone$1" -c "mmap -rw 0 24m"
-	for at in 0 2 4 6 8 10 12 14 16 18 20 22; do
+	clone=$mnt/clone$1
+	set -- -c "mmap -rw 0 24m"
+	for at in $HUGE_PAGES; do
 		set -- "$@" -c "mwrite -S 0x61 ${at}m 1"
-		printf a | dd of="$tmp/stored" bs=1 seek=$((at << 20)) \
-			conv=notrunc status=none || return
 	done
-	clone=$1
-	shift
 	xfs_io "$@" "$clone" || return
 	cmp "$mnt/file" "$tmp/huge" && cmp "$clone" "$tmp/stored"
 }
