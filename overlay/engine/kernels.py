@@ -171,8 +171,8 @@ KERNELS: dict[str, Kernel] = {
         # A fuzzer has more to do than more rounds. It runs twice, so this makes
         # a million.
         soak_variables={"UQ_TEST_FUZZ_OPS": "500000"},
-        # An hour or two for the four of them, by estimate.
-        fsx=100_000,
+        # About an hour of one processor for the four of them.
+        fsx=25_000,
     ),
     "distro": Kernel(
         fragments=("lean", "distro"),
