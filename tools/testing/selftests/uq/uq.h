@@ -150,6 +150,11 @@ unsigned int uq_count_entries(const char *path);
 unsigned long uq_pages_pinned(void);
 /* The monotonic clock, in seconds. */
 time_t uq_seconds(void);
+/*
+ * Before a test looks again whether something has happened: gives way. One that only
+ * yields takes a processor from what it waits for, where these are few or emulated.
+ */
+void uq_rest(void);
 /* Waits until a file is there, or gone. */
 int uq_wait_path(const char *path, bool there);
 /* The folder of a controller's PCI device, in PATH_MAX bytes. */

@@ -417,7 +417,7 @@ TEST_F(error, gone)
 	ASSERT_EQ(0, event(self, "gone"));
 	/* by themselves: what stops them is a device that is lost */
 	while (!self->tenants.load[0].stop || !self->tenants.load[1].stop)
-		sched_yield();
+		uq_rest();
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_LT(0, self->tenants.interrupted);
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));

@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
-#include <sched.h>
 
 #include "uq_cq.h"
 #include "uq_inject.h"
@@ -321,7 +320,7 @@ static int late_once(struct __test_metadata *_metadata,
 	prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 4000;
 	EXPECT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(self->node.name, "timeouts") == timeouts)
-		sched_yield();
+		uq_rest();
 	do {
 		uq_prep(other, self->fd, self->node.nsid, CMD_READ, 0,
 			self->buf + 4096, 512);
@@ -440,7 +439,9 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 		enum uq_cq_seen saw = uq_cq_look(&cq);
 
 		seen[saw]++;
-		if (saw != UQ_CQ_NONE)
+		if (saw == UQ_CQ_NONE)
+			uq_rest();
+		else
 			io_uring_enter(self->ring.ring_fd, 0, 0,
 				       IORING_ENTER_GETEVENTS, NULL);
 	}
@@ -529,7 +530,7 @@ TEST_F(fault, killed_without_memory)
 	}
 	/* the task has tried, and a worker for it */
 	while (uq_fault_left(ctrl, "no_memory") > many - 3)
-		sched_yield();
+		uq_rest();
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(SIGKILL, WTERMSIG(status));

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "uq_fixture.h"
@@ -328,14 +327,14 @@ TEST_F(limit, killed_while_waiting)
 					  self->buf + i * 512);
 			io_uring_submit(&ring);
 			while (!get_limit(fd, NVME_UQ_LIMIT_FILE).waiting)
-				sched_yield();
+				uq_rest();
 			kill(getpid(), SIGKILL);
 		}
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_TRUE(WIFSIGNALED(status)) TH_LOG("status %d", status);
 	}
 	while (uq_attr(self->node.name, "waiting"))
-		sched_yield();
+		uq_rest();
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 }
 
@@ -441,7 +440,7 @@ static __u32 in_flight(const struct tenant *t)
 static void wait_full(const struct tenant *t, unsigned int limit)
 {
 	while (in_flight(t) < limit && !t->bad)
-		sched_yield();
+		uq_rest();
 }
 
 /* Until so many more have been done, by all of @nr together. */
@@ -453,7 +452,7 @@ static void wait_done(struct tenant *t, unsigned int nr, unsigned long more)
 	for (i = 0; i < nr; i++)
 		before += t[i].done;
 	do {
-		sched_yield();
+		uq_rest();
 		for (i = 0, now = 0; i < nr; i++)
 			now += t[i].done;
 	} while (now < before + more && !t->bad);
@@ -506,7 +505,7 @@ TEST_F(limit, limit_of_each_file_under_load)
 	wait_full(&t[1], OUTSTANDING / 2);
 	ASSERT_EQ(0, write_attr(self, "file_limit", "10"));
 	while (in_flight(&t[1]) > 10)
-		sched_yield();
+		uq_rest();
 	for (i = 0; i < 10; i++) {
 		wait_done(t, 2, 5);
 		EXPECT_GE(4, in_flight(&t[0]));
@@ -533,7 +532,7 @@ TEST_F(limit, queue_limit)
 		EXPECT_GE(6, uq_attr(self->node.name, "in_flight"));
 		/* workers come later */
 		while (uq_attr(self->node.name, "waiting") <= 0)
-			sched_yield();
+			uq_rest();
 	}
 	/* in the order of arrival, so both have their turn */
 	wait_done(&t[0], 1, 1);
@@ -557,7 +556,7 @@ TEST_F(limit, changed_under_load)
 		ASSERT_EQ(0, set_limit(t.fd, NVME_UQ_LIMIT_FILE, limits[i]));
 		/* what was in flight before may still be */
 		while (in_flight(&t) > limits[i])
-			sched_yield();
+			uq_rest();
 		wait_full(&t, limits[i]);
 		for (k = 0; k < 5; k++) {
 			wait_done(&t, 1, 2);
@@ -608,7 +607,7 @@ TEST_F(limit, beside_a_greedy_one)
 		 __test_passed(_metadata));
 	ASSERT_EQ(0, set_limit(greedy.fd, NVME_UQ_LIMIT_FILE, 4));
 	while (in_flight(&greedy) > 4)
-		sched_yield();
+		uq_rest();
 	kept = ahead_of(_metadata, self, 20);
 	TH_LOG("at worst %u others first; %u where the greedy one has a limit of 4",
 	       free_for_all, kept);
@@ -632,12 +631,12 @@ TEST_F(limit, waiters_do_not_block_other_files)
 	start(_metadata, self, &t[0], OUTSTANDING, 1);
 	for (i = 0; i < 10; i++) {
 		while (!get_limit(t[0].fd, NVME_UQ_LIMIT_FILE).waiting)
-			sched_yield();
+			uq_rest();
 		if (!i)
 			start(_metadata, self, &t[1], 30, 30);
 		while (in_flight(&t[1]) < 30 && !t[1].bad &&
 		       !get_limit(t[1].fd, NVME_UQ_LIMIT_FILE).waiting)
-			sched_yield();
+			uq_rest();
 		EXPECT_EQ(0, get_limit(t[1].fd, NVME_UQ_LIMIT_FILE).waiting);
 		EXPECT_GE(1, in_flight(&t[0]));
 		wait_done(&t[1], 1, 15);
@@ -678,7 +677,7 @@ static void wait_arrived(const struct uq_node *node, long long number)
 	long long sent;
 
 	do {
-		sched_yield();
+		uq_rest();
 		/* in this order one that moves on is missed, not counted twice */
 		sent = uq_attr(node->name, "submitted");
 	} while (sent + uq_attr(node->name, "waiting") < number);
@@ -809,7 +808,7 @@ TEST_F(limit, notified_while_waiting)
 		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(64, io_uring_submit(&ring));
 	while (!get_limit(self->fd, NVME_UQ_LIMIT_FILE).waiting)
-		sched_yield();
+		uq_rest();
 	for (i = 0; i < 64; i++) {
 		notified += notify_workers();
 		ASSERT_EQ(0, uq_reap(&ring, NULL));

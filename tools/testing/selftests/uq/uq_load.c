@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 
 #include "uq_load.h"
 #include "kselftest.h"
@@ -72,7 +71,7 @@ void *uq_load_run(void *arg)
 void uq_load_wait_busy(const struct uq_load *load)
 {
 	while (uq_attr(load->node->name, "in_flight") <= 0 && !load->bad)
-		sched_yield();
+		uq_rest();
 }
 
 bool uq_load_is_good(const struct uq_load *load)
@@ -121,7 +120,7 @@ void uq_tenants_wait_busy(const struct uq_tenants *t)
 	while ((!t->load[0].sent || !t->load[1].sent ||
 		uq_attr(t->node->name, "in_flight") <= 0) &&
 	       !t->load[0].bad && !t->load[1].bad)
-		sched_yield();
+		uq_rest();
 }
 
 void uq_tenants_stop(struct uq_tenants *t)

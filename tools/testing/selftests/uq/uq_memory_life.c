@@ -456,7 +456,7 @@ TEST_F(memory, killed_with_a_lost_command)
 	ASSERT_EQ(0, uq_ctrl_set(ctrl, "io_timeout", timeout));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "64"));
 	while (!uq_ctrl_is(ctrl, "live"))
-		sched_yield();
+		uq_rest();
 }
 
 UQ_LEAVE_OUT("memory.*_no_sgl.unbind*", "not about data");

@@ -296,9 +296,8 @@ static bool attach_again(struct uq_ns *ns)
 {
 	if (uq_attach(ns, true))
 		return false;
-	do {
-		ns->head = uq_find_head(ns->ctrl);
-	} while (ns->head < 0);
+	while ((ns->head = uq_find_head(ns->ctrl)) < 0)
+		uq_rest();
 	return uq_wait_nodes(ns, 2, 2);
 }
 

@@ -7,7 +7,6 @@
 #define UQ_DISRUPTIVE	true
 #include <linux/fs.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "uq_inject.h"
@@ -94,7 +93,7 @@ static void crew_works(struct crew *crew)
 
 	while (atomic_load(&crew->rounds) < seen + TASKS &&
 	       uq_seconds() - start < UQ_NEVER)
-		sched_yield();
+		uq_rest();
 }
 
 static void crew_end(struct crew *crew, bool stop)
@@ -181,7 +180,7 @@ static void lose_no_more(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_fault_clear(lost->ctrl));
 	EXPECT_EQ(0, uq_ctrl_set(lost->ctrl, "io_timeout", lost->timeout));
 	while (!uq_ctrl_is(lost->ctrl, "live"))
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(512, pread(self->fd, self->buf, 512, 0));
 	self->spurious = uq_attr(self->node.name, "spurious");
 }
@@ -222,7 +221,7 @@ static void kill_when_lost(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(uq) *self, pid_t pid)
 {
 	while (uq_fault_left(self->node.ns.ctrl, "lose") > 0)
-		sched_yield();
+		uq_rest();
 	ASSERT_EQ(1, uq_attr(self->node.name, "in_flight"));
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 }

@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
-#include <sched.h>
 
 #include "uq_fixture.h"
 
@@ -497,7 +496,7 @@ static void killed(struct __test_metadata *_metadata, bool poll)
 			pause();
 	}
 	while (uq_attr(node.name, "in_flight") <= 0)
-		sched_yield();
+		uq_rest();
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_TRUE(WIFSIGNALED(status));

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
 #include <dirent.h>
-#include <sched.h>
 
 #include "uq_fixture.h"
 #include "uq_inject.h"
@@ -160,13 +159,13 @@ TEST_F(suspend, while_waiting)
 	ASSERT_EQ(0, uq_test_event(pci, "shutdown"));
 	ASSERT_EQ(0, uq_unreaped_start(&u, &self->node, self->tenants.buf));
 	while (uq_attr(self->node.name, "waiting") < 1)
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", "5000"));
 	EXPECT_EQ(0, sleep_to("freezer"));
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", usual));
 	/* the worker may not be back from the freezer */
 	while (uq_attr(self->node.name, "waiting") < 1)
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(0, uq_test_event(pci, "start"));
 	EXPECT_EQ(0, uq_unreaped_end(&u));
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));

@@ -11,7 +11,6 @@
 #define UQ_DISRUPTIVE	true
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <time.h>
 
 #include "uq_timeout.h"
@@ -95,7 +94,7 @@ TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 			task_with_a_lost_command(&self->node, i);
 	}
 	while (uq_attr(node, "submitted") < self->before.submitted + NR_ENDS)
-		sched_yield();
+		uq_rest();
 	ASSERT_EQ(0, kill(pid[KILLED], SIGKILL));
 	EXPECT_TRUE(uq_wait_idle(node));
 	ASSERT_EQ(pid[STOPPED], waitpid(pid[STOPPED], &status, WUNTRACED));
@@ -194,12 +193,12 @@ TEST_F(timeout, short_timeout_of_a_lost_command)
 	prep(self, 0, 1);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(node, "timeouts") == self->before.timeouts)
-		sched_yield();
+		uq_rest();
 	/* one that is due much later than the first was due again */
 	prep(self, 1, 2000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(node, "timeouts") < self->before.timeouts + 2)
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(resets, uq_resets_logged(self->node.ns.ctrl));
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
@@ -314,7 +313,7 @@ TEST_F(timeout, one_abort_is_left)
 	for (i = 0; i < QUEUES; i++)
 		lose_on(_metadata, self, &q[i], i);
 	while (all_timeouts(ns) < before + limit - 1)
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(0, uq_reset(ns->ctrl));
 	for (i = 0; i < QUEUES; i++) {
 		EXPECT_EQ(-EINTR, uq_reap(&q[i].ring, NULL));
@@ -426,7 +425,7 @@ TEST_F(batch, told_before_it_is_late)
 				    self));
 	while (uq_attr(self->node.name, "completed") == ended &&
 	       uq_attr(self->node.name, "timeouts") == late)
-		sched_yield();
+		uq_rest();
 	EXPECT_EQ(late, uq_attr(self->node.name, "timeouts"));
 	EXPECT_EQ(EBUSY, pthread_tryjoin_np(self->thread, NULL));
 	ASSERT_EQ(0, pthread_kill(self->thread, SIGUSR1));

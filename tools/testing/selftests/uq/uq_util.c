@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <limits.h>
-#include <sched.h>
 
 #include "uq_safe.h"
 #include "kselftest.h"
@@ -238,14 +237,6 @@ bool uq_ns_slow(struct uq_ns *ns)
 	return s && *s && ns_by_name(ns, s, strlen(s));
 }
 
-static bool is_poll(const char *name)
-{
-	char type[16];
-
-	uq_attr_str(name, "type", type, sizeof(type));
-	return !strcmp(type, "poll");
-}
-
 static void fill_node(struct uq_node *node, const struct uq_ns *ns,
 		      unsigned int z, bool poll)
 {
@@ -263,19 +254,38 @@ static void fill_node(struct uq_node *node, const struct uq_ns *ns,
 	node->depth = uq_attr(node->name, "depth");
 }
 
-/* Queues have numbers from one; there may be gaps. */
+/* The numbers of a namespace's queues as bits, from one; there may be gaps. */
+static __u64 queues_of(const struct uq_ns *ns)
+{
+	DIR *d = opendir(GENERIC);
+	struct dirent *e;
+	unsigned int z;
+	__u64 found = 0;
+	int x, y;
+
+	while (d && (e = readdir(d)))
+		if (sscanf(e->d_name, "ng%dn%dq%u", &x, &y, &z) == 3 &&
+		    x == ns->ctrl && y == ns->head && z < 64)
+			found |= 1ULL << z;
+	if (d)
+		closedir(d);
+	return found;
+}
+
 bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
 		 unsigned int n)
 {
-	unsigned int z;
+	__u64 left;
 
-	for (z = 1; z < 64; z++) {
+	for (left = queues_of(ns); left; left &= left - 1) {
+		unsigned int z = __builtin_ctzll(left);
 		char name[32], type[16];
 
 		snprintf(name, sizeof(name), "ng%dn%dq%u", ns->ctrl, ns->head,
 			 z);
+		/* nothing if it is just going away */
 		uq_attr_str(name, "type", type, sizeof(type));
-		if (!type[0] || is_poll(name) != poll || n--)
+		if (!type[0] || !strcmp(type, "poll") != poll || n--)
 			continue;
 		fill_node(node, ns, z, poll);
 		return true;
@@ -415,6 +425,11 @@ time_t uq_seconds(void)
 	return ts.tv_sec;
 }
 
+void uq_rest(void)
+{
+	usleep(1000);
+}
+
 /* So many, and each in /dev, where it comes after its attributes. */
 static bool nodes_are(const struct uq_ns *ns, bool poll, unsigned int nr)
 {
@@ -433,7 +448,7 @@ bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 	while (!nodes_are(ns, false, irq) || !nodes_are(ns, true, poll)) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return false;
-		sched_yield();
+		uq_rest();
 	}
 	return true;
 }
@@ -445,7 +460,7 @@ static bool wait_zero(const char *node, const char *attr)
 	while (uq_attr(node, attr) > 0) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return false;
-		sched_yield();
+		uq_rest();
 	}
 	return true;
 }
@@ -489,7 +504,7 @@ int uq_wait_path(const char *path, bool there)
 	while (!access(path, F_OK) != there) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return -ETIMEDOUT;
-		sched_yield();
+		uq_rest();
 	}
 	return 0;
 }
@@ -544,12 +559,10 @@ bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns)
 	if (device ? uq_write_line("/sys/bus/pci/rescan", "1") :
 		     uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci))
 		return false;
-	do {
-		ns->ctrl = uq_ctrl_of_pci(pci);
-	} while (ns->ctrl < 0);
-	do {
-		ns->head = uq_find_head(ns->ctrl);
-	} while (ns->head < 0);
+	while ((ns->ctrl = uq_ctrl_of_pci(pci)) < 0)
+		uq_rest();
+	while ((ns->head = uq_find_head(ns->ctrl)) < 0)
+		uq_rest();
 	return uq_wait_nodes(ns, 2, 2);
 }
 
