@@ -151,8 +151,9 @@ unsigned long uq_pages_pinned(void);
 /* The monotonic clock, in seconds. */
 time_t uq_seconds(void);
 /*
- * Before a test looks again whether something has happened: gives way. One that only
- * yields takes a processor from what it waits for, where these are few or emulated.
+ * Sleeps a millisecond between two looks: a task that only yields takes a processor
+ * from what it waits for, where these are few or emulated. Not for a state that may
+ * pass meanwhile, nor where the task must not enter the kernel.
  */
 void uq_rest(void);
 /* Waits until a file is there, or gone. */

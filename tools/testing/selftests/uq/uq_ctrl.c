@@ -3,7 +3,6 @@
  * What the tests of NVMe user queues share: controllers; see uq.h.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <sys/klog.h>
 #include <sys/syscall.h>
 

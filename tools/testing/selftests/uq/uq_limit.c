@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "uq_fixture.h"
@@ -677,7 +678,7 @@ static void wait_arrived(const struct uq_node *node, long long number)
 	long long sent;
 
 	do {
-		uq_rest();
+		sched_yield();
 		/* in this order one that moves on is missed, not counted twice */
 		sent = uq_attr(node->name, "submitted");
 	} while (sent + uq_attr(node->name, "waiting") < number);

@@ -265,7 +265,7 @@ static __u64 queues_of(const struct uq_ns *ns)
 
 	while (d && (e = readdir(d)))
 		if (sscanf(e->d_name, "ng%dn%dq%u", &x, &y, &z) == 3 &&
-		    x == ns->ctrl && y == ns->head && z < 64)
+		    x == ns->ctrl && y == ns->head && z && z < 64)
 			found |= 1ULL << z;
 	if (d)
 		closedir(d);
