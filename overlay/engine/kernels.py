@@ -139,6 +139,8 @@ KERNELS: dict[str, Kernel] = {
                              "-T killed_with_a_ring -T given_up",
             "uq:uq_setup": "-T controller_memory_buffer",
         },
+        # One guest would run alone at the end, after an edit of NVMe's driver.
+        nvme_guests=2,
         other_hardware=True,
         restarts=True,
         installs_without=True,
