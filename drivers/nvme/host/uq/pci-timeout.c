@@ -155,21 +155,25 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 }
 
 /*
- * Restart the timeout of a command, unless it has ended. The device has as long as
- * the first time, and @least jiffies at least.
+ * Restart the timeout of a command, unless it has ended. A reset affects all users
+ * of the controller. So after an abort the device has at least as much time as for
+ * a command of the block layer, however short the timeout of the command is.
  */
 static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
-			    unsigned int least, unsigned long *next)
+			    unsigned long *next)
 {
 	unsigned int idx = cid & uq->tags.idx_mask;
 	struct nvme_uq_iod *iod = &uq->iod[idx];
 	unsigned long irqflags;
+	unsigned int timeout;
 
 	spin_lock_irqsave(&uq->cq_lock, irqflags);
 	if (uq->tags.cid[idx] == (NVME_UQ_ARMED | cid)) {
 		iod->flags |= flags;
-		iod->deadline = jiffies + NVME_UQ_GRACE +
-			max(iod->timeout, least);
+		timeout = iod->timeout;
+		if (iod->flags & NVME_UQ_ABORTED)
+			timeout = max(timeout, uq->ctrl->io_timeout);
+		iod->deadline = jiffies + NVME_UQ_GRACE + timeout;
 		nvme_uq_sooner(next, iod->deadline);
 	}
 	spin_unlock_irqrestore(&uq->cq_lock, irqflags);
@@ -204,8 +208,7 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		 * A reset cancels all commands. Firmware that is being activated
 		 * has only delayed them.
 		 */
-		nvme_uq_restart(uq, od->cid, 0,
-				od->aborted ? ctrl->io_timeout : 0, next);
+		nvme_uq_restart(uq, od->cid, 0, next);
 		return true;
 	default:
 		return false;
@@ -234,12 +237,7 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		return true;
 	}
 	uq->timeouts++;
-	/*
-	 * A reset affects all users of the controller. So after an abort the
-	 * device has at least as much time as for a command of the block layer,
-	 * however short the timeout of the command is.
-	 */
-	nvme_uq_restart(uq, od->cid, NVME_UQ_ABORTED, ctrl->io_timeout, next);
+	nvme_uq_restart(uq, od->cid, NVME_UQ_ABORTED, next);
 	return true;
 }
 
