@@ -631,6 +631,7 @@ TEST_F(slow, limit)
 	struct nvme_uq_limit l = { .scope = NVME_UQ_LIMIT_FILE };
 	struct iovec iov[16], one = { self->buf, 512 };
 	unsigned int i, waited = 0, done = 0, refused = 0;
+	time_t start = uq_seconds();
 
 	limit_one(_metadata, self->fd);
 	for (i = 0; i < 16; i++)
@@ -638,7 +639,8 @@ TEST_F(slow, limit)
 			self->buf + i * 4096, 4096, i * 4096, &iov[i]);
 	ASSERT_EQ(16, io_uring_submit(&self->ring));
 	/* the workers may come one by one, each when the one before is done */
-	while (done < 8 || !waited || !refused) {
+	while ((done < 8 || !waited || !refused) &&
+	       uq_seconds() - start < UQ_NEVER) {
 		struct io_uring_cqe *cqe;
 		ssize_t ret;
 
@@ -657,6 +659,8 @@ TEST_F(slow, limit)
 			self->buf + i * 4096, 4096, i * 4096, &iov[i]);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
 	}
+	EXPECT_NE(0, waited);
+	EXPECT_LT(0, refused);
 	EXPECT_EQ(512, pread(self->fd, self->buf, 512, 0));
 	for (i = 0; i < 16; i++)
 		EXPECT_EQ(4096, uq_reap(&self->ring, NULL));
