@@ -193,10 +193,13 @@ int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
 bool uq_bring_up_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
 /* The same without a reset if it has them. */
 bool uq_ensure_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
-/* The Y of the nodes ngXnYqZ that a controller has now, of any one namespace; -1. */
-int uq_find_head(int ctrl);
 /* Waits until a namespace has these nodes; false if it never does. */
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
+/*
+ * The same for the only namespace of a controller, two of each kind. It may come
+ * under another number, the Y of ngXnYqZ, which is put into @ns.
+ */
+bool uq_wait_head(struct uq_ns *ns);
 /* Waits until the nodes are as many as the driver said it would make. */
 bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
 /* An admin command to a controller: 0 or what the device says. */

@@ -294,11 +294,7 @@ out:
 /* The namespace again, under whatever number it has now; false if it has none. */
 static bool attach_again(struct uq_ns *ns)
 {
-	if (uq_attach(ns, true))
-		return false;
-	while ((ns->head = uq_find_head(ns->ctrl)) < 0)
-		uq_rest();
-	return uq_wait_nodes(ns, 2, 2);
+	return !uq_attach(ns, true) && uq_wait_head(ns);
 }
 
 /* A file that is still open does not reach another namespace with the same id. */

@@ -237,6 +237,56 @@ bool uq_ns_slow(struct uq_ns *ns)
 	return s && *s && ns_by_name(ns, s, strlen(s));
 }
 
+/* The next node of a user queue in an open folder; false at its end. */
+static bool next_queue(DIR *d, int *ctrl, int *head, unsigned int *z)
+{
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (sscanf(e->d_name, "ng%dn%dq%u", ctrl, head, z) == 3)
+			return true;
+	return false;
+}
+
+/* The numbers of a namespace's queues as bits, from one; there may be gaps. */
+static __u64 queues_of(const struct uq_ns *ns)
+{
+	DIR *d = opendir(GENERIC);
+	unsigned int z;
+	__u64 found = 0;
+	int x, y;
+
+	while (next_queue(d, &x, &y, &z))
+		if (x == ns->ctrl && y == ns->head && z && z < 64)
+			found |= 1ULL << z;
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void node_name(char *name, size_t len, const struct uq_ns *ns,
+		      unsigned int z)
+{
+	snprintf(name, len, "ng%dn%dq%u", ns->ctrl, ns->head, z);
+}
+
+/* Takes the next queue of a kind out of @left; 0 if there is none. */
+static unsigned int next_of_kind(const struct uq_ns *ns, bool poll, __u64 *left)
+{
+	while (*left) {
+		unsigned int z = __builtin_ctzll(*left);
+		char name[32], type[16];
+
+		*left &= *left - 1;
+		node_name(name, sizeof(name), ns, z);
+		/* nothing if it is just going away */
+		uq_attr_str(name, "type", type, sizeof(type));
+		if (type[0] && !strcmp(type, "poll") == poll)
+			return z;
+	}
+	return 0;
+}
+
 static void fill_node(struct uq_node *node, const struct uq_ns *ns,
 		      unsigned int z, bool poll)
 {
@@ -244,8 +294,7 @@ static void fill_node(struct uq_node *node, const struct uq_ns *ns,
 	node->ns = *ns;
 	node->poll = poll;
 	node->nsid = ns->nsid;
-	snprintf(node->name, sizeof(node->name), "ng%dn%dq%u", ns->ctrl,
-		 ns->head, z);
+	node_name(node->name, sizeof(node->name), ns, z);
 	snprintf(node->path, sizeof(node->path), "/dev/%s", node->name);
 	snprintf(node->block, sizeof(node->block), "/dev/%s", ns->block);
 	snprintf(node->ctrl, sizeof(node->ctrl), "/dev/nvme%d", ns->ctrl);
@@ -254,38 +303,14 @@ static void fill_node(struct uq_node *node, const struct uq_ns *ns,
 	node->depth = uq_attr(node->name, "depth");
 }
 
-/* The numbers of a namespace's queues as bits, from one; there may be gaps. */
-static __u64 queues_of(const struct uq_ns *ns)
-{
-	DIR *d = opendir(GENERIC);
-	struct dirent *e;
-	unsigned int z;
-	__u64 found = 0;
-	int x, y;
-
-	while (d && (e = readdir(d)))
-		if (sscanf(e->d_name, "ng%dn%dq%u", &x, &y, &z) == 3 &&
-		    x == ns->ctrl && y == ns->head && z && z < 64)
-			found |= 1ULL << z;
-	if (d)
-		closedir(d);
-	return found;
-}
-
 bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
 		 unsigned int n)
 {
-	__u64 left;
+	__u64 left = queues_of(ns);
+	unsigned int z;
 
-	for (left = queues_of(ns); left; left &= left - 1) {
-		unsigned int z = __builtin_ctzll(left);
-		char name[32], type[16];
-
-		snprintf(name, sizeof(name), "ng%dn%dq%u", ns->ctrl, ns->head,
-			 z);
-		/* nothing if it is just going away */
-		uq_attr_str(name, "type", type, sizeof(type));
-		if (!type[0] || !strcmp(type, "poll") != poll || n--)
+	while ((z = next_of_kind(ns, poll, &left))) {
+		if (n--)
 			continue;
 		fill_node(node, ns, z, poll);
 		return true;
@@ -295,10 +320,10 @@ bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
 
 unsigned int uq_count_nodes(const struct uq_ns *ns, bool poll)
 {
-	struct uq_node node;
+	__u64 left = queues_of(ns);
 	unsigned int n = 0;
 
-	while (uq_node_nth(&node, ns, poll, n))
+	while (next_of_kind(ns, poll, &left))
 		n++;
 	return n;
 }
@@ -317,15 +342,15 @@ bool uq_find_slow(struct uq_node *node, bool poll)
 	return uq_ns_slow(&ns) && uq_node_nth(node, &ns, poll, 0);
 }
 
-int uq_find_head(int ctrl)
+/* The Y of the nodes ngXnYqZ that a controller has now, of any one namespace; -1. */
+static int find_head(int ctrl)
 {
 	DIR *d = opendir(GENERIC);
 	int x, y, head = -1;
-	struct dirent *e;
+	unsigned int z;
 
-	while (d && (e = readdir(d)))
-		if (sscanf(e->d_name, "ng%dn%dq", &x, &y) == 2 && x == ctrl &&
-		    strchr(e->d_name, 'q'))
+	while (next_queue(d, &x, &y, &z))
+		if (x == ctrl)
 			head = y;
 	if (d)
 		closedir(d);
@@ -433,12 +458,17 @@ void uq_rest(void)
 /* So many, and each in /dev, where it comes after its attributes. */
 static bool nodes_are(const struct uq_ns *ns, bool poll, unsigned int nr)
 {
-	struct uq_node node;
-	unsigned int n = 0;
+	__u64 left = queues_of(ns);
+	unsigned int z, n = 0, in_dev = 0;
 
-	while (uq_node_nth(&node, ns, poll, n) && !access(node.path, F_OK))
+	while ((z = next_of_kind(ns, poll, &left))) {
+		char path[40] = "/dev/";
+
+		node_name(path + 5, sizeof(path) - 5, ns, z);
 		n++;
-	return n == nr && uq_count_nodes(ns, poll) == nr;
+		in_dev += !access(path, F_OK);
+	}
+	return n == nr && in_dev == nr;
 }
 
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
@@ -451,6 +481,13 @@ bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll)
 		uq_rest();
 	}
 	return true;
+}
+
+bool uq_wait_head(struct uq_ns *ns)
+{
+	while ((ns->head = find_head(ns->ctrl)) < 0)
+		uq_rest();
+	return uq_wait_nodes(ns, 2, 2);
 }
 
 static bool wait_zero(const char *node, const char *attr)
@@ -561,9 +598,7 @@ bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns)
 		return false;
 	while ((ns->ctrl = uq_ctrl_of_pci(pci)) < 0)
 		uq_rest();
-	while ((ns->head = uq_find_head(ns->ctrl)) < 0)
-		uq_rest();
-	return uq_wait_nodes(ns, 2, 2);
+	return uq_wait_head(ns);
 }
 
 bool uq_pci_restore(const char *pci, const struct uq_ns *was)
@@ -573,7 +608,7 @@ bool uq_pci_restore(const char *pci, const struct uq_ns *was)
 	char path[64];
 
 	now.ctrl = uq_ctrl_of_pci(pci);
-	now.head = uq_find_head(now.ctrl);
+	now.head = find_head(now.ctrl);
 	while (now.ctrl != was->ctrl || now.head != was->head) {
 		if (uq_seconds() - start > UQ_NEVER ||
 		    uq_pci_take(pci, false) || !uq_pci_find(pci, false, &now))
