@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,11 @@ BARRIERS = ("barriers.c", "plugin.h")
 # the middle of a kernel's start, once in many.
 UP = 600
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
+# virtme-ng's own configuration, below its HOME: none. The first one that it finds
+# is set over what we ask it for, and the user's or the machine's would be.
+CONFIG = Path(".config/virtme-ng/virtme-ng.conf")
+# Guests begin at the same time.
+_writing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,21 @@ def accelerated() -> bool:
     return wanted == "kvm"
 
 
+def _path() -> str:
+    """Where the programs that boot a guest are looked for."""
+    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def qemu() -> str:
+    """The QEMU that boots our guests: the first one in PATH."""
+    return shutil.which("qemu-system-x86_64", path=_path()) \
+        or "qemu-system-x86_64"
+
+
 @functools.cache
 def qemu_version() -> tuple[int, ...]:
     """The version of the QEMU that boots our guests, as numbers."""
-    output = host.output(["qemu-system-x86_64", "--version"]) or ""
+    output = host.output([qemu(), "--version"]) or ""
     found = re.search(r"version (\d+)\.(\d+)", output)
     return tuple(map(int, found.groups())) if found else (0, 0)
 
@@ -162,6 +179,7 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
              result: Path) -> list[str]:
     """The virtme-ng command line of one boot."""
     cmd = ["vng", "--force-9p", "-r", str(folder), "-v", "--user", "root",
+           "--qemu", qemu(),
            "--memory", f"{memory}G", "--cpus", str(machine.processors())]
     if machine.icount or not accelerated():
         cmd.append("--disable-kvm")
@@ -172,6 +190,15 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
         cmd.append(f"--qemu-opts={text}")
     return [*cmd, f"--rwdir={result.parent}",
             "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
+
+
+def _home() -> Path:
+    """A HOME for virtme-ng, in which it finds no option but those we give it."""
+    home = host.WORK / "virtme-ng"
+    with _writing:
+        if not (home / CONFIG).exists():
+            host.write(home / CONFIG, "{}\n")
+    return home
 
 
 def _progress(count: host.Shows,
@@ -208,7 +235,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
         host.remove(path)
     cmd = _command(folder, KERNELS[mode].memory, machine,
                    _script(script, out, name), result)
-    env = {"PATH": f"{vng.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    env = {"PATH": f"{vng.parent}:{_path()}", "HOME": str(_home())}
     run = functools.partial(
         host.run, cmd, log=log, env=env, check=False, timeout=machine.timeout,
         early=(UP, result.exists), what=f"the guest {name}",
@@ -239,7 +266,6 @@ def _why(done: host.Done, timeout: float, log: Path) -> str:
 
 def tools_there(*names: str) -> None:
     """UserError when a program that the guest uses is not here."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name in names:
-        if not shutil.which(name, path=path):
+        if not shutil.which(name, path=_path()):
             raise UserError(f"the program {name} is not installed")

@@ -354,11 +354,19 @@ def complaint(text: str) -> str:
     return ""
 
 
+# What an outer make passes down would change the makes we start; and what is built
+# has the flags that the tree gives it, or a result would not tell what it is of.
+NOT_PASSED_ON = (
+    "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "KDIR", "PYTHONPATH", "O",
+    "ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "KRUSTFLAGS", "LLVM",
+    "LLVM_IAS", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS", "HOSTCFLAGS",
+    "HOSTLDFLAGS", "USERCFLAGS", "USERLDFLAGS", "CFLAGS_KERNEL", "CFLAGS_MODULE",
+    "KBUILD_EXTRA_SYMBOLS")
+
+
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
     full = dict(os.environ, LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
-    # What an outer make passes down would change the makes we start.
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES",
-                 "KDIR", "PYTHONPATH", "O", "ARCH", "CROSS_COMPILE"):
+    for name in NOT_PASSED_ON:
         full.pop(name, None)
     full.update(env or {})
     return full

@@ -29,7 +29,7 @@ IMAGE = "linux"
 KUNIT = "lib/kunit/kunit.ko"
 SCRIPTS = ("run.sh", "kunit.sh")
 # What judges the results.
-CODE = ("kunit.py", "ktap.py", "guest.py")
+CODE = ("kunit.py", "ktap.py", "guest.py", "plugins.py")
 
 
 def our_suites() -> list[str]:
@@ -130,7 +130,8 @@ def _key_of_guest() -> str | None:
         return None
     return store.digest({
         "kernel": image, "emulator": reuse.emulator(), "code": _code(),
-        "append": KERNELS[SUITES].append, "modules": modules(),
+        "packages": reuse.boots(), "append": KERNELS[SUITES].append,
+        "memory": KERNELS[SUITES].memory, "modules": modules(),
         "scripts": store.of_files(
             (guest.SCRIPTS / name for name in SCRIPTS), guest.SCRIPTS)})
 

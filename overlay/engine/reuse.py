@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import json
 import os
+import platform
 import re
 import shutil
 import struct
@@ -37,8 +38,12 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What tests call if it is there, beside what the packages bring; a program that
 # stands nowhere is as much of an input as one that is there.
 PROGRAMS = ("bash", "stdbuf", "udevadm", "xfs_io")
+# Where the compiler also looks for headers and libraries.
+SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
+            "GCC_EXEC_PREFIX")
 # What the result of each test is judged by, and booted by.
-CODE = ("guest.py", "plugins.py", "disks.py", "kselftest.py", "share.py", "ktap.py")
+CODE = ("guest.py", "plugins.py", "disks.py", "kselftest.py", "share.py", "ktap.py",
+        "reuse.py")
 SETTINGS = ("/etc/mke2fs.conf",)
 # What a kernel is known by; packages: (version, what it needs, always there);
 # and seconds by kernel and test.
@@ -112,29 +117,52 @@ def closure(names: Iterable[str], installed: Installed) -> dict[str, str]:
     return found
 
 
-def _libraries(path: str) -> dict[str, str | None]:
-    """The libraries that a program is linked with, and what is in them."""
-    done = subprocess.run(["ldd", path], capture_output=True, text=True,
-                          check=False)
-    return store.of_files(set(re.findall(r"(/\S+)", done.stdout)))
+def libraries(paths: Iterable[Path | str]) -> dict[str, str | None]:
+    """The libraries that programs are linked with, and what is in them.
+
+    A library that was built here may lie over that of a package, or before it.
+    """
+    done = subprocess.run(["ldd", *sorted(map(str, paths))], capture_output=True,
+                          text=True, check=False)
+    return store.of_files(set(re.findall(r"(?:=> |^\t)(/\S+) \(", done.stdout,
+                                         re.MULTILINE)))
 
 
-def _program(name: str, libraries: bool) -> list[object] | None:
-    path = shutil.which(name, path=PATH)
-    if path is None:
-        return None
-    return [path, store.of_file(path), libraries and _libraries(path)]
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=PATH)
 
 
 def qemu() -> str | None:
     """What QEMU says of its version, which has that of Debian's package."""
-    return host.output(["qemu-system-x86_64", "--version"])
+    return host.output([guest.qemu(), "--version"])
+
+
+def _firmware() -> dict[str, str | None]:
+    """What QEMU finds in its folders and loads into a guest."""
+    folders = (host.output([guest.qemu(), "-L", "help"]) or "").split()
+    return store.of_files(path for folder in folders for kind in ("bin", "rom")
+                          for path in Path(folder).glob(f"*.{kind}"))
+
+
+def _processor() -> list[str]:
+    """This machine's processor and kernel, which a guest has under KVM."""
+    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(
+        "utf-8"), re.MULTILINE)
+    return [platform.release(), platform.version(), *sorted(set(names))]
 
 
 def emulator() -> list[object]:
     """What guests that call nothing of this machine are run by."""
-    return [qemu(), guest.accelerated(), store.of_files(
-        (host.PROGRAMS / name for name in guest.BARRIERS), host.PROGRAMS)]
+    return [qemu(), store.of_file(guest.qemu()), _firmware(),
+            guest.accelerated() and _processor(), store.of_files(
+                (host.PROGRAMS / name for name in guest.BARRIERS), host.PROGRAMS),
+            _tools((host.ROOT / "overlay" / "requirements.txt")
+                   .read_text("ascii"))]
+
+
+def boots() -> dict[str, str]:
+    """The packages that every guest calls, and all that they stand on."""
+    return closure(guest.PACKAGES, _installed())
 
 
 def machine(names: tuple[str, ...]) -> str:
@@ -146,12 +174,13 @@ def machine(names: tuple[str, ...]) -> str:
 def _machine(names: tuple[str, ...], _: object) -> str:
     installed = _installed()
     called = {*PROGRAMS, *packages.programs((*names, *guest.PACKAGES))}
-    programs = {name: _program(name, not installed) for name in called}
+    programs = {name: _program(name) for name in called}
+    there = [path for path in programs.values() if path]
     return store.digest({
-        "emulator": emulator(), "programs": programs,
+        "emulator": emulator(),
+        "programs": programs, "files": store.of_files(there),
+        "libraries": libraries(there),
         "packages": closure((*names, *guest.PACKAGES), installed),
-        "tools": _tools((host.ROOT / "overlay" / "requirements.txt")
-                        .read_text("ascii")),
         "code": LOADED,
         "settings": store.of_files(SETTINGS),
     })
@@ -171,7 +200,19 @@ def versions(names: tuple[str, ...]) -> str:
 @functools.cache
 def _versions(names: tuple[str, ...], _: object) -> str:
     return store.digest([closure(names, _installed()),
-                         host.output(["gcc", "-v"])])
+                         host.output(["gcc", "-v"]),
+                         {name: os.environ.get(name) for name in SEARCHED}])
+
+
+def liburing() -> dict[str, str | None]:
+    """What the tests' programs include with liburing.
+
+    It may be built here: its own `make install` leaves a package's version as it is.
+    """
+    done = subprocess.run(
+        ["gcc", "-M", "-x", "c", "-"], input="#include <liburing.h>\n",
+        capture_output=True, text=True, check=False)
+    return store.of_files(set(re.findall(r"/\S+\.h", done.stdout)))
 
 
 # -- a test ------------------------------------------------------------------
@@ -238,6 +279,7 @@ def built_from(mode: str, folders: list[str],
         "folders": folders, "over": src.version,
         "laid": store.of_files(build.tree() / item.target for item in items),
         "kernel": kernel(mode), "compiler": versions((*build.PACKAGES, *names)),
+        "liburing": liburing(),
         "symbols": store.of_file(build.folder(mode) / "Module.symvers")})
 
 
@@ -297,6 +339,21 @@ def files(into: Path, test: str) -> dict[str, str | None]:
     return store.of_files(found | runner, into)
 
 
+def _as_of(into: Path) -> tuple[int, ...]:
+    """Changes whenever programs or packages are installed."""
+    try:
+        return _state(), (into / "kselftest-list.txt").stat().st_mtime_ns
+    except OSError:
+        return _state(), 0
+
+
+@functools.cache
+def _linked(into: Path, *_: object) -> str:
+    """A digest of the libraries of all installed programs."""
+    return store.digest(libraries(path for path in into.rglob("*")
+                                  if path.is_file() and _is_program(path)))
+
+
 def key(share: Share, test: str) -> str | None:
     """What a test's result in a guest is kept under; None if it is not."""
     # Other kernels are for looking again, and for longer.
@@ -312,6 +369,7 @@ def key(share: Share, test: str) -> str | None:
         "settings": dataclasses.asdict(settings), "test": test,
         "nvme": share.nvme,
         "files": files(share.into, name), "restart": share.restart,
+        "libraries": _linked(share.into, *_as_of(share.into)),
         "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
                                   guest.SCRIPTS),
         "variables": share.variables(), "hardware": share.hardware(),
@@ -352,20 +410,25 @@ def sift(todo: list[Share]) -> tuple[list[Share], list[Case]]:
     return left, cases
 
 
-def keep(share: Share, keys: dict[str, str | None],
+def keep(share: Share, before: dict[str, str | None],
          cases: list[Case]) -> None:
-    """Keep what a guest's tests said, if all in it went well."""
+    """Keep what a guest's tests said, if all in it went well.
+
+    A test is kept only if what went into it is what went into it at the start: the
+    guest reads this machine's files while it runs.
+    """
     of = {test: _of_test(cases, share, test) for test in share.tests}
     if not all(of.values()) or any(case.status == ktap.FAIL
                                    for case in cases):
         return
-    when = store.now()
+    when, now = store.now(), keys(share)
     for test, some in of.items():
-        store.keep("kselftest", keys[test], some, when=when)
+        if now[test] == before[test]:
+            store.keep("kselftest", now[test], some, when=when)
 
 
 def keys(share: Share) -> dict[str, str | None]:
-    """The keys of a share's tests, taken before its guest boots."""
+    """The keys of a share's tests, taken before its guest boots and after."""
     return {test: key(share, test) for test in share.tests}
 
 

@@ -65,6 +65,27 @@ class Boot(Folder):
         self.assertIn("Linux", boot.log)
         self.assertTrue((self.top / "out" / "g.boot.log").exists())
 
+    def test_the_users_configuration_of_virtme_ng_does_not_count(self):
+        user = self.top / "user"
+        host.write(user / guest.CONFIG, '{"default_opts": {"cpus": "1"}}')
+        with mock.patch.dict(os.environ, {"HOME": str(user)}), \
+                mock.patch.object(host, "WORK", self.top / "work"):
+            self.vng(f"cat ~/{guest.CONFIG} >config\n"
+                     f"printf '{GOOD}# overlay: end\n' >g.ktap")
+            self.assertTrue(self.boot().ok)
+        self.assertEqual((self.top / "out/config").read_text("ascii"), "{}\n")
+
+    def test_the_first_qemu_in_path_boots_it(self):
+        own = self.top / "bin/qemu-system-x86_64"
+        host.write(own, "#!/bin/sh\necho QEMU emulator version 7.2\n")
+        own.chmod(0o755)
+        os.environ["PATH"] = f"{own.parent}:{os.environ['PATH']}"
+        self.vng('echo "$@" >said\n'
+                 f"printf '{GOOD}# overlay: end\n' >g.ktap")
+        self.boot()
+        self.assertIn(f"--qemu {own} ",
+                      (self.top / "out/said").read_text("utf-8"))
+
     def test_no_end_mark_is_red_although_vng_is_content(self):
         self.vng(f"printf '{GOOD}' >g.ktap; echo '[    1.000000] last'")
         boot = self.boot()

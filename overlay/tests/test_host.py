@@ -68,6 +68,12 @@ class Run(Folder):
         with self.assertRaisesRegex(UserError, "no space left"):
             self.sh("echo 'x: No space left on device'; exit 1")
 
+    def test_flags_of_the_user_change_no_build(self):
+        with mock.patch.dict(os.environ, {
+                "CFLAGS": "-fsanitize=address", "KCFLAGS": "-O1", "KEPT": "yes"}):
+            said = host.run(["sh", "-c", "echo $CFLAGS$KCFLAGS$KEPT"]).stdout
+        self.assertEqual(said, "yes\n")
+
     def test_a_program_that_is_not_there(self):
         with self.assertRaisesRegex(UserError, "nosuch is not installed"):
             host.run(["nosuch"])

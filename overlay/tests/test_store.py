@@ -136,7 +136,7 @@ class Guests(Kept):
         self.replace(build, "folder", lambda mode: self.build)
         self.replace(reuse, "qemu", lambda: "QEMU 7.2")
         self.replace(reuse, "_installed", lambda: {"fio": ("1", [], False)})
-        self.replace(reuse, "_program", lambda name, libraries: name)
+        self.replace(reuse, "_program", lambda name: name)
         self.addCleanup(reuse._machine.cache_clear)
         host.write(self.build / "arch/x86/boot/bzImage", "image")
         host.write(self.build / "modules.order", "drivers/block/brd.o\n")
@@ -164,6 +164,7 @@ class Guests(Kept):
     def left(self, share=None):
         """The tests that would run."""
         reuse._machine.cache_clear()
+        reuse._linked.cache_clear()
         left, _ = reuse.sift([share or self.share])
         return [test for one in left for test in one.tests]
 
@@ -227,6 +228,55 @@ class Guests(Kept):
         self.replace(reuse, "qemu", lambda: "QEMU 10.0")
         self.assertEqual(self.left(), list(self.TESTS))
 
+    def test_another_qemu_of_the_same_version_runs_all(self):
+        own = self.top / "bin/qemu-system-x86_64"
+        self.replace(reuse, "_firmware", dict)
+        host.write(own, "built here")
+        own.chmod(0o755)
+        with mock.patch.dict(os.environ, {
+                "PATH": f"{own.parent}:{os.environ['PATH']}"}):
+            self.keep()
+            self.assertEqual(self.left(), [])
+            host.write(own, "built again")
+            own.chmod(0o755)
+            self.assertEqual(self.left(), list(self.TESTS))
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_other_firmware_runs_all(self):
+        host.write(self.top / "firmware/bios-256k.bin", "one")
+        self.replace(host, "output", lambda cmd: f"{self.top}/firmware\n")
+        self.keep()
+        self.assertEqual(self.left(), [])
+        host.write(self.top / "firmware/bios-256k.bin", "two")
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_a_library_that_was_built_here_runs_all(self):
+        library, program = self.top / "libx.so", self.top / "x.c"
+        for number in (1, 2):
+            host.write(program, f"int x(void); int x(void) {{ return {number}; }}")
+            subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, program],
+                           check=True)
+            host.write(program, "int x(void); int main(void) { return x(); }")
+            subprocess.run(["gcc", "-o", self.into / "uq/uq_mmap", program, library],
+                           check=True)
+            self.assertEqual(self.left(), list(self.TESTS))
+            self.keep()
+            self.assertEqual(self.left(), [])
+
+    def test_another_virtme_ng_runs_all(self):
+        self.keep()
+        self.replace(reuse, "_tools", lambda pins: ["virtme-ng==2"])
+        self.assertEqual(self.left(), list(self.TESTS))
+
+    def test_another_machine_runs_all_under_kvm_alone(self):
+        for kvm, left in ((False, []), (True, list(self.TESTS))):
+            self.replace(guest, "accelerated", lambda kvm=kvm: kvm)
+            self.replace(reuse, "_processor", lambda: ["one"])
+            reuse._machine.cache_clear()
+            self.keep()
+            self.replace(reuse, "_processor", lambda: ["another"])
+            self.assertEqual(self.left(), left)
+
     def test_another_version_of_a_client_runs_all(self):
         self.keep()
         self.replace(reuse, "_installed", lambda: {"fio": ("2", [], False)})
@@ -273,6 +323,8 @@ class Guests(Kept):
         keys = reuse.keys(self.share)
         self.program("uq_io", "edited meanwhile")
         reuse.keep(self.share, keys, self.cases)
+        self.assertEqual(self.left(), ["uq:uq_io"])
+        self.program("uq_io", "starts ./helper there")
         self.assertEqual(self.left(), ["uq:uq_io"])
 
     def test_a_guest_that_restarts_is_one_test(self):
@@ -405,6 +457,15 @@ class Built(Kept):
         host.remove(self.top / "build/kselftest-installed")
         self.assertEqual(self.builds(), 1)
 
+    def test_a_liburing_that_was_built_here_builds_them_again(self):
+        header = self.top / "include/liburing.h"
+        host.write(header, "/* one */")
+        with mock.patch.dict(os.environ, {"CPATH": str(header.parent)}):
+            self.assertEqual(self.builds(), 1)
+            self.assertEqual(self.builds(), 0)
+            host.write(header, "/* another */")
+            self.assertEqual(self.builds(), 1)
+
     def test_always_over_a_kdir(self):
         self.kernel.origin = "kdir"
         self.assertEqual(self.builds() + self.builds(), 2)
@@ -426,13 +487,21 @@ class Machine(unittest.TestCase):
             "fio": "3.33", "libaio1t64": "0.3", "libc6": "2.36",
             "dash": "0.5"})
 
+    def test_another_place_for_headers_is_another_compiler(self):
+        with mock.patch.dict(os.environ, {"CPATH": "/one"}):
+            reuse._versions.cache_clear()
+            before = reuse.versions(("gcc",))
+        reuse._versions.cache_clear()
+        self.addCleanup(reuse._versions.cache_clear)
+        self.assertNotEqual(reuse.versions(("gcc",)), before)
+
     def test_without_dpkg(self):
         with mock.patch.object(reuse.subprocess, "run",
                                side_effect=FileNotFoundError):
             self.assertEqual(reuse._installed_at.__wrapped__(0), {})
-        path, digest, libraries = reuse._program("sh", True)
-        self.assertTrue(path and digest and libraries)
-        self.assertIsNone(reuse._program("no-such-program", True))
+        path = reuse._program("sh")
+        self.assertTrue(path and all(reuse.libraries([path]).values()))
+        self.assertIsNone(reuse._program("no-such-program"))
 
 
 class Turns(Kept):
@@ -561,6 +630,7 @@ class Kunit(Kept):
         self.replace(build, "build", lambda mode: self.ran.append("make"))
         self.replace(build, "environment", dict)
         self.replace(reuse, "qemu", lambda: "QEMU 7.2")
+        self.replace(reuse, "_firmware", dict)
         self.replace(lay, "items", list)
         self.replace(host, "OUT", self.top / "out")
         self.replace(host, "need", mock.Mock())
@@ -634,9 +704,21 @@ class Kunit(Kept):
     def test_what_only_kselftests_use_boots_no_kunit(self):
         self.once()
         self.replace(reuse, "LOADED", {"disks.py": "edited"})
-        self.replace(reuse, "_program", lambda name, libraries: "newer")
+        self.replace(reuse, "_program", lambda name: "newer")
         self.assertEqual(self.once()[0], ["make"])
         self.replace(reuse, "qemu", lambda: "QEMU 10.0")
+        self.assertEqual(self.once()[0], ["make", "debug"])
+
+    def test_what_boots_the_guest_boots_it_again(self):
+        self.replace(reuse, "_installed", lambda: {"kmod": ("1", [], False)})
+        self.once()
+        self.assertEqual(self.once()[0], ["make"])
+        more = dataclasses.replace(kernels.KERNELS["debug"], memory=7)
+        with mock.patch.dict(kernels.KERNELS, {"debug": more}):
+            self.assertEqual(self.once()[0], ["make", "debug"])
+        self.replace(reuse, "_tools", lambda pins: ["virtme-ng==2"])
+        self.assertEqual(self.once()[0], ["make", "debug"])
+        self.replace(reuse, "_installed", lambda: {"kmod": ("2", [], False)})
         self.assertEqual(self.once()[0], ["make", "debug"])
 
     def test_a_suite_boots_no_kselftest(self):
