@@ -2,11 +2,13 @@
 """Compiling single objects in a tree that carries only some of our items.
 
 `make series` looks at each commit on its own, and `make lint` compiles only
-what we touch. Both use a tree and a build folder beside those of the kernels
+what we touch. Both use a tree and build folders apart from those of the kernels
 that boot, so that neither makes the other's objects stale. What is compiled as
-modules has a build folder of its own, and so, with a tree, has each series after
-the first one of those that are compiled at a time. Another architecture has a build
-folder beside each of these.
+modules has a build folder of its own, and so has another architecture. Each series
+after the first one of those that are compiled at a time has all of this for itself,
+in a folder of its own (`place`). The tree lies beside the build folders in each, so
+that paths from one to the other are the same, and ccache knows in one place what was
+compiled in another.
 """
 
 import copy
@@ -22,8 +24,10 @@ from engine.lay import Item
 from engine.source import Source
 
 CONFIGS = ("lean.config", "objects.config")
-# The tree and the build folder that a shop has unless another one has it.
+# The place that a shop has unless another one has it; in it the tree, and the build
+# folder of what is compiled for this machine.
 PARTS = "parts"
+TREE, OBJECTS = "tree", "objects"
 SELFTESTS = PurePosixPath("tools/testing/selftests")
 # A folder so broad that compiling all of it says nothing about our change.
 BROAD = 1
@@ -157,14 +161,14 @@ def key(items: Sequence[Item], *more: object) -> str | None:
 class Shop:
     """The tree and the build folder in which objects are compiled."""
 
-    def __init__(self, source: Source, log: Path, name: str = PARTS,
-                 configs: Sequence[str] = CONFIGS, tree: str = PARTS) -> None:
+    def __init__(self, source: Source, log: Path, name: str = OBJECTS,
+                 configs: Sequence[str] = CONFIGS, place: str = PARTS) -> None:
         self.source = source
         self.log = Path(log)
         self.configs = configs
         self.target = ["CC=ccache gcc"]
-        self.tree = build.top() / "build" / f"{tree}-tree"
-        self.build = build.top() / "build" / name
+        self.tree = build.top() / "build" / place / TREE
+        self.build = build.top() / "build" / place / name
         self.followed = False
         self.absent: Sequence[Entry] = ()
 
@@ -173,8 +177,7 @@ class Shop:
         shop = copy.copy(self)
         shop.target = [f"CC=ccache {arch.compiler}", f"ARCH={arch.name}",
                        f"CROSS_COMPILE={arch.compiler.removesuffix('gcc')}"]
-        shop.build = self.build.with_name(
-            self.build.name.replace(PARTS, arch.name, 1))
+        shop.build = self.build.with_name(arch.name)
         return shop
 
     def lay(self, items: Iterable[Item] | None = None) -> None:

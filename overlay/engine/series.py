@@ -208,7 +208,7 @@ class Builder:
     def __init__(self, kernel: Source, log: Path,
                  everything: Sequence[Series] = (), place: str = objects.PARTS,
                  tools: Sequence[arches.Tool] = ()) -> None:
-        self.shop = objects.Shop(kernel, log, place, tree=place)
+        self.shop = objects.Shop(kernel, log, place=place)
         self.tools = tools
         self.everything = everything
         self.withouts = _withouts()

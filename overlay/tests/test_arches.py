@@ -46,7 +46,7 @@ class Tree(Kept):
         self.kernel = SimpleNamespace(version="7.3.4", origin="debian",
                                       path=self.top / "linux")
         self.replace(source, "kernel", lambda: self.kernel)
-        self.tree = self.top / "build" / "parts-tree"
+        self.tree = self.top / "build/parts/tree"
         self.laid, self.patched = [], {}
         self.replace(objects.Shop, "lay", self.lay)
         self.put("Makefile", MAKEFILE)

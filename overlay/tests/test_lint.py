@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Lint: the tree's own rules, reading what compilers say, and NOT RUN."""
 
+import os
 import tempfile
 import threading
 import unittest
@@ -253,14 +254,24 @@ class Target(unittest.TestCase):
         self.assertEqual(objects.Shop(None, Path("log")).target, ["CC=ccache gcc"])
 
     def test_another_architecture(self):
-        here = objects.Shop(None, Path("log"), "parts-1", tree="parts-1")
+        here = objects.Shop(None, Path("log"), place="parts-1")
         shop = here.elsewhere(objects.ARM64)
         self.assertEqual(shop.target, [
             "CC=ccache aarch64-linux-gnu-gcc", "ARCH=arm64",
             "CROSS_COMPILE=aarch64-linux-gnu-"])
         self.assertEqual((shop.tree, shop.build), (
-            here.tree, here.build.with_name("arm64-1")))
+            here.tree, here.build.with_name("arm64")))
         self.assertEqual(here.target, ["CC=ccache gcc"])
+
+
+    def test_places_have_the_same_paths_from_a_build_folder_to_its_tree(self):
+        shops = [objects.Shop(None, Path("log"), place=place)
+                 for place in ("parts", "parts-1")]
+        modular = objects.Shop(None, Path("log"), "modular")
+        found = {os.path.relpath(shop.tree, shop.build) for shop in (
+            *shops, modular, *(shop.elsewhere(objects.I386) for shop in shops))}
+        self.assertEqual(found, {"../tree"})
+        self.assertEqual(len({shop.tree for shop in shops}), 2)
 
 
 class NotRun(unittest.TestCase):
