@@ -57,6 +57,13 @@ def own_sources() -> list[str]:
                   and not SUITE.search(item.target))
 
 
+def patched_sources() -> list[str]:
+    """The C files of the kernel that are upstream's, and that we patch."""
+    return sorted({item.target for item in lay.items()
+                   if item.kind == "patch" and item.target.endswith(".c")
+                   and item.target.startswith(KERNEL)})
+
+
 def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:
     """The folder of a tree whose Makefile lists the objects of a folder."""
     path = PurePosixPath(folder)
@@ -116,7 +123,8 @@ def variables(mode: str) -> list[str]:
     kernel = KERNELS[mode]
     if not kernel.instrument:
         return [*kernel.make]
-    own = [object_name(name) for name in own_sources()]
+    sources = own_sources() + (patched_sources() if kernel.patched else [])
+    own = [object_name(name) for name in sources]
     return [*kernel.make, *(f"{kernel.instrument}_{name}.o=y"
                             for name in (*own, *kernel.neighbours))]
 

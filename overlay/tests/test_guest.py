@@ -240,7 +240,7 @@ class Configs(Folder):
     def test_a_new_kernel_is_one_entry(self):
         new = dataclasses.replace(
             kernels.KERNELS["debug"], fragments=("lean",), subset="",
-            append=("quiet",), qemu=(), make=(), soak=0,
+            append=("quiet",), qemu=(), make=(), instrument="", soak=0,
             left_out={"uq:uq_io": "-V irq"})
         with mock.patch.dict(kernels.KERNELS, {"new": new}):
             self.assertIn("CONFIG_EXT4_FS", build.wanted_config("new"))

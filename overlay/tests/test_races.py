@@ -110,6 +110,16 @@ class Races(Folder):
         self.assertNotIn("KCSAN_SANITIZE_core.o=y", names)
 
 
+    def test_ubsan_is_for_ours_and_what_we_patch(self):
+        for name in ("drivers/nvme/host", "fs", "fs/ext4"):
+            host.write(self.top / name / "Makefile", "")
+        with mock.patch.object(build, "tree", return_value=self.top):
+            names = build.variables("debug")
+        self.assertIn("UBSAN_SANITIZE=n", names)
+        for name in ("uq/pci", "dax-read", "core", "dax"):
+            self.assertIn(f"UBSAN_SANITIZE_{name}.o=y", names)
+        self.assertIn("KASAN_SANITIZE_kmemleak.o=n", names)
+
     def test_it_is_switched_on(self):
         # allnoconfig has no for what is on by default.
         wanted = build.wanted_config("kcsan")
