@@ -3,11 +3,12 @@
 
 import gzip
 import json
+import re
 import subprocess
 import unittest
 from unittest import mock
 
-from engine import artifacts, disks, host, kernels, packages
+from engine import artifacts, disks, host, kernels, kselftest, packages
 from engine.host import UserError
 from engine.results import report
 from tests import shell
@@ -123,6 +124,7 @@ class Artifacts(Folder):
 class PlainQemu(Folder):
     """run-qemu, with a QEMU that only says what a guest would."""
 
+    SCRIPT = host.ROOT / "overlay/ci/run-qemu"
     RAN = "[    1.000000] Linux\nok 1 selftests: x\n# kselftests ended with 0\n"
 
     def setUp(self):
@@ -137,17 +139,17 @@ class PlainQemu(Folder):
         with mock.patch.object(artifacts, "folder", lambda: self.made):
             artifacts._sums()
 
-    def run_it(self, log=RAN, kernel="lean"):
-        """What comes of a guest that says so."""
+    def run_it(self, log=RAN, kernel="lean", then="", by=(SCRIPT,), **env):
+        """What comes of a guest that says so, and then does that."""
         host.write(self.top / "log", log)
         qemu = self.top / "tools" / "qemu-system-x86_64"
         host.write(qemu, f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{self.top}/args\n"
-                   f"cat {self.top}/log\n")
+                   f"cat {self.top}/log\n{then}\n")
         qemu.chmod(0o755)
         return subprocess.run(
-            [host.ROOT / "overlay/ci/run-qemu", self.made, kernel, "-t", "uq:uq_io"],
-            capture_output=True, text=True, check=False,
-            env={"PATH": f"{qemu.parent}:/usr/bin:/bin"})
+            [*by, self.made, kernel, "-t", "uq:uq_io"],
+            capture_output=True, text=True, check=False, cwd=self.SCRIPT.parent,
+            env={"PATH": f"{qemu.parent}:/usr/bin:/bin", **env})
 
     def test_the_tests_exit_code_is_its_own(self):
         self.assertEqual(self.run_it().returncode, 0)
@@ -166,6 +168,39 @@ class PlainQemu(Folder):
         self.assertIn("WARNING: at fs/dax.c:1", done.stderr)
         self.assertEqual(self.run_it(f"# WARNING: a program\n{self.RAN}").returncode,
                          0)
+
+    def test_a_guest_that_hangs_is_ended(self):
+        done = self.run_it("[    1.000000] Linux\n", then="exec sleep 60",
+                           QEMU_TIMEOUT="0.2")
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("did not end within QEMU_TIMEOUT=0.2", done.stderr)
+        done = self.run_it(QEMU_TIMEOUT="soon")
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("soon", done.stderr)
+
+    def test_a_guest_that_ends_is_not_said_to_hang(self):
+        for then in ("exit 0", "exit 1"):
+            done = self.run_it(then=then)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_without_arguments_it_says_how_it_is_used(self):
+        for args in ((), (self.made,)):
+            done = subprocess.run([self.SCRIPT, *args], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 255)
+            self.assertEqual(done.stderr, "run-qemu: usage: run-qemu ARTIFACTS KERNEL "
+                             "[OPTION...]\n")
+
+    def test_it_runs_from_its_own_folder(self):
+        self.assertEqual(self.run_it(by=("sh", self.SCRIPT.name)).returncode, 0)
+
+    def test_the_pages_example_runs_what_make_check_does(self):
+        page = (self.SCRIPT.parent / "README.md").read_text("utf-8")
+        command, = re.findall(r"\$\((sed .* overlay/kselftest\.debug)\)", page)
+        done = subprocess.run(["sh", "-c", command], cwd=host.ROOT, text=True,
+                              capture_output=True, check=True)
+        self.assertEqual(done.stdout.split(), [
+            word for test in kselftest.subset("debug") for word in ("-t", test)])
 
     def test_other_kernels_need_not_be_here(self):
         host.remove(self.made / "debug")
