@@ -25,6 +25,7 @@ from engine import (
     kernels,
     kselftest,
     ktap,
+    ran,
     share,
     source,
     store,
@@ -53,9 +54,6 @@ EPOCH = 1767225600
 INIT = guest.SCRIPTS / "init"
 # What names all kernels.
 ALL = "all"
-# What has to be the same for the same files to be made.
-SOURCES = ("linux", "patchset_hash", "configs", "init", "compiler",
-           "source_date_epoch")
 # What a run says of itself: it names the kernels that this run was asked for.
 MANIFEST = "manifest.json"
 
@@ -185,9 +183,8 @@ def _installed(tar: Path) -> dict[str, str]:
         r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", text, re.MULTILINE)))
 
 
-def _rootfs() -> dict[str, Any]:
+def _rootfs(release: str) -> dict[str, Any]:
     """A ramdisk with the programs that tests call, and a shell."""
-    release = suite()
     log = folder() / "rootfs.log"
     tar, cpio = folder() / "rootfs.tar", folder() / "rootfs.cpio"
     with host.step(f"a root file system of {release} ({host.short(log)})"):
@@ -207,11 +204,31 @@ def _rootfs() -> dict[str, Any]:
 
 # -- all ---------------------------------------------------------------------
 
+def of_now() -> dict[str, Any]:
+    """What kernels, tests and the ramdisk are of that would be made now."""
+    return {**ran.sources(), "init": store.of_file(INIT)}
+
+
+def _sources() -> dict[str, Any]:
+    """What has to be the same for the same files to be made."""
+    return {**of_now(), "compiler": report.compiler(), "source_date_epoch": epoch()}
+
+
+def manifest() -> dict[str, Any]:
+    """What the last run says of itself; {} if it left nothing that can be read."""
+    return ran.noted(folder() / MANIFEST)
+
+
+def current() -> bool:
+    """Whether the last run's files are of what is here now."""
+    return ran.same(folder() / MANIFEST, of_now())
+
+
 def digests() -> dict[str, str]:
     """Checksums of all files of the last run, by their names; none is {}."""
     try:
         text = (folder() / "sha256sums").read_text("utf-8")
-    except OSError:
+    except (OSError, UnicodeError):
         return {}
     return {name: digest for digest, _, name in
             (line.partition("  ") for line in text.splitlines())}
@@ -227,19 +244,10 @@ def _sums() -> list[str]:
     return names
 
 
-def _before() -> tuple[dict[str, Any], dict[str, str]]:
-    """The last run's manifest and checksums, as far as it has left them."""
-    try:
-        manifest = json.loads((folder() / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}, {}
-    return manifest, digests()
-
-
 def against(old: dict[str, Any], before: dict[str, str],
-            new: dict[str, Any]) -> str:
+            sources: dict[str, Any]) -> str:
     """How the files differ from the last run's, if that had the same sources."""
-    if any(old.get(name) != new[name] for name in SOURCES):
+    if any(old.get(name) != value for name, value in sources.items()):
         return ""
     now = digests()
     both = [name for name in now if name in before and name != MANIFEST]
@@ -252,33 +260,31 @@ def against(old: dict[str, Any], before: dict[str, str],
 
 def chosen(args: list[str]) -> list[str]:
     """The kernels that are checked, those that are named, or all."""
-    modes = list(KERNELS) if args == [ALL] else args or kernels.having("checked")
-    for mode in modes:
-        if mode not in KERNELS:
+    for mode in args:
+        if mode not in (*KERNELS, ALL):
             raise UserError(f"there is no kernel called {mode}: "
                             f"{', '.join((*KERNELS, ALL))}")
-    return modes
+    if ALL in args:
+        return list(KERNELS)
+    return list(dict.fromkeys(args)) or kernels.having("checked")
 
 
 def main(args: list[str]) -> list[Case]:
     """`artifacts [kernel...]`: of the kernels that are checked, these, or all."""
-    modes = chosen(args)
+    # What cannot be made is said before anything is fetched, built or deleted.
+    modes, release = chosen(args), suite()
+    epoch()
     host.need(*PACKAGES)
-    before = _before()
+    sources, old, before = _sources(), manifest(), digests()
     host.fresh("artifacts")
-    manifest = {"source_date_epoch": epoch(), "linux": source.kernel().version,
-                "patchset_hash": report.patchset(), "compiler": report.compiler(),
-                "configs": store.digest(store.of_files(
-                    build.CONFIGS.glob("*.config"), build.CONFIGS)),
-                "init": store.of_file(INIT),
-                "kernels": {mode: _kernel(mode) for mode in modes},
-                "rootfs": _rootfs()}
+    new = {**sources, "kernels": {mode: _kernel(mode) for mode in modes},
+           "rootfs": _rootfs(release)}
     host.write(folder() / "blank.img.gz",
                gzip.compress(bytes(disks.MEGABYTES << 20), mtime=0))
     host.write(folder() / MANIFEST,
-               json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+               json.dumps(new, indent=1, sort_keys=True) + "\n")
     names = _sums()
     host.say(f"    {host.short(folder())}: {len(names)} files, and sha256sums")
-    if said := against(*before, manifest):
+    if said := against(old, before, sources):
         host.say(f"    {said}")
     return [Case(name, ktap.PASS) for name in names]

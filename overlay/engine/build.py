@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from engine import host, lay, source
+from engine import host, lay, ran, source
 from engine.host import UserError
 from engine.kernels import KERNELS
 
@@ -86,6 +86,8 @@ def lay_tree() -> Path:
     """Lay the tree, once in a run, and return its folder."""
     path = tree()
     if path not in _laid:
+        # Before it is laid: what is edited from now on is not in it.
+        ran.begun()
         with host.step("laying the tree"):
             changed = lay.lay(source.kernel(), path)
             host.say(f"    {len(changed)} files changed")
@@ -263,6 +265,11 @@ def status(mode: str) -> Path:
     return host.OUT / "build" / f"{mode}.status"
 
 
+def note(mode: str) -> Path:
+    """The file that says what that build is of."""
+    return status(mode).with_suffix(f".{ran.FILE}")
+
+
 def build(mode: str) -> Path:
     """Build a mode's bzImage and modules; returns its build folder."""
     path = folder(mode)
@@ -270,8 +277,10 @@ def build(mode: str) -> Path:
         return path
     log = host.OUT / "build" / f"{mode}.log"
     host.remove(log)
+    host.remove(note(mode))
     host.write(status(mode), f"{BEGAN}\n")
     try:
+        ran.note(note(mode))
         _build(mode, path, log)
     except UserError:
         host.write(status(mode), f"{FAILED}\n")

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from engine import cli, host, ktap, ready, store
+from engine import cli, host, ktap, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -91,6 +91,7 @@ def main(args: list[str]) -> list[Case]:
         host.say(f"=== {name}")
         start = time.monotonic()
         host.TIMES.clear()
+        ran.begin(name)
         cases = one(name)
         cli.finish(name, cases)
         took = time.monotonic() - start

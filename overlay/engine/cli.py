@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from engine import host, ktap, store
+from engine import host, ktap, ran, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -84,6 +84,7 @@ UQ_TEST_SEED=, DAX_TEST_SEED=
                   the seed that a failed test named, to see it fail again
 CLEAN=1           forget results that were kept, and run everything again
 ARTIFACTS_URL=    where a farm's dispatchers find out/artifacts
+KCIDB_ORIGIN=     the name that KCIDB knows this CI by, in `make results`
 ACCEL=kvm         let guests use KVM (never used unless asked for)
 OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
@@ -103,6 +104,7 @@ def _clean() -> None:
 def finish(name: str, cases: list[Case]) -> None:
     """Write the results of one step and say which cases failed."""
     ktap.junit(host.OUT / name / "junit.xml", name, cases)
+    ran.end(name)
     for case in cases:
         if case.status == ktap.FAIL:
             lines = case.detail.splitlines() or [""]
@@ -126,6 +128,7 @@ def _command(name: str, args: list[str]) -> int:
         if missing.name != f"engine.{module}":
             raise
         raise UserError(f"{name} is not there yet") from None
+    ran.begin(name)
     cases = getattr(run, function or "main")(list(args))
     if cases is None:
         return 0

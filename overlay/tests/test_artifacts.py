@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import artifacts, disks, host, kernels, kselftest, packages
+from engine import artifacts, disks, host, kernels, kselftest, packages, ran
 from engine.host import UserError
 from engine.results import report
 from tests import shell
@@ -50,17 +50,29 @@ class Artifacts(Folder):
         with self.assertRaisesRegex(UserError, "no kernel called laen"):
             artifacts.chosen(["laen"])
 
+    def test_kernels_that_are_named_twice(self):
+        self.assertEqual(artifacts.chosen(["debug", "lean", "debug"]),
+                         ["debug", "lean"])
+        self.assertEqual(artifacts.chosen(["all", "lean"]), list(kernels.KERNELS))
+        with self.assertRaisesRegex(UserError, "no kernel called laen"):
+            artifacts.chosen(["all", "laen"])
+
+    def suite(self):
+        """This machine's Debian."""
+        return "trixie"
+
     def make(self, linux="7.3.4", modes=("lean",), **files):
         """A run that makes these files of each kernel; what it says."""
         def kernel(mode):
             for name, text in files.items():
                 host.write(artifacts.folder() / mode / name, text)
             return {}
+        src = artifacts.source.Source(self.top, linux, False, None, "debian")
         with mock.patch.object(artifacts, "_kernel", kernel), \
-                mock.patch.object(artifacts, "_rootfs", dict), \
+                mock.patch.object(artifacts, "_rootfs", lambda _: {}), \
+                mock.patch.object(artifacts, "suite", self.suite), \
                 mock.patch.object(artifacts.disks, "MEGABYTES", 0), \
-                mock.patch.object(artifacts.source, "kernel",
-                                  return_value=mock.Mock(version=linux)), \
+                mock.patch.object(artifacts.source, "kernel", return_value=src), \
                 mock.patch.object(artifacts.host, "need"):
             artifacts.main([*modes])
         return host.say.call_args.args[0]
@@ -84,7 +96,7 @@ class Artifacts(Folder):
 
         def changed(**files):
             """Whether another bzImage is told of."""
-            with mock.patch.object(artifacts.build, "CONFIGS", configs), \
+            with mock.patch.object(ran, "CONFIGS", configs), \
                     mock.patch.object(artifacts, "INIT", init):
                 return "not as in the last run" in self.make(**files)
 
@@ -100,6 +112,34 @@ class Artifacts(Folder):
                                  {"SOURCE_DATE_EPOCH": "1000"}):
                 self.assertFalse(changed(bzImage="6"))
                 self.assertTrue(changed(bzImage="7"))
+
+    def test_what_cannot_be_made_deletes_nothing(self):
+        self.make(bzImage="x")
+        with mock.patch.dict(artifacts.os.environ, {"SOURCE_DATE_EPOCH": "now"}), \
+                self.assertRaisesRegex(UserError, "no number"):
+            self.make(bzImage="y")
+        with mock.patch.object(Artifacts, "suite",
+                               side_effect=UserError("no Debian")), \
+                self.assertRaisesRegex(UserError, "no Debian"):
+            self.make(bzImage="y")
+        self.assertEqual((artifacts.folder() / "lean/bzImage").read_text("utf-8"), "x")
+
+    def test_another_system_is_said_before_anything_is_installed(self):
+        with mock.patch.object(artifacts, "suite",
+                               side_effect=UserError("no Debian")), \
+                mock.patch.object(host, "need",
+                                  side_effect=AssertionError("installing")), \
+                self.assertRaisesRegex(UserError, "no Debian"):
+            artifacts.main([])
+
+    def test_what_the_last_run_left_and_cannot_be_read(self):
+        for name, text in (("manifest.json", b"[]"), ("manifest.json", b"\xff"),
+                           ("sha256sums", b"\xff\xfe\n")):
+            self.make(bzImage="x")
+            host.write(artifacts.folder() / name, text)
+            self.make(bzImage="y")
+            self.assertEqual((artifacts.folder() / "lean/bzImage").read_text("utf-8"),
+                             "y")
 
     def test_the_manifest_names_the_sources(self):
         self.make()

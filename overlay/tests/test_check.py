@@ -5,7 +5,7 @@ import errno
 import types
 from unittest import mock
 
-from engine import check, host, ktap
+from engine import check, host, ktap, ran
 from engine.host import UserError
 from engine.ktap import Case
 from tests.test_host import Folder
@@ -66,6 +66,18 @@ class Steps(Folder):
             case, = check.one(name)
             self.assertEqual(case.status, ktap.FAIL)
             self.assertIn(f"NOT RUN: {why}", case.detail)
+
+    def test_a_step_that_tests_kernels_says_what_its_results_are_of(self):
+        self.steps(lint=[Case("a", ktap.PASS)], kunit=[Case("b", ktap.PASS)],
+                   report=[])
+        with mock.patch.object(check.ready, "ready"), \
+                mock.patch.object(ran.source, "fetched", return_value=True), \
+                mock.patch.object(ran, "now", return_value={"linux": "7.3.4"}), \
+                mock.patch.object(ran, "begun", return_value={"linux": "7.3.4"}):
+            check.main(["lint", "kunit"])
+        noted = ran.noted(host.OUT / "kunit" / ran.FILE)
+        self.assertEqual((noted["linux"], noted["took"]), ("7.3.4", {}))
+        self.assertFalse((host.OUT / "lint" / ran.FILE).exists())
 
     def test_an_interrupt_ends_the_run(self):
         self.steps(lint=KeyboardInterrupt())

@@ -6,13 +6,14 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
 import types
-import unittest
 from contextlib import redirect_stdout
 from unittest import mock
 
-from engine import build, host, ktap, results
+from engine import build, cli, host, ktap, lay, ran, results, source
+from engine.host import UserError
 from engine.ktap import Case
 from engine.results import report
 from tests.test_host import Folder
@@ -31,22 +32,50 @@ CASES = [
 ]
 
 
-class Report(Folder):
+class Here(Folder):
+    """A kernel and files of ours that are here, and runs of them."""
+
+    def setUp(self):
+        super().setUp()
+        self.here = {"linux": "7.3.4", "configs": "1"}
+        self.guests = "1"
+        # None asks for the kernel's source, which would be fetched.
+        for module, name, value in (
+                (report, "checkout",
+                 lambda: {"id": "overlay:1", "origin": "overlay"}),
+                (ran, "built", lambda: dict(self.here)),
+                (ran, "now", lambda: {**self.here, "guests": self.guests}),
+                (ran, "begun", lambda: {**self.here, "guests": self.guests}),
+                (ran.source, "fetched", lambda: True)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def ran(self, step, *cases):
+        """A step that runs now, and leaves these."""
+        ran.begin(step)
+        cli.finish(step, list(cases))
+
+    def built(self, mode, word="built"):
+        """A build that ends now."""
+        host.write(build.status(mode), f"{word}\n")
+        ran.note(build.note(mode))
+
+    def report(self):
+        """The paths of all tests, and how each kernel's build ended."""
+        data = report.report(host.OUT)
+        return ([test["path"] for test in data["tests"]],
+                {row["config_name"]: row.get("status") for row in data["builds"]})
+
+
+class Report(Here):
     """What is in out/ as a report."""
 
     def setUp(self):
         super().setUp()
-        ktap.junit(host.OUT / "kselftest" / "junit.xml", "kselftest", CASES)
-        ktap.junit(host.OUT / "kunit" / "junit.xml", "kunit",
-                   [Case("um: ext4_inode_test: a case", ktap.PASS)])
-        # Neither asks for the kernel's source, which would be fetched.
-        for module, name, value in (
-                (report, "checkout", lambda: {"id": "overlay:1"}),
-                (report.mails, "newest", lambda _: 1000.0)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        host.write(build.status("lean"), "built\n")
+        self.ran("kselftest", *CASES)
+        self.ran("kunit", Case("um: ext4_inode_test: a case", ktap.PASS))
+        self.built("lean")
         self.data = report.report(host.OUT)
         self.tests = {test["path"]: test for test in self.data["tests"]}
 
@@ -91,8 +120,8 @@ class Report(Folder):
 
     def test_a_kernel_that_does_not_compile_has_a_row_that_fails(self):
         # What `make check` leaves then: one case, about no kernel.
-        ktap.junit(host.OUT / "kselftest" / "junit.xml", "kselftest", [
-            Case("kselftest", ktap.FAIL, "NOT RUN: building the lean kernel failed")])
+        self.ran("kselftest", Case("kselftest", ktap.FAIL,
+                                   "NOT RUN: building the lean kernel failed"))
         host.remove(host.OUT / "kunit")
         host.write(build.status("lean"), "failed\n")
         host.write(host.OUT / "build" / "lean.log", "dax.c:1: error: it is broken")
@@ -110,26 +139,11 @@ class Report(Folder):
         host.write(build.status("lean"), "built\n")
         self.assertEqual(self.status("lean"), "PASS")
 
-    def test_a_build_of_other_files_says_nothing_of_these(self):
-        os.utime(build.status("lean"), (500, 500))
-        self.assertEqual(self.status("lean"), "MISS")
-
     def test_user_mode_linux_that_does_not_compile_fails(self):
-        ktap.junit(host.OUT / "kunit" / "junit.xml", "kunit", [
-            Case("um: results", ktap.FAIL, "no test ran")])
+        self.ran("kunit", Case("um: results", ktap.FAIL, "no test ran"))
         self.assertEqual(self.status("um"), "FAIL")
         host.write(host.OUT / "kunit" / "um.ktap", "")
         self.assertEqual(self.status("um"), "PASS")
-
-    def test_results_of_other_files_are_left_out(self):
-        ktap.junit(host.OUT / "soak" / "junit.xml", "soak",
-                   [Case("debug: uq: uq_io: irq.of_old", ktap.PASS)])
-        def paths():
-            return [test["path"] for test in report.report(host.OUT)["tests"]]
-        self.assertIn("soak.uq.uq_io.irq.of_old", paths())
-        os.utime(host.OUT / "soak" / "junit.xml", (500, 500))
-        self.assertNotIn("soak.uq.uq_io.irq.of_old", paths())
-        self.assertIn("left out: soak", host.say.call_args.args[0])
 
     def test_environment(self):
         found = [test["environment"]["misc"]["platform"]
@@ -145,6 +159,226 @@ class Report(Folder):
         self.assertEqual(len(report._excerpt("x" * 99999)), report.EXCERPT)
 
 
+class Old(Here):
+    """What ran of another tree is not this one's."""
+
+    CASE = Case("lean: uq: uq_io: irq.read_write", ktap.PASS)
+    PATH = "kselftest.uq.uq_io.irq.read_write"
+
+    def setUp(self):
+        super().setUp()
+        self.built("lean")
+        self.ran("kselftest", self.CASE)
+
+    def test_what_ran_of_what_is_here_is_reported(self):
+        paths, builds = self.report()
+        self.assertEqual((paths, builds["lean"]), ([self.PATH], "PASS"))
+
+    def test_over_another_kernel(self):
+        self.here["linux"] = "7.4.0"
+        paths, builds = self.report()
+        self.assertEqual((paths, builds["lean"]), ([], "MISS"))
+        self.assertIn("left out: kselftest", host.say.call_args.args[0])
+
+    def test_with_another_configuration(self):
+        self.here["configs"] = "2"
+        self.assertEqual(self.report()[0], [])
+
+    def test_with_other_scripts_in_guests_a_build_is_the_same(self):
+        self.guests = "2"
+        paths, builds = self.report()
+        self.assertEqual((paths, builds["lean"]), ([], "PASS"))
+
+    def test_files_that_change_while_a_step_runs(self):
+        with mock.patch.object(ran, "begun", lambda: {"linux": "of the start"}):
+            self.ran("kselftest", self.CASE)
+        self.assertIn("files changed while kselftest ran",
+                      "".join(str(call) for call in host.say.call_args_list))
+        self.assertEqual(self.report()[0], [])
+
+    def test_results_that_nothing_was_noted_of(self):
+        host.remove(host.OUT / "kselftest" / ran.FILE)
+        self.assertEqual(self.report()[0], [])
+        for text in (b"[]", b"{", b"\xff"):
+            host.write(host.OUT / "kselftest" / ran.FILE, text)
+            self.assertEqual(self.report()[0], [])
+
+    def test_what_is_kept_counts_as_of_this_run(self):
+        self.here["linux"] = "7.4.0"
+        self.ran("kselftest", Case(self.CASE.name, ktap.PASS,
+                                   "taken from the store: it ran at 2026-01-01 00:00"))
+        self.assertEqual(self.report()[0], [self.PATH])
+
+    def test_soak_speaks_for_user_mode_linux(self):
+        host.remove(host.OUT / "kunit")
+        host.write(host.OUT / "kunit" / "um.ktap", "")
+        self.ran("soak", Case("um: ext4_inode_test: a case", ktap.PASS))
+        self.assertEqual(self.report()[1]["um"], "PASS")
+        # A later run of KUnit, of other files.
+        self.here["linux"] = "7.4.0"
+        self.ran("kunit", Case("um: ext4_inode_test: a case", ktap.PASS))
+        self.here["linux"] = "7.3.4"
+        self.assertEqual(self.report()[1]["um"], "FAIL")
+
+
+class Noted(Folder):
+    """What changes what results are of."""
+
+    def of(self, **kernel):
+        """What a run would be of, over such a kernel."""
+        src = source.Source(self.top, **{"version": "7.3.4", "is_git": False,
+                                         "head": None, "origin": "kdir", **kernel})
+        items = [lay.Item(name, name, "file") for name in sorted(self.laid)]
+        for name, text in self.laid.items():
+            host.write(self.top / name, text)
+        with mock.patch.object(ran.source, "kernel", return_value=src), \
+                mock.patch.object(ran.lay, "items", return_value=items), \
+                mock.patch.object(host, "ROOT", self.top), \
+                mock.patch.object(ran, "CONFIGS", self.top / "configs"), \
+                mock.patch.object(ran, "GUESTS", self.top / "guest"):
+            return ran.now()
+
+    def setUp(self):
+        super().setUp()
+        self.laid = {"fs/a.c": "a", "fs/b.c.patch": "b"}
+        host.write(self.top / "configs/lean.config", "CONFIG_A=y\n")
+        host.write(self.top / "guest/run.sh", "true\n")
+        host.write(self.top / "overlay/kselftest.debug", "uq:uq_io\n")
+        self.first = self.of()
+
+    def changed(self, **kernel):
+        """The names of what is not as at first."""
+        return {name for name, value in self.of(**kernel).items()
+                if self.first[name] != value}
+
+    def test_nothing(self):
+        self.assertEqual(self.changed(), set())
+
+    def test_another_kernel(self):
+        self.assertEqual(self.changed(version="7.4.0"), {"linux"})
+        self.assertEqual(self.changed(head="0" * 40), {"commit"})
+        self.assertEqual(self.changed(origin="debian"), {"origin", "folder"})
+
+    def test_a_patch_that_was_taken_away(self):
+        del self.laid["fs/b.c.patch"]
+        self.assertEqual(self.changed(), {"patchset_hash"})
+
+    def test_configurations_and_kernels(self):
+        host.write(self.top / "configs/lean.config", "CONFIG_A=y\nCONFIG_B=y\n")
+        self.assertEqual(self.changed(), {"configs"})
+        host.write(self.top / "configs/lean.config", "CONFIG_A=y\n")
+        with mock.patch.object(ran, "LOADED", "of another kernels.py"):
+            self.assertEqual(self.changed(), {"configs"})
+
+    def test_what_guests_do(self):
+        host.write(self.top / "guest/run.sh", "false\n")
+        self.assertEqual(self.changed(), {"guests"})
+        host.write(self.top / "guest/run.sh", "true\n")
+        host.write(self.top / "overlay/kselftest.debug", "uq:uq_cq\n")
+        self.assertEqual(self.changed(), {"guests"})
+
+
+class Bad(Here):
+    """Bad input is said in one sentence."""
+
+    def test_results_that_cannot_be_read(self):
+        self.ran("kselftest", Old.CASE)
+        for text in ("<testsuite><testcase", b"\xff\xfe\x00"):
+            host.write(host.OUT / "kselftest" / "junit.xml", text)
+            with self.assertRaisesRegex(UserError, "xml is not what a run leaves"):
+                report.report(host.OUT)
+
+    def test_an_origin_that_kcidb_does_not_take(self):
+        for name in ("My CI", "a-b", "A"):
+            with mock.patch.dict(report.os.environ, {"KCIDB_ORIGIN": name}), \
+                    self.assertRaisesRegex(UserError, "no name for KCIDB"):
+                report.origin()
+
+
+class Checkout(Folder):
+    """The kernel that is reported, and the name that reports it."""
+
+    def checkout(self, **named):
+        """A report's checkout over a KDIR, where these variables are set."""
+        env = {name: value for name, value in os.environ.items()
+               if name != "KCIDB_ORIGIN"}
+        with mock.patch.dict(os.environ, {**env, **named}, clear=True), \
+                mock.patch.object(source, "kernel", return_value=self.src):
+            return report.checkout()
+
+    def setUp(self):
+        super().setUp()
+        for args in (("init", "-q", "-b", "for-next"), ("add", "."),
+                     ("commit", "-q", "-m", "x")):
+            host.write(self.top / "kdir" / "Makefile", "VERSION = 7\n")
+            self.git(*args)
+        self.head = source.git(self.top / "kdir", "rev-parse", "HEAD")
+        self.src = source.Source(self.top / "kdir", "7.3.4", True, self.head, "kdir")
+
+    def git(self, *args):
+        """Run git in the KDIR."""
+        subprocess.run(["git", "-C", self.top / "kdir", "-c", "user.name=x", "-c",
+                        "user.email=x", *args], check=True)
+
+    def test_a_git_tree_is_named(self):
+        self.git("remote", "add", "origin", "https://git.example.org/linux.git")
+        row = self.checkout()
+        self.assertEqual(
+            (row["git_commit_hash"], row["git_repository_url"],
+             row["git_repository_branch"]),
+            (self.head, "https://git.example.org/linux.git", "for-next"))
+
+    def test_a_repository_that_others_cannot_read_is_not(self):
+        self.assertNotIn("git_repository_url", self.checkout())
+        self.git("remote", "add", "origin", "x")
+        for url in ("/srv/linux", "git@example.org:linux", "https://localhost/linux",
+                    "https://me:secret@example.org/linux", "git://example.org/linux"):
+            self.git("remote", "set-url", "origin", url)
+            self.assertNotIn("git_repository_url", self.checkout(), url)
+
+    def test_an_edited_tree_is_no_commit(self):
+        host.write(self.top / "kdir" / "Makefile", "VERSION = 8\n")
+        self.assertNotIn("git_commit_hash", self.checkout())
+
+    def test_no_branch(self):
+        self.git("checkout", "-q", "--detach")
+        row = self.checkout()
+        self.assertEqual(row["git_commit_hash"], self.head)
+        self.assertNotIn("git_repository_branch", row)
+
+    def test_the_origin_is_the_one_that_is_named(self):
+        self.assertEqual(self.checkout()["origin"], "overlay")
+        row = self.checkout(KCIDB_ORIGIN="my_ci")
+        self.assertEqual((row["origin"], row["id"][:6]), ("my_ci", "my_ci:"))
+
+
+class Times(Here):
+    """When cases ran, as far as that is known."""
+
+    def times(self, *cases):
+        """The times of cases that a step leaves."""
+        self.ran("kselftest", *cases)
+        return [(test.get("start_time"), test.get("duration"))
+                for test in report.report(host.OUT)["tests"]]
+
+    def test_a_guest_has_its_own_time(self):
+        with mock.patch.object(host, "TIMES", []):
+            host.took("guest lean-1", 60.04)
+            (start, took), (begun, none) = self.times(
+                Case("lean-1: the guest ran to its end", ktap.PASS), Old.CASE)
+        self.assertEqual((took, none), (60.0, None))
+        self.assertRegex(start, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")
+        # The guest is said to have begun before this step did.
+        self.assertLess(start, begun)
+
+    def test_what_was_kept_has_the_time_when_it_ran(self):
+        (start, took), = self.times(Case(
+            Old.CASE.name, ktap.PASS,
+            "taken from the store: it ran at 2026-01-02 03:04"))
+        self.assertRegex(start, r"^2026-01-02T03:04:00[+-]\d\d:\d\d$")
+        self.assertIsNone(took)
+
+
 class Build(Folder):
     """A build leaves how it ended, and an old kernel does not speak for it."""
 
@@ -155,6 +389,7 @@ class Build(Folder):
         host.write(build.status("lean"), "built\n")
         with mock.patch.object(build, "folder", lambda _: folder), \
                 mock.patch.object(build, "prepare"), \
+                mock.patch.object(ran, "begun", return_value={"linux": "7.3.4"}), \
                 mock.patch.object(build, "_built", set()), \
                 mock.patch.object(build, "make", side_effect=error):
             if error:
@@ -168,6 +403,10 @@ class Build(Folder):
         self.assertEqual(self.build(host.UserError), "failed")
         self.assertEqual(self.build(KeyboardInterrupt), "began")
         self.assertEqual(self.build(), "built")
+
+    def test_a_build_says_what_it_is_of(self):
+        self.build(host.UserError)
+        self.assertTrue(ran.same(build.note("lean"), {"linux": "7.3.4"}))
 
 
 class Command(Folder):
@@ -237,7 +476,7 @@ class Command(Folder):
             self.compared(self.top / "nothing.json")
 
 
-class Comparison(unittest.TestCase):
+class Comparison(Folder):
     """What passed before is missed, whatever kci-dev calls it."""
 
     ITEMS = (("regression", "PASS", "FAIL", True), ("unstable", "PASS", "MISS", True),
@@ -246,25 +485,29 @@ class Comparison(unittest.TestCase):
              ("fixed", "FAIL", "PASS", False), ("new", None, "PASS", False),
              ("persistent_fail", "FAIL", "FAIL", False))
 
-    def compare(self, *items):
-        """The exit code, and what is said, where kci-dev has found these."""
-        found = [{"category": category, "base_status": old, "head_status": new,
-                  "identity": {"config": "lean", "platform": "qemu",
-                               "path": f"uq.{category}"}}
-                 for category, old, new, _ in items]
+    def module(self, found=()):
+        """compare.py, where kci-dev has found these."""
         # It is in the venv alone.
         class Report:
             def compare(self, *_):
                 return types.SimpleNamespace(items=found)
         stub = types.ModuleType("kcidev.libs.regression")
         stub.RegressionReport = Report()
-        text = io.StringIO()
         with mock.patch.dict(sys.modules, {"kcidev.libs.regression": stub}):
             # By its file: the package has a function of that name.
             spec = importlib.util.spec_from_file_location(
                 "compared", host.ROOT / "overlay/engine/results/compare.py")
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
+        return module
+
+    def compare(self, *items):
+        """The exit code, and what is said, where kci-dev has found these."""
+        module, text = self.module([
+            {"category": category, "base_status": old, "head_status": new,
+             "identity": {"config": "lean", "platform": "qemu",
+                          "path": f"uq.{category}"}}
+            for category, old, new, _ in items]), io.StringIO()
         with mock.patch.object(module, "_results"), redirect_stdout(text):
             code = module.compare("a", "b")
         self.assertEqual(module.LOST, results.LOST)
@@ -276,3 +519,25 @@ class Comparison(unittest.TestCase):
             self.assertEqual(code, 2 if item[3] else 0, item)
             self.assertEqual(f"{results.LOST}lean qemu uq.{item[0]}: " in text,
                              item[3], item)
+
+    def test_a_report_of_another_ci(self):
+        path = self.top / "other.json"
+        host.write(path, json.dumps({
+            "version": {"major": 5, "minor": 3},
+            "builds": [{"id": "ci:1", "origin": "ci", "checkout_id": "ci:0"}],
+            "tests": [{"id": "ci:2", "origin": "ci", "build_id": "ci:1", "path": "x"},
+                      {"id": "ci:3", "origin": "ci", "build_id": "ci:9",
+                       "environment": {"comment": "no more"}}]}))
+        found = self.module()._results(str(path))
+        self.assertEqual([(test["config"], test["environment_misc"], test["origin"])
+                          for test in found["tests"]], [(None, {}, "")] * 2)
+        host.write(path, json.dumps({"version": {"major": 5, "minor": 3}}))
+        self.assertEqual(self.module()._results(str(path)), {"builds": [], "tests": []})
+
+    def test_what_is_no_report_is_named(self):
+        path = self.top / "x.json"
+        for text in (b"", b"{", b"[]", b"[1]", b'{"tests": [1]}', b'{"builds": [{}]}',
+                     b'{"builds": null}', b"\xff"):
+            host.write(path, text)
+            self.assertEqual(self.module().main(str(path), str(path)),
+                             f"{path} is no report for KCIDB", text)

@@ -23,14 +23,19 @@ LOST = "  ! "
 
 
 def _results(path: str) -> Row:
-    """A report's builds and tests, as kci-dev compares them."""
+    """A report's builds and tests, as kci-dev compares them.
+
+    KCIDB asks for little of what ours has; and one CI's results may be compared with
+    another's, so that the origin is left out.
+    """
     with open(path, encoding="utf-8") as file:
         data: Row = json.load(file)
-    builds = {one["id"]: one for one in data["builds"]}
-    return {"builds": data["builds"], "tests": [
-        {**test, "config": builds[test["build_id"]]["config_name"],
-         "environment_misc": test["environment"]["misc"]}
-        for test in data["tests"]]}
+    builds = {one["id"]: {**one, "origin": ""} for one in data.get("builds", [])}
+    return {"builds": list(builds.values()), "tests": [
+        {**test, "origin": "",
+         "config": builds.get(test["build_id"], {}).get("config_name"),
+         "environment_misc": test.get("environment", {}).get("misc", {})}
+        for test in data.get("tests", [])]}
 
 
 def _line(item: Row) -> str:
@@ -56,5 +61,15 @@ def compare(old: str, new: str) -> int:
     return 2 if any(map(lost, found.items)) else 0
 
 
+def main(old: str, new: str) -> int | str:
+    """compare(), or the sentence that says which file is no report."""
+    for path in (old, new):
+        try:
+            _results(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return f"{path} is no report for KCIDB"
+    return compare(old, new)
+
+
 if __name__ == "__main__":
-    sys.exit(compare(sys.argv[1], sys.argv[2]))
+    sys.exit(main(sys.argv[1], sys.argv[2]))

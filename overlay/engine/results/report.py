@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
 """The results in out/ as a report of KCIDB's: a checkout, builds, tests.
 
-What is older than the newest file of ours is of another tree, and left out. A
+What ran of another tree than the one that is here now is left out (ran.py). A
 test's path is its kselftest or KUnit suite, program and case, by which it is
 found again in other reports.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine import build, host, kernels, kunit, lay, mails, reuse, source, store
+from engine import build, host, kernels, kunit, ran, reuse, source
+from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.report import collect
 
+# The CI's name, unless KCIDB_ORIGIN= is another.
 ORIGIN = "overlay"
-# The steps that test kernels.
-STEPS = ("kunit", "kselftest", "soak")
 VERSION = {"major": 5, "minor": 3}
 # As much as KCIDB takes of a log.
 EXCERPT = 16384
@@ -29,6 +31,12 @@ BUILDS = {build.BUILT: "PASS", build.FAILED: "FAIL", build.BEGAN: "ERROR"}
 # What stands for a kernel where a case is about none, such as a step that could
 # not run. It is no build, and has no status.
 NONE = "none"
+# A result that was kept, and when it came (store.py).
+KEPT = re.compile(rf"^{collect.STORED}: it ran at (\d+-\d+-\d+ \d+:\d+)$",
+                  re.MULTILINE)
+# A repository that others can read, as KCIDB takes it: no name or password is in it,
+# and it is not on this machine.
+PUBLIC = re.compile(r"https://[\w-]+(\.[\w-]+)+(:\d+)?/[^\s@]*")
 
 Row = dict[str, Any]
 
@@ -45,6 +53,8 @@ class Result:
     status: str
     detail: str
     stored: bool
+    # What is known of when it ran, and for how long.
+    times: Row
 
 
 def _digest(*words: str) -> str:
@@ -69,25 +79,45 @@ def _status(case: ElementTree.Element) -> tuple[str, str]:
     return "PASS", case.findtext("system-out") or ""
 
 
-def _recent(path: Path, since: float) -> bool:
-    """Whether it is there, and of the files that are here now."""
-    return path.exists() and path.stat().st_mtime >= since
+def _cases(path: Path) -> Iterator[ElementTree.Element]:
+    """The cases that a step has left."""
+    try:
+        return ElementTree.parse(path).getroot().iter("testcase")
+    except (ElementTree.ParseError, UnicodeError):
+        raise UserError(f"{host.short(path)} is not what a run leaves: run `make "
+                        f"{path.parent.name}` again") from None
 
 
-def results(out: Path, since: float) -> Iterator[Result]:
-    """All cases of the kernels in the runs since then."""
-    for step in STEPS:
-        path = out / step / "junit.xml"
-        if not _recent(path, since):
-            if path.exists():
-                host.say(f"    left out: {step} ran before the files last changed")
+def _times(noted: Row, name: str, detail: str) -> Row:
+    """What is known of when a case ran, in KCIDB's words: a guest's own time is."""
+    if kept := KEPT.search(detail):
+        when = datetime.strptime(kept[1], "%Y-%m-%d %H:%M")
+        return {"start_time": when.astimezone().isoformat()}
+    guest, _, rest = name.partition(": ")
+    took = noted["took"].get(guest)
+    if took and rest == "the guest ran to its end":
+        return dict(took)
+    return {"start_time": noted["start_time"]}
+
+
+def results(out: Path) -> Iterator[Result]:
+    """All cases of the kernels in the runs of what is here now."""
+    for step in ran.STEPS:
+        path, note = out / step / "junit.xml", out / step / ran.FILE
+        if not path.exists():
             continue
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
-            first, _, rest = (case.get("name") or "").partition(": ")
+        if not ran.same(note, ran.now()):
+            host.say(f"    left out: {step} ran of other files, or over another "
+                     "kernel")
+            continue
+        noted = ran.noted(note)
+        for case in _cases(path):
+            name = case.get("name") or ""
+            first, _, rest = name.partition(": ")
             mode, _, hardware = first.partition(", ")
             # A guest has its kernel's name, and perhaps what is its own.
-            known = next((name for name in (*KERNELS, kunit.UM)
-                          if re.match(rf"{name}(-|$)", mode)), "")
+            known = next((one for one in (*KERNELS, kunit.UM)
+                          if re.match(rf"{one}(-|$)", mode)), "")
             if not known:
                 # About no kernel, such as a test that nothing was given.
                 known, rest = NONE, f"{first}: {rest}" if rest else first
@@ -95,16 +125,18 @@ def results(out: Path, since: float) -> Iterator[Result]:
                 rest = f"{mode}: {rest}"
             status, detail = _status(case)
             yield Result(step, known, hardware, rest, status, detail,
-                         collect.STORED in detail)
+                         collect.STORED in detail, _times(noted, name, detail))
 
 
 # -- what is tested ----------------------------------------------------------
 
-def patchset() -> str:
-    """KCIDB's hash of what is laid over the kernel."""
-    hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
-                     for item in lay.items())
-    return hashlib.sha256(hashes.encode()).hexdigest()
+def origin() -> str:
+    """The name that KCIDB knows this CI by."""
+    named = os.environ.get("KCIDB_ORIGIN") or ORIGIN
+    if not re.fullmatch("[a-z0-9_]+", named):
+        raise UserError(f"KCIDB_ORIGIN={named} is no name for KCIDB: it takes a to z, "
+                        "0 to 9 and _")
+    return named
 
 
 def compiler() -> str:
@@ -112,46 +144,70 @@ def compiler() -> str:
     return (host.output(["gcc", "--version"]) or "unknown").splitlines()[0]
 
 
+def repository(src: source.Source) -> Row:
+    """Where a kernel's commit is, if it is one: with edits it is no commit's."""
+    if not src.is_git or source.git(src.path, "diff", "--quiet", "HEAD") is None:
+        return {}
+    found = {
+        "git_commit_hash": src.head or "",
+        "git_repository_url": source.git(src.path, "config", "remote.origin.url") or "",
+        "git_repository_branch": source.git(src.path, "symbolic-ref", "-q", "--short",
+                                            "HEAD") or ""}
+    takes = {"git_commit_hash": re.compile("[0-9a-f]{40}"),
+             "git_repository_url": PUBLIC, "git_repository_branch": re.compile(".+")}
+    return {name: text for name, text in found.items() if takes[name].fullmatch(text)}
+
+
 def checkout() -> Row:
     """The kernel, and what is laid over it."""
     commit = source.git(host.ROOT, "rev-parse", "HEAD") or ""
-    version = source.kernel().version
-    laid = patchset()
-    return {"id": f"{ORIGIN}:{_digest(version, laid)}", "origin": ORIGIN,
-            "git_commit_name": f"v{version}", "patchset_hash": laid,
-            "comment": f"Linux {version} and the overlay's files and patches",
-            "valid": True, "misc": {"overlay_commit": commit}}
+    src, laid, name = source.kernel(), ran.patchset(), origin()
+    words = (src.version, laid, *([src.head] if src.head else []))
+    return {"id": f"{name}:{_digest(*words)}", "origin": name,
+            "git_commit_name": f"v{src.version}", "patchset_hash": laid,
+            "comment": f"Linux {src.version} and the overlay's files and patches",
+            "valid": True, "misc": {"overlay_commit": commit}, **repository(src)}
 
 
 def _build_id(row: Row, kernel: str) -> str:
     return f"{row['id']}-{kernel}"
 
 
-def _ended(kernel: str, found: Sequence[Result], out: Path, since: float) -> str:
+def _ran_um(found: Sequence[Result], out: Path) -> bool:
+    """Whether UML was built: only what was built is run, and kunit.py says no more.
+
+    `make soak` has it leave its log with KUnit's, and nothing beside it.
+    """
+    log, note = out / "kunit" / f"{kunit.UM}.ktap", out / "kunit" / ran.FILE
+    results = [result for result in found if result.kernel == kunit.UM]
+    if any(result.stored for result in results):
+        return True
+    return log.exists() and bool(results) and (
+        not note.exists() or ran.same(note, ran.now()))
+
+
+def _ended(kernel: str, found: Sequence[Result], out: Path) -> str:
     """How a kernel's build ended, in KCIDB's words."""
     if kernel == kunit.UM:
-        # kunit.py builds it and says so by no file; but only what was built is run.
-        ran = _recent(out / "kunit" / f"{kernel}.ktap", since) or any(
-            result.stored for result in found if result.kernel == kernel)
-        return "PASS" if ran else "FAIL"
+        return "PASS" if _ran_um(found, out) else "FAIL"
     path = build.status(kernel)
-    if not _recent(path, since):
+    if not (path.exists() and ran.same(build.note(kernel), ran.built())):
         return "MISS"
-    return BUILDS.get(path.read_text("utf-8").strip(), "ERROR")
+    return BUILDS.get(path.read_text("utf-8", "replace").strip(), "ERROR")
 
 
-def builds(row: Row, found: Sequence[Result], out: Path, since: float) -> list[Row]:
+def builds(row: Row, found: Sequence[Result], out: Path) -> list[Row]:
     """A build of each kernel that is checked, or that has results."""
     made = []
     for kernel in sorted({*kernels.having("checked"),
                           *(result.kernel for result in found)}):
-        one = {"id": _build_id(row, kernel), "origin": ORIGIN,
+        one = {"id": _build_id(row, kernel), "origin": row["origin"],
                "checkout_id": row["id"], "architecture": "x86_64",
                "config_name": kernel, "compiler": compiler()}
         if kernel == NONE:
             one["comment"] = "no build: what these tests are about is no one kernel"
         else:
-            one["status"] = _ended(kernel, found, out, since)
+            one["status"] = _ended(kernel, found, out)
         log = out / "build" / f"{kernel}.log"
         if one.get("status") in ("FAIL", "ERROR") and log.exists():
             one["log_excerpt"] = _excerpt(log.read_text("utf-8", "replace"))
@@ -185,11 +241,12 @@ def tests(row: Row, found: Iterable[Result]) -> list[Row]:
             number += 1
         seen.add(key)
         digest = _digest(build_id, result.hardware, path, str(number))
-        one = {"id": f"{ORIGIN}:{digest}",
-               "origin": ORIGIN, "build_id": build_id, "path": path,
+        one = {"id": f"{row['origin']}:{digest}",
+               "origin": row["origin"], "build_id": build_id, "path": path,
                "status": result.status,
                "environment": _environment(result, emulator),
-               "misc": {"name": result.name, "stored": result.stored}}
+               "misc": {"name": result.name, "stored": result.stored},
+               **result.times}
         if result.detail and result.status != "PASS":
             one["log_excerpt"] = _excerpt(result.detail)
         made.append(one)
@@ -199,7 +256,6 @@ def tests(row: Row, found: Iterable[Result]) -> list[Row]:
 def report(out: Path) -> Row:
     """The whole report."""
     row = checkout()
-    since = mails.newest(lay.items())
-    found = list(results(out, since))
+    found = list(results(out))
     return {"version": VERSION, "checkouts": [row],
-            "builds": builds(row, found, out, since), "tests": tests(row, found)}
+            "builds": builds(row, found, out), "tests": tests(row, found)}

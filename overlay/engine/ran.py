@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What results are of: a kernel, what is laid over it, how both are built and run.
+
+A step that tests kernels leaves it beside its results, and so does each build
+beside its status. `make results` reports those that are of what is here now: after
+another KDIR, a patch that was taken away or a configuration that was edited, those
+from before are of a tree that is not here any more.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine import host, kernels, lay, source, store
+from engine.host import UserError
+
+# The steps that test kernels.
+STEPS = ("kunit", "kselftest", "soak")
+# What a step leaves.
+FILE = "ran-of.json"
+CONFIGS = host.ROOT / "overlay" / "configs"
+GUESTS = host.ROOT / "overlay" / "guest"
+# What kselftest.py calls a guest, before its name, when it says how long it took.
+GUEST = "guest "
+# As it is now that it is loaded; it may be edited while we run.
+LOADED = store.of_file(kernels.__file__)
+
+# What is the same as long as results are of the same.
+Of = dict[str, str]
+
+# When each step of this run began.
+_began: dict[str, float] = {}
+
+
+# -- what is here now --------------------------------------------------------
+
+def patchset() -> str:
+    """KCIDB's hash of what is laid over the kernel."""
+    hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
+                     for item in lay.items())
+    return hashlib.sha256(hashes.encode()).hexdigest()
+
+
+def sources() -> Of:
+    """What builds are of; the same words in a manifest of artifacts."""
+    src = source.kernel()
+    return {"linux": src.version, "origin": src.origin, "commit": src.head or "",
+            "patchset_hash": patchset(),
+            "configs": store.digest([LOADED, store.of_files(
+                CONFIGS.glob("*.config"), CONFIGS)])}
+
+
+def built() -> Of:
+    """What builds are of, and where a kernel is that has no name but that."""
+    src = source.kernel()
+    return sources() | {
+        "folder": store.digest(str(src.path)) if src.origin == "kdir" else ""}
+
+
+def now() -> Of:
+    """What runs are of: of builds, and of what guests do."""
+    subsets = {host.ROOT / "overlay" / kernel.subset
+               for kernel in kernels.KERNELS.values() if kernel.subset}
+    return built() | {"guests": store.digest(store.of_files(
+        {*GUESTS.iterdir(), *subsets}, host.ROOT))}
+
+
+# -- what a run was of -------------------------------------------------------
+
+@functools.cache
+def begun() -> Of:
+    """What all of this run is of: the tree is laid once, and then."""
+    return now()
+
+
+def begin(step: str) -> None:
+    """A step begins."""
+    _began[step] = time.time()
+
+
+def stamp(seconds: float) -> str:
+    """A time as KCIDB takes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _guests() -> dict[str, dict[str, Any]]:
+    """When each guest of this step began, and how long it took."""
+    behind = time.time() - time.monotonic()
+    return {took.what.removeprefix(GUEST): {
+        "start_time": stamp(behind + took.end - took.seconds),
+        "duration": round(took.seconds, 1)}
+        for took in host.TIMES if took.what.startswith(GUEST)}
+
+
+def end(step: str) -> None:
+    """A step has ended: note what its results are of.
+
+    If something changed while it ran, they are of no one tree, and nothing is noted.
+    """
+    path = host.OUT / step / FILE
+    host.remove(path)
+    # Without a kernel nothing ran, and it is not fetched to say so.
+    if step not in STEPS or not source.fetched():
+        return
+    with contextlib.suppress(UserError, OSError):
+        if begun() != now():
+            host.say(f"    files changed while {step} ran: `make results` will leave "
+                     "its results out")
+            return
+        host.write(path, json.dumps({
+            **begun(), "start_time": stamp(_began.get(step, time.time())),
+            "took": _guests()}, indent=1) + "\n")
+
+
+def note(path: Path) -> None:
+    """Note what a build is of that begins now."""
+    host.remove(path)
+    host.write(path, json.dumps(begun(), indent=1) + "\n")
+
+
+def noted(path: Path) -> dict[str, Any]:
+    """What was noted in a file; nothing if it cannot be read."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def same(path: Path, here: Of) -> bool:
+    """Whether what was noted in a file is what is here."""
+    found = noted(path)
+    return all(found.get(name) == value for name, value in here.items())
