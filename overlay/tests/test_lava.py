@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """LAVA's jobs: every test is in one, they take about as long, results arrive."""
 
+import json
 import os
 import re
 import shutil
@@ -260,6 +261,13 @@ class Groups(unittest.TestCase):
         found = jobs.groups(seconds=known)
         self.assertTrue(any("uq:uq_io" in group.tests for group in found))
 
+    def test_a_kernel_that_no_test_is_for_has_no_job(self):
+        with mock.patch.object(kselftest, "subset",
+                               lambda mode: [] if mode == "debug" else None):
+            self.assertEqual({group.mode for group in jobs.groups()}, {"lean"})
+            with self.assertRaisesRegex(UserError, "no test is for debug"):
+                jobs.groups(["debug"])
+
     def test_one_long_test(self):
         known = {"lean": {"uq:uq_io": 1000.0}}
         with mock.patch.object(jobs, "_given",
@@ -309,6 +317,17 @@ class Jobs(unittest.TestCase):
         with mock.patch.object(jobs, "_of_settings", return_value=5000):
             self.assertEqual(jobs.test_timeout("lean", ["uq:uq_io"]), 5000)
         self.assertEqual(jobs._of_settings("uq"), 0)
+
+    def test_a_folder_without_settings_has_kselftests_own_limit(self):
+        self.assertEqual(jobs._of_settings("none"), 45)
+
+    def test_dispatchers_have_kvm_or_not(self):
+        for named, without in (("tcg", True), ("kvm", False)):
+            with mock.patch.dict(os.environ, {"ACCEL": named}):
+                self.assertEqual("no_kvm" in self.job()["context"], without)
+        with mock.patch.dict(os.environ, {"ACCEL": "KVM"}), \
+                self.assertRaisesRegex(UserError, "ACCEL=KVM is not known"):
+            self.job()
 
     def test_a_panic_ends_the_job(self):
         job = self.job()
@@ -404,12 +423,38 @@ class Command(Folder):
         self.assertIn("ARTIFACTS_URL=", said)
 
     def test_of_jobs_that_have_all_nothing_is_said(self):
-        for mode in kernels.having("checked"):
-            host.write(artifacts.folder() / mode / "bzImage", "x")
-        artifacts._sums()
+        self.artifacts()
         said, _ = self.lava("https://ci.example.org/a")
         self.assertNotIn("checksums", said)
         self.assertNotIn("ARTIFACTS_URL", said)
+
+    def artifacts(self, linux="7.3.4"):
+        """What a run over such a kernel has left, now that 7.3.4 is here."""
+        patch = mock.patch.object(artifacts, "of_now", lambda: {"linux": "7.3.4"})
+        patch.start()
+        self.addCleanup(patch.stop)
+        for mode in kernels.having("checked"):
+            host.write(artifacts.folder() / mode / "bzImage", "x")
+        host.write(artifacts.folder() / "manifest.json", json.dumps({"linux": linux}))
+        artifacts._sums()
+
+    def test_artifacts_of_other_sources_are_as_none(self):
+        self.artifacts(linux="7.3.3")
+        said, cases = self.lava("https://ci.example.org/a")
+        self.assertIn("without checksums: the artifacts are of other sources", said)
+        self.assertEqual([case.status for case in cases], [ktap.PASS])
+        self.assertEqual(lava.checksums(), {})
+        self.artifacts()
+        self.assertIn("lean/bzImage", lava.checksums())
+
+    def test_a_wrong_accelerator_deletes_no_jobs(self):
+        host.write(host.OUT / "lava" / "lean-1.yaml", "x")
+        with mock.patch.dict(os.environ, {"ACCEL": "KVM"}), \
+                mock.patch.object(host, "pytool",
+                                  side_effect=AssertionError("validating")), \
+                self.assertRaisesRegex(UserError, "ACCEL=KVM"):
+            lava.main([])
+        self.assertTrue((host.OUT / "lava" / "lean-1.yaml").exists())
 
     def test_the_balance_is_a_case(self):
         case, = self.lava()[1]
@@ -511,3 +556,15 @@ class Dispatcher(Folder):
         with self.assertRaisesRegex(UserError, "make artifacts"), \
                 mock.patch.object(dispatcher.os, "geteuid", return_value=0):
             dispatcher.run(jobs.groups()[0])
+
+    def test_with_artifacts_of_other_sources(self):
+        for mode in kernels.having("checked"):
+            host.write(artifacts.folder() / mode / "bzImage", "x")
+        host.write(artifacts.folder() / "manifest.json", '{"linux": "7.3.3"}')
+        artifacts._sums()
+        with mock.patch.object(artifacts, "of_now", lambda: {"linux": "7.3.4"}), \
+                mock.patch.object(dispatcher.os, "geteuid", return_value=0), \
+                mock.patch.object(dispatcher, "_root",
+                                  side_effect=AssertionError("lava-run")), \
+                self.assertRaisesRegex(UserError, "are of other sources .* ARGS=lean"):
+            dispatcher.run(jobs.Group("short", "lean", ("uq:uq_cq",), 30))

@@ -22,10 +22,30 @@ def url() -> str:
             or artifacts.folder().as_uri()).rstrip("/")
 
 
+def checksums() -> dict[str, str]:
+    """Those of the artifacts, if they are of what is here now."""
+    sums = artifacts.digests()
+    return sums if sums and artifacts.current() else {}
+
+
+def _lacking(found: list[jobs.Group]) -> str:
+    """Why jobs have no checksums, if there are some that have none."""
+    sums = checksums()
+    if artifacts.digests() and not sums:
+        return ("the artifacts are of other sources than those that are here now; "
+                "`make artifacts` makes new ones")
+    lacking = sorted({group.mode for group in found
+                      if f"{group.mode}/bzImage" not in sums})
+    if not lacking:
+        return ""
+    return (f"there are no artifacts of {' and '.join(lacking)} here; `make artifacts` "
+            "makes them")
+
+
 def write(found: list[jobs.Group], where: str) -> list[Case]:
     """Write the jobs and validate them: a case for each."""
     out = host.fresh("lava")
-    sums = artifacts.digests()
+    sums = checksums()
     for group in found:
         host.write(out / f"{group.name}.json",
                    json.dumps(jobs.job(group, where, sums)))
@@ -43,12 +63,8 @@ def _show(found: list[jobs.Group], where: str) -> None:
                  f"{' '.join(group.tests)}")
     host.say(f"    {len(found)} jobs; the longest takes "
              f"{jobs.balance(found):.2f} times the average")
-    sums = artifacts.digests()
-    lacking = sorted({group.mode for group in found
-                      if f"{group.mode}/bzImage" not in sums})
-    if lacking:
-        host.say(f"    without checksums: there are no artifacts of "
-                 f"{' and '.join(lacking)} here; `make artifacts` makes them")
+    if why := _lacking(found):
+        host.say(f"    without checksums: {why}")
     if where.startswith("file:"):
         host.say(f"    they fetch from {where}, which only this machine has: "
                  "ARTIFACTS_URL= names what dispatchers can reach")
@@ -84,6 +100,8 @@ def main(args: list[str]) -> list[Case]:
     running = args[:1] == ["run"]
     if len(args) > 2 or (args and not running):
         raise UserError("lava takes nothing, record, or run and a job's name")
+    # Before the jobs of an earlier run are deleted.
+    jobs.accelerated()
     with host.step("LAVA's jobs (out/lava)"):
         found = jobs.groups()
         if not running:

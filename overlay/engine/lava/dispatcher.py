@@ -126,6 +126,9 @@ def run(group: jobs.Group) -> list[Case]:
     if f"{group.mode}/bzImage" not in sums:
         raise UserError(f"there are no artifacts of the {group.mode} kernel: "
                         f"run `make artifacts ARGS={group.mode}` first")
+    if not artifacts.current():
+        raise UserError("the artifacts are of other sources than those that are here "
+                        f"now: `make artifacts ARGS={group.mode}` makes new ones")
     out = host.OUT / "lava" / "run"
     root = _root()
     host.remove(out)

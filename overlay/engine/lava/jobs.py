@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import artifacts, disks, guest, host, kernels, kselftest, lay, reuse
+from engine.host import UserError
 from engine.kernels import HARDWARE, KERNELS
 from engine.share import Share
 
@@ -96,7 +97,8 @@ def recorded() -> reuse.Durations:
 
 def _given(mode: str) -> list[str]:
     """The tests that a kernel's jobs have."""
-    return kselftest.given(mode, kselftest.subset(mode) or tests())
+    subset = kselftest.subset(mode)
+    return kselftest.given(mode, tests() if subset is None else subset)
 
 
 # -- how they are dealt out --------------------------------------------------
@@ -135,12 +137,15 @@ def groups(modes: Sequence[str] = (),
     for mode in modes:
         usual = known.get(mode, {})
         mean = sum(usual.values()) / len(usual) if usual else reuse.UNKNOWN
-        took[mode] = {test: usual.get(test, mean) for test in _given(mode)}
+        if given := _given(mode):
+            took[mode] = {test: usual.get(test, mean) for test in given}
+    if not took:
+        raise UserError(f"there are no jobs: no test is for {' or '.join(modes)}")
     # A group can take no less than its longest test.
     target = max(max(tests.values()) for tests in took.values()) / BALANCE
     most = sum(sum(tests.values()) for tests in took.values())
     while True:
-        found = [group for mode in modes
+        found = [group for mode in took
                  for group in (*_deal(mode, took[mode], target),
                                *_others(mode, took[mode]))]
         if target > most or balance(found) <= BALANCE:
@@ -156,7 +161,8 @@ def _minutes(seconds: float) -> dict[str, int]:
 
 def _of_settings(target: str) -> int:
     """The seconds that a target's settings let each test take; 0: no limit."""
-    text = (host.ROOT / str(kselftest.TOP) / target / "settings").read_text("utf-8")
+    path = host.ROOT / str(kselftest.TOP) / target / "settings"
+    text = path.read_text("utf-8") if path.exists() else ""
     found = re.search(r"^timeout=(\d+)", text, re.MULTILINE)
     return int(found[1]) if found else 45
 
@@ -227,13 +233,21 @@ def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
     }
 
 
+def accelerated() -> bool:
+    """Whether the user says that dispatchers have KVM; this machine need not."""
+    wanted = os.environ.get("ACCEL") or "tcg"
+    if wanted not in ("tcg", "kvm"):
+        raise UserError(f"ACCEL={wanted} is not known: it is tcg or kvm")
+    return wanted == "kvm"
+
+
 def _context(group: Group) -> Job:
     """What LAVA's template of a device of type qemu is told."""
     kernel = KERNELS[group.mode]
     context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
     # A kernel that panicked restarts: QEMU ends instead, and the job with it.
     options = ["-machine q35", "-smp 2", "-no-reboot", *group.share().hardware()[1]]
-    if os.environ.get("ACCEL") != "kvm":
+    if not accelerated():
         context["no_kvm"] = 1
         # A dispatcher may well have one of the versions that need it; what they can
         # lose nevertheless is in ci/README.md.
