@@ -6,13 +6,16 @@ import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
-from engine import host, ktap
+from engine import host, ktap, report
 from engine.bench import figures
+from engine.host import UserError
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.report import collect
 from engine.report.collect import Curve, Figures, Flame, Profile, Program, Span
+from tests.test_host import Folder
 
 
 def row(variant, insn, **params):
@@ -274,6 +277,32 @@ class Profiles(Left):
         after = Flame("y", "read", {("a",): 1, ("new",): 2})
         self.assertEqual(Profile("p", "t", {}, (before, after)).table(), [
             ("b", [6, 0]), ("a", [1, 1]), ("new", [0, 2])])
+
+
+class Command(Folder):
+    """What `make report` does with the page that was there."""
+
+    def setUp(self):
+        super().setUp()
+        self.page = host.OUT / "report" / "index.html"
+        host.write(self.page, "of an earlier run")
+
+    def report(self, *args, error=None):
+        """The page after a run whose drawing ends so."""
+        with mock.patch.object(host, "pytool"), \
+                mock.patch.object(host, "run", side_effect=error) as run:
+            report.main([*args])
+        return run
+
+    def test_a_page_that_cannot_be_drawn_leaves_the_old_one(self):
+        with self.assertRaisesRegex(UserError, "broken"):
+            self.report(error=UserError("bench.json is broken"))
+        self.assertEqual(self.page.read_text("utf-8"), "of an earlier run")
+
+    def test_it_takes_nothing(self):
+        with self.assertRaisesRegex(UserError, "report takes nothing"):
+            self.report("kselftest")
+        self.assertEqual(self.report().call_count, 1)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,20 @@ overlay/requirements.txt, and run in the venv that has them.
 """
 
 from engine import check, host
+from engine.host import UserError
 from engine.ktap import PASS, Case
 
 
 def main(args: list[str]) -> list[Case]:
-    """Write the page from what the last runs left in out/."""
+    """Write the page from what the last runs left in out/.
+
+    One that cannot be drawn leaves the page that was there.
+    """
+    if args:
+        raise UserError("report takes nothing: the page is of all that is in "
+                        f"{host.short(host.OUT)}")
     python = host.pytool("python")
     with host.step("the report (out/report/index.html)"):
-        host.remove(host.OUT / "report")
         host.run([python, "-m", "engine.report.page", host.OUT, *check.STEPS],
                  env={"PYTHONPATH": str(host.ROOT / "overlay"),
                       "PYTHONDONTWRITEBYTECODE": "1"},
