@@ -9,7 +9,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import artifacts, disks, guest, host, kernels, kselftest, ktap, lava
+from engine import artifacts, disks, host, kernels, kselftest, ktap, lava
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -468,7 +468,7 @@ class Command(Folder):
 
 
 class KernelCi(unittest.TestCase):
-    """The pipeline's file has all that the tests need."""
+    """The pipeline's file builds all that the tests need."""
 
     TEXT = (jobs.CI / "kernelci.yaml").read_text("utf-8")
 
@@ -478,19 +478,17 @@ class KernelCi(unittest.TestCase):
         made = (host.ROOT / "overlay/engine/pristine.py").read_text("utf-8")
         self.assertIn(f'"-B", "{name}"', made)
 
-    def test_each_folder_of_tests_has_its_options_and_a_job(self):
-        fragments = dict(re.findall(r"^  (overlay-\w+):\n    path: (\S+)$", self.TEXT,
-                                    re.MULTILINE))
+    def test_the_options_are_those_of_the_tests(self):
+        fragments = {path: (name, re.findall(r"CONFIG_\w+=\w+", options))
+                     for name, path, options in re.findall(
+            r"^  (overlay-\w+):\n    path: (\S+)\n(?:    #.*\n)?    configs: ([^]]*)",
+            self.TEXT, re.MULTILINE)}
         used, = re.findall(r"fragments: \[(.*)\]", self.TEXT)
-        for name in fragments:
-            self.assertIn(name, used.split(", "))
+        self.assertEqual([name for name, _ in fragments.values()], used.split(", "))
         for target in kselftest.targets():
-            self.assertIn(f"{kselftest.TOP}/{target}/config", fragments.values())
-            self.assertIn(f"      collections: {target}\n", self.TEXT)
-
-    def test_there_is_persistent_memory(self):
-        cmdline, = re.findall(r'CONFIG_CMDLINE="(.*)"', self.TEXT)
-        self.assertEqual(cmdline.split(), list(guest.PMEM))
+            path = f"{kselftest.TOP}/{target}/config"
+            for option in (host.ROOT / path).read_text("utf-8").split():
+                self.assertIn(option, fragments[path][1])
 
 
 class Disks(Folder):

@@ -46,11 +46,14 @@ def pipeline(text: str) -> list[str]:
     """What KernelCI's own rules have against a pipeline's file.
 
     Those of tests/validate_yaml.py in kernelci-pipeline: what an entry must have,
-    and that what it names is there.
+    and that what it names is there. And that a fragment has options, which are all
+    that kernelci-core's kbuild.py takes of it.
     """
     data = yaml.safe_load(text)
     jobs, platforms = data["jobs"], data["platforms"]
     wrong = []
+    for name, fragment in data["fragments"].items():
+        wrong += _lacks("fragment", name, fragment, ("configs",))
     for name, job in jobs.items():
         fields = ("kind", "template") if job.get("kind") == "kbuild" \
             else ("kind", "template", "kcidb_test_suite")
