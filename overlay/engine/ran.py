@@ -30,7 +30,7 @@ GUEST = "guest "
 # As it is now that it is loaded; it may be edited while we run.
 LOADED = store.of_file(kernels.__file__)
 
-# What is the same as long as results are of the same.
+# Two runs tested the same if these are equal.
 Of = dict[str, str]
 
 # When each step of this run began.
@@ -67,7 +67,7 @@ def now() -> Of:
     subsets = {host.ROOT / "overlay" / kernel.subset
                for kernel in kernels.KERNELS.values() if kernel.subset}
     return built() | {"guests": store.digest(store.of_files(
-        {*GUESTS.iterdir(), *subsets}, host.ROOT))}
+        {*filter(Path.is_file, GUESTS.iterdir()), *subsets}, host.ROOT))}
 
 
 # -- what a run was of -------------------------------------------------------
