@@ -24,6 +24,9 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
+# Objects of what runs before the kernel (arch/x86/boot) that have the name of one
+# that we patch. They would be instrumented with it, and there is nothing to call.
+BEFORE_THE_KERNEL = {"memory"}
 # A C file, an object or a module of it that holds KUnit suites.
 SUITE = re.compile(r"/tests/|[-_](k?unit|test)\.\w+$")
 
@@ -51,17 +54,19 @@ def folder(mode: str) -> Path:
 
 def own_sources() -> list[str]:
     """The C files of the kernel that are ours alone, without tests."""
-    return sorted(item.target for item in lay.items()
-                  if item.kind == "file" and item.target.endswith(".c")
-                  and item.target.startswith(KERNEL)
-                  and not SUITE.search(item.target))
+    return _sources("file")
 
 
 def patched_sources() -> list[str]:
     """The C files of the kernel that are upstream's, and that we patch."""
+    return _sources("patch")
+
+
+def _sources(kind: str) -> list[str]:
     return sorted({item.target for item in lay.items()
-                   if item.kind == "patch" and item.target.endswith(".c")
-                   and item.target.startswith(KERNEL)})
+                   if item.kind == kind and item.target.endswith(".c")
+                   and item.target.startswith(KERNEL)
+                   and not SUITE.search(item.target)})
 
 
 def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:
@@ -126,9 +131,9 @@ def variables(mode: str) -> list[str]:
     if not kernel.instrument:
         return [*kernel.make]
     sources = own_sources() + (patched_sources() if kernel.patched else [])
-    own = [object_name(name) for name in sources]
+    own = {object_name(name) for name in sources} - BEFORE_THE_KERNEL
     return [*kernel.make, *(f"{kernel.instrument}_{name}.o=y"
-                            for name in (*own, *kernel.neighbours))]
+                            for name in (*sorted(own), *kernel.neighbours))]
 
 
 def make(mode: str, *args: str, what: str, log: Path | None = None,

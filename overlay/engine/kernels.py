@@ -151,12 +151,11 @@ KERNELS: dict[str, Kernel] = {
         fragments=("lean", "debug"),
         steps=2500,
         # What walks the stack for each allocation is not what bugs are looked
-        # for in, and it executed nearly half of all instructions. kmemleak's scan
-        # reads a hundred million words in each guest. UBSAN judges the text of a
-        # file and not what that calls: it is for files of ours and those that we
-        # patch, and took a sixteenth of the time to compile the others.
+        # for in, and it executed nearly half of all instructions. UBSAN judges the
+        # text of a file and not what that calls: it is for files of ours and those
+        # that we patch, and took a sixteenth of the time to compile the others.
         make=(*(f"KASAN_SANITIZE_{name}.o=n"
-                for name in ("unwind_frame", "stacktrace", "extable", "kmemleak")),
+                for name in ("unwind_frame", "stacktrace", "extable")),
               "UBSAN_SANITIZE=n"),
         instrument="UBSAN_SANITIZE",
         patched=True,

@@ -118,7 +118,18 @@ class Races(Folder):
         self.assertIn("UBSAN_SANITIZE=n", names)
         for name in ("uq/pci", "dax-read", "core", "dax"):
             self.assertIn(f"UBSAN_SANITIZE_{name}.o=y", names)
-        self.assertIn("KASAN_SANITIZE_kmemleak.o=n", names)
+
+    def test_what_runs_before_the_kernel_is_not_instrumented(self):
+        for name in ("drivers/nvme/host", "fs", "fs/ext4", "mm"):
+            host.write(self.top / name / "Makefile", "")
+        with mock.patch.object(build, "tree", return_value=self.top):
+            names = {name.partition("_SANITIZE_")[2].removesuffix(".o=y")
+                     for name in build.variables("debug") if name.endswith("=y")}
+        self.assertIn("mm/memory.c", build.patched_sources())
+        # those of arch/x86/boot
+        self.assertEqual(names & {
+            "a20", "cmdline", "cpu", "cpucheck", "cpuflags", "edd", "main", "memory",
+            "pm", "printf", "regs", "string", "tty", "version", "video"}, set())
 
     def test_it_is_switched_on(self):
         # allnoconfig has no for what is on by default.
