@@ -118,7 +118,7 @@ def run_um(out: Path) -> list[Case]:
         host.write(out / f"{UM}.boot.log", output)
         return judge(UM, output, done, out)
 
-    return _once(UM, _key_of_um(), work)
+    return _once(UM, _key_of_um, work)
 
 
 # -- the debug kernel --------------------------------------------------------
@@ -147,7 +147,7 @@ def run_guest(out: Path) -> list[Case]:
                          name=SUITES, out=out, machine=machine, folder=folder)
         return _named(SUITES, ran.ktap) + ran.cases(suites=True)
 
-    return _once(SUITES, _key_of_guest(), work)
+    return _once(SUITES, _key_of_guest, work)
 
 
 # -- both --------------------------------------------------------------------
@@ -157,17 +157,22 @@ def _code() -> dict[str, str | None]:
     return store.of_files((here / name for name in CODE), here)
 
 
-def _once(name: str, key: str | None,
+def _once(name: str, key: Callable[[], str | None],
           work: Callable[[], list[Case]]) -> list[Case]:
-    """A kernel's cases: those that are kept, or those that it has now."""
-    kept = store.take("kunit", key)
+    """A kernel's cases: those that are kept, or those that it has now.
+
+    They are kept only if what goes into them is at the end what it was before.
+    """
+    before = key()
+    kept = store.take("kunit", before)
     if kept:
         host.say(f"    {name}: same image as at {kept.when}: "
                  f"{ktap.total(kept.cases)}, taken from the store")
         return store.mark(kept.cases, kept.when)
     start = time.monotonic()
     cases = work()
-    store.keep("kunit", key, cases)
+    if key() == before:
+        store.keep("kunit", before, cases)
     took = time.monotonic() - start
     host.took(f"KUnit: {name}", took)
     host.say(f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}")

@@ -421,10 +421,17 @@ def keep(share: Share, before: dict[str, str | None],
     if not all(of.values()) or any(case.status == ktap.FAIL
                                    for case in cases):
         return
-    when, now = store.now(), keys(share)
+    when, now = store.now(), _keys_anew(share)
     for test, some in of.items():
         if now[test] == before[test]:
             store.keep("kselftest", now[test], some, when=when)
+
+
+def _keys_anew(share: Share) -> dict[str, str | None]:
+    """Its keys by another look at this machine's programs and libraries."""
+    _machine.cache_clear()
+    _linked.cache_clear()
+    return keys(share)
 
 
 def keys(share: Share) -> dict[str, str | None]:

@@ -327,6 +327,14 @@ class Guests(Kept):
         self.program("uq_io", "starts ./helper there")
         self.assertEqual(self.left(), ["uq:uq_io"])
 
+    def test_another_qemu_while_it_ran_is_not_what_ran(self):
+        self.replace(reuse, "qemu", lambda: "QEMU 7.2")
+        keys = reuse.keys(self.share)
+        self.replace(reuse, "qemu", lambda: "QEMU 10.0")
+        reuse.keep(self.share, keys, self.cases)
+        self.replace(reuse, "qemu", lambda: "QEMU 7.2")
+        self.assertEqual(self.left(), list(self.TESTS))
+
     def test_a_guest_that_restarts_is_one_test(self):
         self.program("uq_kexec", "goes down")
         share = Share("lean", "lean-restart", self.into, ("restart",),
@@ -719,6 +727,19 @@ class Kunit(Kept):
         self.replace(reuse, "_tools", lambda pins: ["virtme-ng==2"])
         self.assertEqual(self.once()[0], ["make", "debug"])
         self.replace(reuse, "_installed", lambda: {"kmod": ("2", [], False)})
+        self.assertEqual(self.once()[0], ["make", "debug"])
+
+    def test_an_edit_while_it_ran_is_not_what_ran(self):
+        boot = self.boot
+
+        def edited(*args, **how):
+            self.replace(reuse, "qemu", lambda: "QEMU 10.0")
+            return boot(*args, **how)
+
+        self.replace(guest, "boot", edited)
+        self.once()
+        self.replace(guest, "boot", boot)
+        self.replace(reuse, "qemu", lambda: "QEMU 7.2")
         self.assertEqual(self.once()[0], ["make", "debug"])
 
     def test_a_suite_boots_no_kselftest(self):
