@@ -8,7 +8,7 @@ runs one on this machine.
 import json
 import os
 
-from engine import artifacts, host, kernels, ktap, reuse, source
+from engine import artifacts, guest, host, kernels, ktap, reuse, source
 from engine.host import UserError
 from engine.ktap import Case
 from engine.lava import dispatcher, jobs
@@ -101,7 +101,7 @@ def main(args: list[str]) -> list[Case]:
     if len(args) > 2 or (args and not running):
         raise UserError("lava takes nothing, record, or run and a job's name")
     # Before the jobs of an earlier run are deleted.
-    jobs.accelerated()
+    guest.asked_for_kvm()
     with host.step("LAVA's jobs (out/lava)"):
         found = jobs.groups()
         if not running:

@@ -6,7 +6,6 @@ so that a farm's dispatchers end at about the same time. A job is made for a
 device of type qemu; it has all that it needs, and depends on no other.
 """
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -233,21 +232,14 @@ def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
     }
 
 
-def accelerated() -> bool:
-    """Whether the user says that dispatchers have KVM; this machine need not."""
-    wanted = os.environ.get("ACCEL") or "tcg"
-    if wanted not in ("tcg", "kvm"):
-        raise UserError(f"ACCEL={wanted} is not known: it is tcg or kvm")
-    return wanted == "kvm"
-
-
 def _context(group: Group) -> Job:
     """What LAVA's template of a device of type qemu is told."""
     kernel = KERNELS[group.mode]
     context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
     # A kernel that panicked restarts: QEMU ends instead, and the job with it.
     options = ["-machine q35", "-smp 2", "-no-reboot", *group.share().hardware()[1]]
-    if not accelerated():
+    # It is the dispatchers that have it, and this machine need not.
+    if not guest.asked_for_kvm():
         context["no_kvm"] = 1
         # A dispatcher may well have one of the versions that need it; what they can
         # lose nevertheless is in ci/README.md.
