@@ -119,7 +119,6 @@ def end(step: str) -> None:
 
 def note(path: Path) -> None:
     """Note what a build is of that begins now."""
-    host.remove(path)
     host.write(path, json.dumps(begun(), indent=1) + "\n")
 
 

@@ -50,9 +50,21 @@ def lost(item: Row) -> bool:
     return item["base_status"] == "PASS" and item["head_status"] in BAD
 
 
+class NoReport(Exception):
+    """A file is no report; which one, in a sentence."""
+
+
+def _report(path: str) -> Row:
+    """What is compared of a report; NoReport if it is none."""
+    try:
+        return _results(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise NoReport(f"{path} is no report for KCIDB") from None
+
+
 def compare(old: str, new: str) -> int:
     """Show what is different."""
-    found = RegressionReport.compare(old, new, _results(old), _results(new))
+    found = RegressionReport.compare(old, new, _report(old), _report(new))
     for category, words in SHOWN.items():
         items = [item for item in found.items if item["category"] == category]
         print(f"{words}: {len(items)}")
@@ -63,12 +75,10 @@ def compare(old: str, new: str) -> int:
 
 def main(old: str, new: str) -> int | str:
     """compare(), or the sentence that says which file is no report."""
-    for path in (old, new):
-        try:
-            _results(path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return f"{path} is no report for KCIDB"
-    return compare(old, new)
+    try:
+        return compare(old, new)
+    except NoReport as error:
+        return str(error)
 
 
 if __name__ == "__main__":
