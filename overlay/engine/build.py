@@ -131,9 +131,10 @@ def variables(mode: str) -> list[str]:
     if not kernel.instrument:
         return [*kernel.make]
     sources = own_sources() + (patched_sources() if kernel.patched else [])
-    own = {object_name(name) for name in sources} - BEFORE_THE_KERNEL
+    own = [object_name(name) for name in sources]
     return [*kernel.make, *(f"{kernel.instrument}_{name}.o=y"
-                            for name in (*sorted(own), *kernel.neighbours))]
+                            for name in (*own, *kernel.neighbours)
+                            if name not in BEFORE_THE_KERNEL)]
 
 
 def make(mode: str, *args: str, what: str, log: Path | None = None,
