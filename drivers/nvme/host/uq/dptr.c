@@ -9,9 +9,14 @@
 
 #include "dptr.h"
 
+static u64 nvme_uq_page_offset(u64 addr)
+{
+	return addr & (NVME_CTRL_PAGE_SIZE - 1);
+}
+
 static bool nvme_uq_page_aligned(u64 addr)
 {
-	return !(addr & (NVME_CTRL_PAGE_SIZE - 1));
+	return !nvme_uq_page_offset(addr);
 }
 
 /**
@@ -66,24 +71,31 @@ EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
  * @dptr:	data pointer of the command
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
- * @list:	lists, as many as nvme_uq_nr_lists() says for all entries but
- *		the first; not used if there are no more than two
+ * @len:	bytes that the command transfers, from 1 to the length of @seg
+ * @list:	lists, as many as nvme_uq_nr_lists() says for all entries of
+ *		@seg but the first; not used if there are no more than two
  * @per_list:	entries per list
  *
- * Return: 0, or -EINVAL if PRPs cannot describe it.
+ * Neither PRP2 nor the last entry of a list says what it is. The device derives
+ * from @len whether it has the address of data or of a list: if it were that of
+ * a list where the device takes it for data, the device would overwrite the
+ * list, or send it as data.
+ *
+ * Return: 0, or -EINVAL if PRPs cannot describe @seg.
  */
 int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		      unsigned int nseg, const struct nvme_uq_list *list,
-		      unsigned int per_list)
+		      unsigned int nseg, u32 len,
+		      const struct nvme_uq_list *list, unsigned int per_list)
 {
-	unsigned int left = nvme_uq_prp_entries(seg, nseg);
 	dma_addr_t addr = seg->addr, end = addr + seg->len;
+	unsigned int left, i = 0;
 	__le64 *prp;
-	unsigned int i = 0;
 
-	if (!left)
+	if (!nvme_uq_prp_entries(seg, nseg))
 		return -EINVAL;
 
+	left = DIV_ROUND_UP(nvme_uq_page_offset(addr) + len,
+			    NVME_CTRL_PAGE_SIZE);
 	dptr->prp1 = cpu_to_le64(addr);
 	dptr->prp2 = 0;
 	if (--left == 0)
@@ -218,12 +230,19 @@ static u64 nvme_uq_dwords(__le32 numd)
 	return ((u64)le32_to_cpu(numd) + 1) * 4;
 }
 
-/*
- * The largest amount of data that a command can transfer; U64_MAX if it is not
- * known.
+/**
+ * nvme_uq_xfer_bytes - compute how much data a command transfers
+ * @c:		the command
+ * @fmt:	format of the namespace
+ *
+ * PRPs have no length. If a command transfers more than the buffer holds, the
+ * device continues at whatever address the next entry has. So without SGLs a
+ * command is only allowed if its length is known and fits.
+ *
+ * Return: the number of bytes, U64_MAX if it is not known.
  */
-static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
-			      const struct nvme_uq_fmt *fmt)
+u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt)
 {
 	u32 cdw10 = le32_to_cpu(c->common.cdw10);
 	u32 cdw13 = le32_to_cpu(c->common.cdw13);
@@ -262,25 +281,7 @@ static u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
 		return U64_MAX;
 	}
 }
-
-/**
- * nvme_uq_xfer_fits - check that a transfer stays inside the data buffer
- * @c:		the command
- * @fmt:	format of the namespace
- * @data_len:	length of the data buffer, 0 for none
- *
- * PRPs have no length. If a command transfers more than the buffer holds, the
- * device continues at whatever address the next entry has. So without SGLs a
- * command is only allowed if its length is known and fits.
- *
- * Return: true if the transfer cannot exceed the buffer.
- */
-bool nvme_uq_xfer_fits(const struct nvme_command *c,
-		       const struct nvme_uq_fmt *fmt, u64 data_len)
-{
-	return nvme_uq_xfer_bytes(c, fmt) <= data_len;
-}
-EXPORT_SYMBOL_GPL(nvme_uq_xfer_fits);
+EXPORT_SYMBOL_GPL(nvme_uq_xfer_bytes);
 
 /**
  * nvme_uq_meta_fits - check that a transfer stays inside the metadata buffer
@@ -288,7 +289,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_xfer_fits);
  * @fmt:	format of the namespace
  * @meta_len:	length of the metadata buffer, 0 for none
  *
- * As nvme_uq_xfer_fits(), for a metadata pointer that is not an SGL.
+ * As nvme_uq_xfer_bytes() does for data, for a metadata pointer that is not an
+ * SGL.
  *
  * Return: true if the transfer cannot exceed the buffer.
  */

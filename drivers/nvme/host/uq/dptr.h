@@ -37,8 +37,8 @@ unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
 				 unsigned int nseg);
 unsigned int nvme_uq_nr_lists(unsigned int entries, unsigned int per_list);
 int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		      unsigned int nseg, const struct nvme_uq_list *list,
-		      unsigned int per_list);
+		      unsigned int nseg, u32 len,
+		      const struct nvme_uq_list *list, unsigned int per_list);
 void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 		       unsigned int nseg, const struct nvme_uq_list *list,
 		       unsigned int per_list);
@@ -59,8 +59,8 @@ struct nvme_uq_fmt {
 	bool		ext;
 };
 
-bool nvme_uq_xfer_fits(const struct nvme_command *c,
-		       const struct nvme_uq_fmt *fmt, u64 data_len);
+u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
+		       const struct nvme_uq_fmt *fmt);
 bool nvme_uq_meta_fits(const struct nvme_command *c,
 		       const struct nvme_uq_fmt *fmt, u64 meta_len);
 

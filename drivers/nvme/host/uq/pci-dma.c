@@ -284,13 +284,15 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
  * @uq:		the queue
  * @c:		the command
  * @sglist:	the data, mapped
+ * @len:	bytes that the command transfers, from 1 to the length of @sglist;
+ *		an SGL describes all of it
  */
 void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
-			const struct nvme_uq_sglist *sglist)
+			const struct nvme_uq_sglist *sglist, u32 len)
 {
 	if (!uq->force_sgl) {
 		nvme_uq_prp_build(&c->common.dptr, sglist->bus, sglist->nbus,
-				  sglist->list, sglist->per_list);
+				  len, sglist->list, sglist->per_list);
 		return;
 	}
 	c->common.flags = NVME_CMD_SGL_METABUF;

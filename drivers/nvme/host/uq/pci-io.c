@@ -55,6 +55,31 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 	return nvme_uq_dma_map_one(uq, io);
 }
 
+static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
+{
+	const struct nvme_ns_head *head = node->ns->head;
+
+	return (struct nvme_uq_fmt){
+		.csi		= head->ids.csi,
+		.lba_shift	= head->lba_shift,
+		.ms		= head->ms,
+		.pi_size	= head->pi_type ? head->pi_size : 0,
+		.ext		= head->features & NVME_NS_EXT_LBAS,
+	};
+}
+
+/*
+ * Bytes that a command transfers, which nvme_uq_fits() has found to be no more
+ * than its buffer; at least 1. Without SGLs.
+ */
+static noinline u32 nvme_uq_moved(const struct nvme_command *c,
+				  const struct nvme_uq_io *io)
+{
+	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io->node);
+
+	return max(nvme_uq_xfer_bytes(c, &fmt), 1);
+}
+
 static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 					    struct nvme_command *c,
 					    const struct nvme_uq_io *io)
@@ -158,19 +183,6 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
 }
 
-static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
-{
-	const struct nvme_ns_head *head = node->ns->head;
-
-	return (struct nvme_uq_fmt){
-		.csi		= head->ids.csi,
-		.lba_shift	= head->lba_shift,
-		.ms		= head->ms,
-		.pi_size	= head->pi_type ? head->pi_size : 0,
-		.ext		= head->features & NVME_NS_EXT_LBAS,
-	};
-}
-
 /*
  * Return true if the transfer cannot exceed the buffers. An SGL has their
  * length; elsewhere the fields of the command must not ask for more.
@@ -182,7 +194,7 @@ static noinline bool nvme_uq_fits(struct nvme_uq *uq,
 {
 	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(node);
 
-	if (!uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, len))
+	if (!uq->force_sgl && nvme_uq_xfer_bytes(c, &fmt) > len)
 		return false;
 	if (uq->force_sgl && uq->meta_sgl_ok && meta_len)
 		return true;
@@ -208,7 +220,7 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 {
 	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io->node);
 
-	if (uq->force_sgl && !nvme_uq_xfer_fits(c, &fmt, 0))
+	if (uq->force_sgl && nvme_uq_xfer_bytes(c, &fmt))
 		c->common.flags = NVME_CMD_SGL_METABUF;
 }
 
@@ -285,7 +297,8 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 		iod->meta_len = io->meta_len;
 	}
 	if (unlikely(io->flags & NVME_UQ_SGLIST))
-		nvme_uq_set_sglist(uq, c, io->sglist);
+		nvme_uq_set_sglist(uq, c, io->sglist, uq->force_sgl ? io->len :
+				   nvme_uq_moved(c, io));
 	else if (io->len)
 		nvme_uq_set_one(uq, c, io);
 	else

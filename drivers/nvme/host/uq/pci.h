@@ -205,7 +205,7 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod);
 void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
-			const struct nvme_uq_sglist *sglist);
+			const struct nvme_uq_sglist *sglist, u32 len);
 void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
 

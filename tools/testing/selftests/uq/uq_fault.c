@@ -657,6 +657,48 @@ TEST_F(fault, beyond_the_buffer)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
+UQ_LEAVE_OUT("fault.irq.less_than_the_buffer", "an SGL has its length");
+UQ_LEAVE_OUT("fault.poll.less_than_the_buffer", "an SGL has its length");
+
+/*
+ * A command that transfers less than its buffer holds. By that, and not by the
+ * buffer, the device tells whether the second PRP is a page or a list.
+ */
+TEST_F(fault, less_than_the_buffer)
+{
+	static const size_t offsets[] = { 0, 512, 4092 };
+	static const unsigned int blocks[] = { 1, 8, 9, 16, 17 };
+	static const __u32 sizes[] = { 8704, 12288, 131072 };
+	unsigned int o, b, s, i;
+
+	for (o = 0; o < ARRAY_SIZE(offsets); o++)
+		for (b = 0; b < ARRAY_SIZE(blocks); b++)
+			for (s = 0; s < ARRAY_SIZE(sizes); s++) {
+				unsigned char *at = self->buf + offsets[o];
+				__u32 len = blocks[b] * 512, size = sizes[s];
+
+				memset(self->buf, 0xee, 2 * 131072);
+				uq_fill(at, len, o * 100 + b * 10 + s);
+				prep(self, CMD_WRITE, 0, at, size)->cdw12 =
+					blocks[b] - 1;
+				ASSERT_EQ(0, uq_run(&self->ring));
+				ASSERT_EQ(len, pread(self->block, self->ref,
+						     len, 0));
+				ASSERT_EQ(0, memcmp(at, self->ref, len))
+					TH_LOG("write of %u bytes at %zu of %u",
+					       len, offsets[o], size);
+				memset(at, 0xee, len);
+				prep(self, CMD_READ, 0, at, size)->cdw12 =
+					blocks[b] - 1;
+				ASSERT_EQ(0, uq_run(&self->ring));
+				ASSERT_EQ(0, memcmp(at, self->ref, len))
+					TH_LOG("read of %u bytes at %zu of %u",
+					       len, offsets[o], size);
+				for (i = len; i < size; i++)
+					ASSERT_EQ(0xee, at[i]);
+			}
+}
+
 /* PRPs cannot describe holes: vectors of whole pages only, then. */
 TEST_F(fault, vectors)
 {

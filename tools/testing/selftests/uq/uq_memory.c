@@ -256,6 +256,36 @@ TEST_F(memory, beyond_the_length)
 			   self->mem.size - 4096 - 512, 0x5a));
 }
 
+/*
+ * A command for fewer blocks than its length. The device tells by these whether
+ * it has the address of a page or of a list, which others use too.
+ */
+TEST_F(memory, less_than_the_length)
+{
+	static const unsigned int blocks[] = { 1, 8, 9, 16, 17 };
+	const __u64 from = 4092;
+	unsigned int b;
+
+	ASSERT_EQ(0, get(self, 64 * 1024));
+	for (b = 0; b < ARRAY_SIZE(blocks); b++) {
+		__u32 len = blocks[b] * 512;
+
+		memset(self->p, 0x5a, self->mem.size);
+		uq_fill(self->buf, len, b);
+		ASSERT_EQ(0, run_other(self, CMD_WRITE, 0, self->buf, len));
+		prep(self, CMD_READ, 0, from, 32768)->cdw12 = blocks[b] - 1;
+		ASSERT_EQ(0, uq_run(&self->ring));
+		EXPECT_EQ(0, memcmp(self->p + from, self->buf, len))
+			TH_LOG("%u bytes", len);
+		EXPECT_TRUE(is_all(self->p, from, 0x5a));
+		EXPECT_TRUE(is_all(self->p + from + len,
+				   self->mem.size - from - len, 0x5a));
+	}
+	/* all pages of the memory are still what they were for the device */
+	out_and_back(_metadata, self, 0, 65536);
+	in_and_nowhere_else(_metadata, self, 0, 65536);
+}
+
 TEST_F(memory, alignment)
 {
 	ASSERT_EQ(0, get(self, 64 * 1024));
