@@ -50,7 +50,7 @@ def sources() -> Of:
     """What builds are of; the same words in a manifest of artifacts."""
     src = source.kernel()
     return {"linux": src.version, "origin": src.origin, "commit": src.head or "",
-            "patchset_hash": patchset(),
+            "edited": source.edits(src), "patchset_hash": patchset(),
             "configs": store.digest([LOADED, store.of_files(
                 CONFIGS.glob("*.config"), CONFIGS)])}
 

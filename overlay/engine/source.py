@@ -107,6 +107,15 @@ def git(path: Path, *args: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def edits(src: Source) -> str:
+    """A digest of what the tracked files of a KDIR have that its commit has not.
+
+    Empty without any, and for a tree that git knows nothing of.
+    """
+    found = git(src.path, "diff", "HEAD") if src.is_git else None
+    return hashlib.sha256(found.encode()).hexdigest() if found else ""
+
+
 # -- Debian ------------------------------------------------------------------
 
 def _order(version: str) -> list[int]:

@@ -214,9 +214,23 @@ class PlainQemu(Folder):
                            QEMU_TIMEOUT="0.2")
         self.assertEqual(done.returncode, 255)
         self.assertIn("did not end within QEMU_TIMEOUT=0.2", done.stderr)
+        # Its tests were over: something after them hangs.
+        done = self.run_it(then="exec sleep 60", QEMU_TIMEOUT="0.2")
+        self.assertEqual(done.returncode, 255)
         done = self.run_it(QEMU_TIMEOUT="soon")
         self.assertEqual(done.returncode, 255)
         self.assertIn("soon", done.stderr)
+
+    def test_no_room_for_its_files_is_not_the_tests_exit_code(self):
+        done = self.run_it(TMPDIR="/nonexistent")
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("/nonexistent", done.stderr)
+        # More than what a file may have: the ramdisk cannot be written.
+        host.write(self.made / "rootfs.cpio.gz", gzip.compress(b"x" * (1 << 20)))
+        with mock.patch.object(artifacts, "folder", lambda: self.made):
+            artifacts._sums()
+        done = self.run_it(by=("sh", "-c", 'ulimit -f 1; exec "$0" "$@"', self.SCRIPT))
+        self.assertEqual(done.returncode, 255)
 
     def test_a_guest_that_ends_is_not_said_to_hang(self):
         for then in ("exit 0", "exit 1"):

@@ -259,6 +259,19 @@ class Noted(Folder):
         self.assertEqual(self.changed(head="0" * 40), {"commit"})
         self.assertEqual(self.changed(origin="debian"), {"origin", "folder"})
 
+    def test_a_kernel_that_was_edited(self):
+        git = ("git", "-C", self.top, "-c", "user.name=x", "-c", "user.email=x")
+        host.write(self.top / "Makefile", "VERSION = 7\n")
+        for args in (("init", "-q"), ("add", "Makefile"), ("commit", "-q", "-m", "x")):
+            subprocess.run([*git, *args], check=True)
+        kernel = {"is_git": True, "head": "0" * 40}
+        self.assertEqual(self.changed(**kernel), {"commit"})
+        host.write(self.top / "Makefile", "VERSION = 8\n")
+        self.assertEqual(self.changed(**kernel), {"commit", "edited"})
+        self.first = self.of(**kernel)
+        host.write(self.top / "Makefile", "VERSION = 9\n")
+        self.assertEqual(self.changed(**kernel), {"edited"})
+
     def test_a_patch_that_was_taken_away(self):
         del self.laid["fs/b.c.patch"]
         self.assertEqual(self.changed(), {"patchset_hash"})
