@@ -27,8 +27,13 @@ CONFIGS = host.ROOT / "overlay" / "configs"
 GUESTS = host.ROOT / "overlay" / "guest"
 # What kselftest.py calls a guest, before its name, when it says how long it took.
 GUEST = "guest "
-# As it is now that it is loaded; it may be edited while we run.
+# What boots guests and reads what they say.
+CODE = ("disks.py", "guest.py", "kselftest.py", "ktap.py", "kunit.py", "plugins.py",
+        "share.py")
+# As they are now that they are loaded; they may be edited while we run.
 LOADED = store.of_file(kernels.__file__)
+LOADED_CODE = store.of_files((Path(__file__).parent / name for name in CODE),
+                             Path(__file__).parent)
 
 # Two runs tested the same if these are equal.
 Of = dict[str, str]
@@ -66,8 +71,8 @@ def now() -> Of:
     """What runs are of: of builds, and of what guests do."""
     subsets = {host.ROOT / "overlay" / kernel.subset
                for kernel in kernels.KERNELS.values() if kernel.subset}
-    return built() | {"guests": store.digest(store.of_files(
-        {*filter(Path.is_file, GUESTS.iterdir()), *subsets}, host.ROOT))}
+    return built() | {"guests": store.digest([LOADED_CODE, store.of_files(
+        {*filter(Path.is_file, GUESTS.iterdir()), *subsets}, host.ROOT)])}
 
 
 # -- what a run was of -------------------------------------------------------

@@ -290,6 +290,10 @@ class Noted(Folder):
         host.write(self.top / "overlay/kselftest.debug", "uq:uq_cq\n")
         self.assertEqual(self.changed(), {"guests"})
 
+    def test_what_boots_guests(self):
+        with mock.patch.object(ran, "LOADED_CODE", {"guest.py": "another"}):
+            self.assertEqual(self.changed(), {"guests"})
+
     def test_a_folder_beside_the_guests_scripts_is_no_script(self):
         (self.top / "guest/old").mkdir()
         self.assertEqual(self.changed(), set())
