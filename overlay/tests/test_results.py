@@ -214,9 +214,18 @@ class Old(Here):
         host.write(host.OUT / "kunit" / "um.ktap", "")
         self.ran("soak", Case("um: ext4_inode_test: a case", ktap.PASS))
         self.assertEqual(self.report()[1]["um"], "PASS")
-        # A later run of KUnit, of other files.
+        # A later run of KUnit, without UML, has a folder of its own.
+        host.remove(host.OUT / "kunit")
+        self.ran("kunit", Case("debug: ext4_inode_test: a case", ktap.PASS))
+        self.assertEqual(self.report()[1]["um"], "PASS")
+
+    def test_user_mode_linux_of_other_files_is_not_said_to_be_built(self):
+        host.remove(host.OUT / "kunit")
+        host.write(host.OUT / "kunit" / "um.ktap", "")
+        self.ran("soak", Case("um: kunit.py", ktap.FAIL, "it ended with 1"))
+        self.assertEqual(self.report()[1]["um"], "PASS")
         self.here["linux"] = "7.4.0"
-        self.ran("kunit", Case("um: ext4_inode_test: a case", ktap.PASS))
+        self.ran("kunit", Case("debug: ext4_inode_test: a case", ktap.PASS))
         self.here["linux"] = "7.3.4"
         self.assertEqual(self.report()[1]["um"], "FAIL")
 

@@ -176,11 +176,12 @@ def _build_id(row: Row, kernel: str) -> str:
 def _ran_um(found: Sequence[Result], out: Path) -> bool:
     """Whether UML was built: only what was built is run, and kunit.py says no more.
 
-    `make soak` has it leave its log with KUnit's, and nothing beside it.
+    `make soak` has it leave its log with KUnit's, where a later run of KUnit takes
+    it away. A case of a suite (`SUITE: CASE`) is said by UML alone.
     """
     log, note = out / "kunit" / f"{kunit.UM}.ktap", out / "kunit" / ran.FILE
     results = [result for result in found if result.kernel == kunit.UM]
-    if any(result.stored for result in results):
+    if any(result.stored or ": " in result.name for result in results):
         return True
     return log.exists() and bool(results) and (
         not note.exists() or ran.same(note, ran.now()))
