@@ -219,15 +219,24 @@ static u64 nvme_uq_rw_bytes(const struct nvme_command *c,
 
 	if (!nvme_uq_is_known(fmt))
 		return U64_MAX;
-	if (fmt->ext && !nvme_uq_pi_stripped(c, fmt))
-		bytes += nvme_uq_blocks(c) * fmt->ms;
-	return bytes;
+	if (!fmt->ext || !fmt->ms || nvme_uq_pi_stripped(c, fmt))
+		return bytes;
+	/* protection information that the driver does not use may be stripped */
+	if (le16_to_cpu(c->rw.control) & NVME_RW_PRINFO_PRACT)
+		return U64_MAX;
+	return bytes + nvme_uq_blocks(c) * fmt->ms;
 }
 
-/* Convert a 0's based number of dwords to bytes. */
+/*
+ * Convert a 0's based number of dwords, which is the most that is transferred, to
+ * bytes. If a device has less to say, only up to a page it is known that PRP2 is
+ * not a list.
+ */
 static u64 nvme_uq_dwords(__le32 numd)
 {
-	return ((u64)le32_to_cpu(numd) + 1) * 4;
+	u64 bytes = ((u64)le32_to_cpu(numd) + 1) * 4;
+
+	return bytes <= NVME_CTRL_PAGE_SIZE ? bytes : U64_MAX;
 }
 
 /**
@@ -237,7 +246,8 @@ static u64 nvme_uq_dwords(__le32 numd)
  *
  * PRPs have no length. If a command transfers more than the buffer holds, the
  * device continues at whatever address the next entry has. So without SGLs a
- * command is only allowed if its length is known and fits.
+ * command is only allowed if its length is known and fits. It has to be exact,
+ * see nvme_uq_prp_build(), but up to a page a device may transfer less.
  *
  * Return: the number of bytes, U64_MAX if it is not known.
  */

@@ -50,7 +50,8 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 		return 0;
 	if (nvme_uq_fault_no_memory(uq))
 		return -ENOMEM;
-	if (unlikely(io->sglist || io->metabuf || !uq->force_sgl))
+	/* read after nvme_uq.blocked: as the queue is when it takes the command */
+	if (unlikely(io->sglist || io->metabuf || !READ_ONCE(uq->force_sgl)))
 		return nvme_uq_dma_map_slow(uq, io);
 	return nvme_uq_dma_map_one(uq, io);
 }
