@@ -110,10 +110,11 @@ def git(path: Path, *args: str) -> str | None:
 def edits(src: Source) -> str:
     """A digest of what the tracked files of a KDIR have that its commit has not.
 
-    Empty without any, and for a tree that git knows nothing of.
+    Empty without any, and for a tree that git knows nothing of. A tree of which git
+    cannot tell counts as edited.
     """
-    found = git(src.path, "diff", "HEAD") if src.is_git else None
-    return hashlib.sha256(found.encode()).hexdigest() if found else ""
+    found = git(src.path, "diff", "HEAD") if src.is_git else ""
+    return "" if found == "" else hashlib.sha256(str(found).encode()).hexdigest()
 
 
 # -- Debian ------------------------------------------------------------------

@@ -146,7 +146,7 @@ def compiler() -> str:
 
 def repository(src: source.Source) -> Row:
     """Where a kernel's commit is, if it is one: with edits it is no commit's."""
-    if not src.is_git or source.git(src.path, "diff", "--quiet", "HEAD") is None:
+    if not src.is_git or source.edits(src):
         return {}
     found = {
         "git_commit_hash": src.head or "",
