@@ -418,17 +418,6 @@ TEST_F(mmap_fault_around, userfaultfd_write_protection)
 
 /* -- errors, and other users of the page tables */
 
-static int mark_bad(const struct dax_fs *fs, int64_t byte, size_t len)
-{
-	char path[256], text[64];
-
-	snprintf(path, sizeof(path), "/sys/block/%s/badblocks",
-		 strrchr(fs->dev, '/') + 1);
-	snprintf(text, sizeof(text), "%lld %zu\n", (long long)byte / 512,
-		 len / 512);
-	return dax_put(path, text);
-}
-
 FIXTURE(mmap_bad_page)
 {
 	struct mmap_test t;
@@ -457,13 +446,10 @@ TEST_F(mmap_bad_page, is_passed_over)
 {
 	size_t bs = self->t.bs;
 	struct mmap_map m;
-	int64_t byte;
 	int fd, ret;
 
 	fd = new_file(_metadata, &self->t, true, 64);
-	byte = dax_physical(fd, 9 * bs);
-	ASSERT_LT(0, byte);
-	ret = mark_bad(&self->t.fs, byte, bs);
+	ret = mmap_mark_bad(&self->t, fd, 9 * bs);
 	if (ret == -ENOENT) {
 		close(fd);
 		SKIP(return, "the device has no badblocks attribute");

@@ -219,6 +219,24 @@ static inline int mmap_fill(const struct mmap_test *t, int fd,
 	return ret;
 }
 
+/*
+ * Has the device call the block at @pos of a file bad, until it is written to. -ENOENT
+ * where it has no list of bad blocks.
+ */
+static inline int mmap_mark_bad(const struct mmap_test *t, int fd, loff_t pos)
+{
+	__s64 byte = dax_physical(fd, pos);
+	char path[256], text[64];
+
+	if (byte < 0)
+		return byte;
+	snprintf(path, sizeof(path), "/sys/block/%s/badblocks",
+		 strrchr(t->fs.dev, '/') + 1);
+	snprintf(text, sizeof(text), "%lld %zu\n", (long long)byte / 512,
+		 t->bs / 512);
+	return dax_put(path, text);
+}
+
 /* -- mappings */
 
 struct mmap_map {

@@ -8,6 +8,10 @@
  * is the new one once write(2) has returned. Of a block that write(2) replaces, the
  * rest is what the old one holds, and a store beside write(2) fails in no page, and
  * takes no block from it.
+ *
+ * Stores to shared blocks, too: synchronous ones outlive a crash, and one that
+ * fails leaves nothing behind. And what makes blocks shared, FIDEDUPERANGE, looks at
+ * the data of files and not at what their blocks held before.
  */
 
 #include <linux/fs.h>
@@ -461,6 +465,153 @@ TEST_F(mmap_cow, store_in_the_huge_page_of_a_write)
 	mmap_gone(&m);
 	close(other_fd);
 	close(wr.fd);
+}
+
+/* -- shared blocks without write(2) */
+
+/* A status of FIDEDUPERANGE, or a negative errno. */
+static int dedupe(int from, int to, size_t len)
+{
+	struct {
+		struct file_dedupe_range range;
+		struct file_dedupe_range_info info;
+	} arg = {
+		.range = { .src_length = len, .dest_count = 1 },
+		.info = { .dest_fd = to },
+	};
+
+	return ioctl(from, FIDEDUPERANGE, &arg) ? -errno : arg.info.status;
+}
+
+static int preallocated_file(struct mmap_test *t, const char *name)
+{
+	int fd = mmap_file(t, name, 0);
+
+	if (fd >= 0 && fallocate(fd, 0, 0, COW_PAGES * t->bs)) {
+		close(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+/* Else any user can ask what was in blocks of others, a byte at a time. */
+TEST_F(mmap_cow, preallocated_blocks_hold_no_data_to_share)
+{
+	const size_t bs = self->t.bs;
+	char *page = dax_alloc(_metadata, bs);
+	int fd, other_fd, x_fd;
+
+	ASSERT_EQ(0, taint_free_blocks(&self->t));
+	fd = preallocated_file(&self->t, "preallocated");
+	ASSERT_GE(fd, 0);
+	other_fd = preallocated_file(&self->t, "preallocated too");
+	ASSERT_GE(other_fd, 0);
+	x_fd = mmap_file(&self->t, "x", 0);
+	ASSERT_GE(x_fd, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, x_fd, 0, 1, 'x'));
+
+	EXPECT_EQ(FILE_DEDUPE_RANGE_DIFFERS, dedupe(fd, x_fd, bs))
+		TH_LOG("the old content of a block was compared");
+	EXPECT_EQ(FILE_DEDUPE_RANGE_DIFFERS, dedupe(x_fd, fd, bs));
+	ASSERT_EQ(bs, pread(x_fd, page, bs, 0));
+	EXPECT_EQ('x', page[0]) TH_LOG("data was lost");
+	ASSERT_EQ(bs, pread(fd, page, bs, 0));
+	EXPECT_EQ(0, page[0]);
+	EXPECT_EQ(FILE_DEDUPE_RANGE_SAME, dedupe(fd, other_fd, bs));
+	close(x_fd);
+	close(other_fd);
+	close(fd);
+}
+
+/* What XFS calls XFS_IOC_GOINGDOWN, and not even the log is written. */
+#define SHUTDOWN _IOR('X', 125, __u32)
+#define SHUTDOWN_NOLOGFLUSH 2
+
+/* A crash, and a mount of what it has left. */
+static int crash_and_mount(struct mmap_test *t)
+{
+	__u32 how = SHUTDOWN_NOLOGFLUSH;
+	int fd = open(t->fs.dir, O_RDONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, SHUTDOWN, &how) ? -errno : 0;
+	close(fd);
+	if (ret)
+		return ret;
+	if (umount(t->fs.dir) ||
+	    mount(t->fs.dev, t->fs.dir, "xfs", 0, "dax=always"))
+		return -errno;
+	return 0;
+}
+
+/*
+ * With MAP_SYNC they are in blocks that are known to be the file's. The first one
+ * allocates blocks for those that follow, which log nothing before they are mapped.
+ */
+TEST_F(mmap_cow, synchronous_stores_outlive_a_crash)
+{
+	const size_t bs = self->t.bs;
+	char *page = dax_alloc(_metadata, bs);
+	struct mmap_map m;
+	int ret;
+
+	ASSERT_EQ(0, fsync(self->fd));
+	ASSERT_EQ(0, fsync(self->clone_fd));
+	ret = mmap_at(&self->t, &m, self->fd, 0, COW_PAGES,
+		      PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC,
+		      1);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "the device has no synchronous mappings");
+	ASSERT_EQ(0, ret);
+	for (size_t i = 0; i < COW_PAGES; i++)
+		mmap_poke(m.at + i * bs, 'S');
+	mmap_gone(&m);
+	mmap_gone(&self->m);
+	self->m.area_len = 0;
+	close(self->clone_fd);
+	close(self->fd);
+	ASSERT_EQ(0, crash_and_mount(&self->t));
+	self->clone_fd = dax_open(&self->t.fs, "clone", O_RDONLY);
+	ASSERT_GE(self->clone_fd, 0);
+	self->fd = dax_open(&self->t.fs, "file", O_RDONLY);
+	ASSERT_GE(self->fd, 0);
+
+	for (size_t i = 0; i < COW_PAGES; i++) {
+		ASSERT_EQ(bs, pread(self->fd, page, bs, i * bs));
+		EXPECT_EQ('S', page[0])
+			TH_LOG("the store to page %zu is lost", i);
+		EXPECT_EQ('a' + (char)i, page[bs - 1]);
+		ASSERT_EQ(bs, pread(self->clone_fd, page, bs, i * bs));
+		EXPECT_EQ('a' + (char)i, page[0]);
+	}
+}
+
+/*
+ * A store to a shared block that cannot be read takes a block for its copy, and
+ * gives it back. No mapping is to have that one any more.
+ */
+TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
+{
+	struct mmap_map m;
+	int ret;
+
+	ret = mmap_mark_bad(&self->t, self->fd, 0);
+	if (ret == -ENOENT)
+		SKIP(return, "the device has no badblocks attribute");
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, mmap_at(&self->t, &m, self->fd, 0, 1,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	EXPECT_EQ(SIGBUS, mmap_store(m.at, 'S'));
+	EXPECT_EQ(0, fsync(self->fd));
+
+	/* A write makes the block good, once it is this file's alone. */
+	ASSERT_EQ(0, ftruncate(self->clone_fd, 0));
+	ASSERT_EQ(0, mmap_fill(&self->t, self->fd, 0, 1, 'n'));
+	EXPECT_EQ('n', mmap_peek(m.at));
+	EXPECT_EQ(0, mmap_store(m.at, 'S'));
+	EXPECT_EQ('S', mmap_peek(self->m.at));
+	mmap_gone(&m);
 }
 
 /* -- stores while write(2) fills a hole */
