@@ -306,6 +306,27 @@ def _build(mode: str, path: Path, log: Path) -> None:
         progress.save()
 
 
+# Kernels that a later step of this run builds.
+_wanted: list[str] = []
+
+
+def will_want(modes: Iterable[str]) -> None:
+    """A later step builds these kernels; another may begin with it."""
+    _wanted[:] = modes
+
+
+def ahead() -> None:
+    """Build what a later step wants, where processors would stand idle.
+
+    What does not build is a failure of that step and not of this one.
+    """
+    for mode in _wanted:
+        try:
+            build(mode)
+        except UserError as error:
+            host.say(f"    {error}")
+
+
 def modules_prepare(mode: str) -> Path:
     """What single objects need before they can be built."""
     path = prepare(mode)

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from engine import cli, host, ktap, ran, ready, store
+from engine import build, cli, host, kernels, ktap, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -85,6 +85,8 @@ def main(args: list[str]) -> list[Case]:
     out = host.fresh("check")
     began = time.monotonic()
     everything = _ready(args or STEPS)
+    if "kselftest" in (args or STEPS):
+        build.will_want(kernels.having("checked"))
     lines: list[str] = []
     times: list[dict[str, str | float]] = []
     for name in args or STEPS:

@@ -203,14 +203,23 @@ def _absent(cases: list[Case]) -> list[Case]:
             for suite in our_suites() if suite not in ran]
 
 
+def _ahead(_: Path) -> list[Case]:
+    build.ahead()
+    return []
+
+
 def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
              out: Path) -> list[Case]:
-    """Several kernels at a time: each keeps one processor busy."""
+    """Several kernels at a time: each keeps one processor busy.
+
+    Beside them compilers run for a step that follows.
+    """
     if not runs:
         return []
     with host.step(f"KUnit in {len(runs)} kernels ({host.short(out)}/*.log)"):
-        done = host.at_once(lambda run: run(out), [(run,) for run in runs],
-                            min(len(runs), limits.processors()))
+        done = host.at_once(lambda run: run(out),
+                            [(run,) for run in (*runs, _ahead)],
+                            min(len(runs), limits.processors()) + 1)
     return [case for cases in done for case in cases]
 
 

@@ -35,7 +35,7 @@ BROAD = 1
 ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
                      r"|fs/xfs/xfs_dax")
 # What judges what compiling says.
-CODE = ("objects.py", "lint.py", "series.py", "arches.py")
+CODE = ("objects.py", "lint.py", "series.py", "arches.py", "reach.py")
 # With this make calls sparse for each file, also where the object is up to date.
 CHECKED = "C=2"
 
@@ -230,14 +230,15 @@ class Shop:
 
     def make(self, *args: str, env: Mapping[str, str] | None = None,
              check: bool = True, what: str | None = None,
-             progress: bool = False) -> host.Done:
+             progress: bool = False, logged: bool = True) -> host.Done:
         """Run make in the tree; its output is the result's stdout."""
         cmd = ["make", "-C", self.tree, f"O={self.build}",
                f"-j{host.jobs()}", *self.target,
                "HOSTCC=ccache gcc", *args]
         self.build.mkdir(parents=True, exist_ok=True)
         counter = Counter() if progress else None
-        return host.run(cmd, log=self.log, env=self._env(env), check=check,
+        return host.run(cmd, log=self.log if logged else None,
+                        env=self._env(env), check=check,
                         what=what or f"make {args[-1]}", progress=counter)
 
     def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -268,6 +269,19 @@ class Shop:
             if goal.endswith("/"):
                 for path in (self.build / goal).rglob("*.o"):
                     path.unlink(missing_ok=True)
+
+    def stale(self, folder: PurePosixPath | str, *args: str) -> set[str] | None:
+        """The objects below a folder that make would compile now.
+
+        None if make does not say it.
+        """
+        done = self.make(*args, "--dry-run", f"{folder}/", check=False,
+                         logged=False,
+                         what=f"what is to be compiled in {folder}")
+        if done.returncode:
+            return None
+        return set(re.findall(rf" -o ({re.escape(str(folder))}/\S+\.o)\s",
+                              done.stdout))
 
     def complaints(self, goals: Sequence[str], items: Sequence[Item],
                    *args: str) -> list[str]:

@@ -47,11 +47,13 @@ from pathlib import Path, PurePosixPath
 
 from engine import (
     arches,
+    build,
     host,
     lay,
     limits,
     objects,
     pristine,
+    reach,
     reuse,
     sender,
     share,
@@ -196,6 +198,32 @@ def touched(entry: Entry, items: Items) -> list[str]:
     return [items[file].target for file in (*entry.files, *entry.parts)]
 
 
+def reached(tree: Path, folder: PurePosixPath, entry: Entry,
+            items: Items) -> set[str] | None:
+    """The objects of a folder that see what a commit changes beside C files.
+
+    None if that cannot be told: it changes an option, or more than headers of the
+    folder and names in its Makefile.
+    """
+    headers, found = [], set()
+    for file in (*entry.files, *entry.parts):
+        path = PurePosixPath(items[file].target)
+        if path.parts[0] == "include":
+            return None
+        if objects.folder_of(str(path)) is None or objects.is_kernel_c(str(path)) \
+                or build.made_in(tree, path.parent) != folder:
+            continue
+        if path.suffix == ".h":
+            headers.append(str(path))
+            continue
+        patch = _patch_of(entry, items, file) if path.name == "Makefile" else ""
+        names = reach.named(patch, folder) if patch else None
+        if names is None:
+            return None
+        found |= names
+    return found | reach.readers(tree, folder, headers)
+
+
 def _withouts() -> dict[str, str | None]:
     """All that says what files were before later entries."""
     folder = host.ROOT / "overlay" / "series"
@@ -273,7 +301,7 @@ class Builder:
         self._follow(targets)
         self._lay()
         wanted = goals(targets, [item.target for item in self.laid])
-        complaints = self._kernel(wanted) if wanted else []
+        complaints = self._kernel(wanted, entry, items) if wanted else []
         for folder in selftest_folders(targets):
             complaints += self._selftest(folder, entry, items)
         return complaints
@@ -309,9 +337,27 @@ class Builder:
             store.keep(tool.kind, key, ())
         return _case(title, complaints)
 
-    def _kernel(self, wanted: list[str]) -> list[str]:
+    def _kernel(self, wanted: list[str], entry: Entry, items: Items) -> list[str]:
         self.shop.configure()
-        return self.shop.complaints(wanted, self.laid, "W=1")
+        return self.shop.complaints(self._reached(wanted, entry, items), self.laid,
+                                    "W=1")
+
+    def _reached(self, wanted: list[str], entry: Entry, items: Items) -> list[str]:
+        """What to compile, with those objects in place of folders that see the commit.
+
+        A folder stays if that cannot be told.
+        """
+        found = set(wanted)
+        for goal in wanted:
+            if not goal.endswith("/"):
+                continue
+            folder = build.made_in(self.shop.tree, goal)
+            seen = reached(self.shop.tree, folder, entry, items)
+            stale = None if seen is None else self.shop.stale(folder, "W=1")
+            if seen is not None and stale is not None:
+                found.discard(goal)
+                found |= seen & stale
+        return sorted(found)
 
     def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:
         makefile = self.shop.tree / lay.SELFTESTS / folder / "Makefile"

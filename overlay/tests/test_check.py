@@ -5,7 +5,7 @@ import errno
 import types
 from unittest import mock
 
-from engine import check, host, ktap, ran
+from engine import build, check, host, kernels, ktap, kunit, ran
 from engine.host import UserError
 from engine.ktap import Case
 from tests.test_host import Folder
@@ -78,6 +78,31 @@ class Steps(Folder):
         noted = ran.noted(host.OUT / "kunit" / ran.FILE)
         self.assertEqual((noted["linux"], noted["took"]), ("7.3.4", {}))
         self.assertFalse((host.OUT / "lint" / ran.FILE).exists())
+
+    def test_only_what_a_step_will_want_is_built_ahead(self):
+        self.steps(lint=[Case("a", ktap.PASS)], kselftest=[Case("b", ktap.PASS)],
+                   report=[])
+        for names, wanted in ((["lint"], []), (["lint", "kselftest"],
+                                               kernels.having("checked"))):
+            with mock.patch.object(check.ready, "ready"), \
+                    mock.patch.object(ran.source, "fetched", return_value=False), \
+                    mock.patch.object(build, "_wanted", []):
+                check.main(names)
+                self.assertEqual(build._wanted, wanted)
+
+    def test_kernels_are_built_beside_kunits_guest(self):
+        def build_one(mode):
+            if mode == "lean":
+                raise UserError("it does not compile")
+            built.append(mode)
+
+        built = []
+        with mock.patch.object(build, "_wanted", ["lean", "debug"]), \
+                mock.patch.object(build, "build", build_one):
+            cases = kunit._at_once([lambda out: [Case(out.name, ktap.PASS)]],
+                                   host.OUT / "kunit")
+        self.assertEqual(cases, [Case("kunit", ktap.PASS)])
+        self.assertEqual(built, ["debug"])
 
     def test_an_interrupt_ends_the_run(self):
         self.steps(lint=KeyboardInterrupt())

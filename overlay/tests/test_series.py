@@ -833,6 +833,98 @@ class Goals(unittest.TestCase):
                 ["drivers/nvme/host/", "drivers/nvme/host/uq/core.o"])
 
 
+class Reached(Scratch):
+    """What of a folder a commit reaches, beside its C files."""
+
+    TREE = {
+        "fs/toy/Makefile": "obj-y += kite.o ball.o top.o off.o sub/\n",
+        "fs/toy/toy.h": "struct toy;\n",
+        "fs/toy/all.h": '#include "toy.h"\n',
+        "fs/toy/alone.h": "struct alone;\n",
+        "fs/toy/kite.c": "#include <linux/fs.h>\n#include \"toy.h\"\n",
+        "fs/toy/ball.c": ' # include "../toy/all.h"\n',
+        "fs/toy/top.c": "int toy_h;\n",
+        "fs/toy/off.c": '#include "toy.h"\n',
+        "fs/toy/sub/deep.c": "#include <all.h>\n",
+        "fs/toy/sub/part.c": '#include "deep.c"\n',
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.tree = self.root / "tree"
+        for name, text in self.TREE.items():
+            host.write(self.tree / name, text)
+
+    def commit(self, *files, patch=""):
+        items = {}
+        for file in files:
+            kind = "patch" if file.endswith(".patch") else "file"
+            items[file] = lay.Item(file, file.removesuffix(".patch"), kind)
+        host.write(self.root / "fs/toy/Makefile.patch",
+                   "--- a/fs/toy/Makefile\n+++ b/fs/toy/Makefile\n"
+                   f"@@ -1 +1,2 @@\n obj-y += ball.o\n{patch}")
+        return entries.Entry(Path("0001-toy"), "", "", list(files)), items
+
+    def reached(self, *files, patch=""):
+        entry, items = self.commit(*files, patch=patch)
+        with mock.patch.object(host, "ROOT", self.root):
+            found = series.reached(self.tree, Path("fs/toy"), entry, items)
+        return found if found is None else sorted(found)
+
+    def test_who_includes_a_header_by_whatever_way(self):
+        self.assertEqual(self.reached("fs/toy/toy.h", "fs/toy/top.c"), [
+            "fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/off.o",
+            "fs/toy/sub/deep.o", "fs/toy/sub/part.o"])
+        self.assertEqual(self.reached("fs/toy/alone.h"), [])
+
+    def test_objects_that_a_makefile_names(self):
+        self.assertEqual(self.reached("fs/toy/Makefile.patch",
+                                      patch="+obj-y += top.o sub/deep.o\n+\n# x\n"),
+                         ["fs/toy/sub/deep.o", "fs/toy/top.o"])
+
+    def test_what_may_reach_all_of_the_folder(self):
+        self.assertIsNone(self.reached("fs/toy/Makefile.patch",
+                                       patch="+ccflags-y += -O3\n"))
+        self.assertIsNone(self.reached("fs/toy/Makefile"))
+        self.assertIsNone(self.reached("fs/toy/Kconfig", "fs/toy/alone.h"))
+        self.assertIsNone(self.reached("include/linux/fs.h", "fs/toy/alone.h"))
+
+    def compiled(self, *files, stale, patch=""):
+        """What a series compiles for a commit."""
+        entry, items = self.commit(*files, patch=patch)
+        with mock.patch.object(series.objects, "Shop") as made, \
+                mock.patch.object(host, "ROOT", self.root), \
+                mock.patch.object(series, "_withouts", return_value={}):
+            shop = made.return_value
+            shop.tree = self.tree
+            shop.stale.return_value = stale
+            shop.complaints.return_value = []
+            series.Builder(None, self.root / "log").build(entry, items)
+        return shop.complaints.call_args.args[0]
+
+    def test_of_these_what_make_would_compile_is_compiled(self):
+        self.assertEqual(self.compiled(
+            "fs/toy/toy.h", "fs/toy/top.c",
+            stale={"fs/toy/kite.o", "fs/toy/ball.o", "fs/toy/other.o"}),
+            ["fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/top.o"])
+
+    def test_the_folder_if_it_cannot_be_told(self):
+        self.assertEqual(self.compiled("fs/toy/toy.h", stale=None), ["fs/toy/"])
+        self.assertEqual(self.compiled("fs/toy/Kconfig", stale=set()), ["fs/toy/"])
+
+    def test_what_make_would_compile(self):
+        with mock.patch.object(objects.build, "top", lambda: self.root):
+            shop = objects.Shop(None, self.root / "log")
+        said = ("  gcc -Wp,-MMD,fs/toy/.kite.o.d -c -o fs/toy/kite.o kite.c ; x\n"
+                "  gcc -c -o fs/toy/sub/deep.o deep.c\n  gcc -c -o fs/a.o a.c\n")
+        done = mock.Mock(stdout=said, returncode=0)
+        with mock.patch.object(shop, "make", return_value=done):
+            self.assertEqual(shop.stale("fs/toy"),
+                             {"fs/toy/kite.o", "fs/toy/sub/deep.o"})
+            done.returncode = 2
+            self.assertIsNone(shop.stale("fs/toy"))
+
+
 class Tables(Scratch):
 
     RESULTS = [
