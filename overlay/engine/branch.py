@@ -266,7 +266,7 @@ def check_patch(branch: Branch, patch: Path) -> list[str]:
     if kept:
         store.counted(1)
         return checkpatch.judged(kept)
-    done = host.run(checkpatch.command(small, patch), cwd=branch.path,
+    done = host.run(checkpatch.command(small, branch.path, patch), cwd=branch.path,
                     log=branch.log, env=branch.env(), check=False,
                     what="checkpatch")
     checkpatch.note(key, done.stdout, done.returncode)

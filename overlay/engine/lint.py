@@ -32,6 +32,7 @@ from engine import (
     store,
     words,
 )
+from engine.checkpatch import ASKED_APART
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
@@ -102,6 +103,38 @@ def checkpatch(job: Job) -> Iterator[Case]:
                     found[patch])
     if not pairs:
         yield _not_run("checkpatch", "overlay/series holds no patch")
+
+
+def obsolete(job: Job) -> Iterator[Case]:
+    """Whether MAINTAINERS calls a file that we touch obsolete.
+
+    checkpatch asks that for each patch, and is kept from it (checkpatch.py).
+    """
+    names = _laid(job)
+    if _is_obsolete(job, names):
+        for name in names:
+            yield _case("obsolete", name, ("MAINTAINERS calls it obsolete",)
+                        if _is_obsolete(job, [name]) else ())
+    else:
+        yield _case("obsolete", f"none of {len(names)} files", ())
+
+
+def _laid(job: Job) -> list[str]:
+    """The files of the tree that we change, and of each folder one that we add."""
+    found = {item.target if item.kind == "patch" else str(Path(item.target).parent):
+             item.target for item in _once(job.items)
+             if (job.shop.tree / item.target).exists()}
+    return sorted(found.values())
+
+
+def _is_obsolete(job: Job, names: list[str]) -> bool:
+    done = job.run([f"scripts/{ASKED_APART}", "--status", "--nom", "--nol",
+                    "--no-git", "--no-git-fallback", "-f", *names],
+                   cwd=job.shop.tree, what=ASKED_APART)
+    if done.returncode:
+        raise UserError(f"{ASKED_APART} failed: "
+                        f"{host.complaint(done.stdout)}")
+    return "obsolete" in done.stdout.lower()
 
 
 # -- the compiler and sparse ------------------------------------------------
@@ -452,18 +485,24 @@ TOOLS = {
     "shellcheck": shellcheck, "ruff": ruff,
     "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
-    "kernel-doc": kernel_doc, "checkpatch": checkpatch, "W=1": w1,
-    "sparse": sparse, "arm64": arm64, "i386": i386, "modules": modules,
+    "kernel-doc": kernel_doc, "checkpatch": checkpatch,
+    "obsolete": obsolete, "W=1": w1, "sparse": sparse, "arm64": arm64,
+    "i386": i386, "modules": modules,
 }
-NEED_TREE = ("kernel-doc", "W=1", "sparse", "arm64", "i386", "modules")
+NEED_TREE = ("kernel-doc", "obsolete", "W=1", "sparse", "arm64", "i386", "modules")
 COMPILE = ("W=1", "sparse")
-KEPT = (*COMPILE, "arm64", "i386", "modules")
+# These find the tree as it is laid, one after the other.
+KEPT = ("obsolete", *COMPILE, "arm64", "i386", "modules")
 
 
 def _key(job: Job, name: str) -> str | None:
-    """What the outcome of a tool that compiles is kept under."""
+    """What the outcome of a tool that compiles, or asks for long, is kept under."""
     if name not in KEPT:
         return None
+    if name == "obsolete":
+        asked = job.shop.tree / "scripts" / ASKED_APART
+        return store.digest([store.of_file(asked), store.of_file(
+            job.shop.tree / "MAINTAINERS"), _laid(job)])
     items = [item for item in job.items if not item.target.startswith(
         ("Documentation/", "tools/"))]
     if name == "modules":

@@ -256,19 +256,21 @@ class Shop:
         try:
             return self.make(*args, "-k", *goals, check=False, progress=True)
         except BaseException:
-            self._forget_folders(goals)
+            self._forget_all(goals)
             raise
 
-    def _forget_folders(self, goals: Iterable[str]) -> None:
-        """Remove all objects of folders, as make says a warning only once.
+    def _forget_all(self, goals: Iterable[str]) -> None:
+        """Remove these objects and all of these folders.
 
-        Of a folder it compiles what is not up to date, and what was seen of the rest
-        is lost with a run that failed or was broken off.
+        make says a warning only once. It compiles what is not up to date, and what
+        was seen of the rest is lost with a run that failed or was broken off.
         """
         for goal in goals:
             if goal.endswith("/"):
                 for path in (self.build / goal).rglob("*.o"):
                     path.unlink(missing_ok=True)
+            else:
+                self.forget([goal])
 
     def stale(self, folder: PurePosixPath | str, *args: str) -> set[str] | None:
         """The objects below a folder that make would compile now.
@@ -304,7 +306,7 @@ class Shop:
             lines += [f"{name}: NOT RUN: make did not call sparse for it"
                       for name in sources if unread(done.stdout, name)]
         if lines:
-            self._forget_folders(present)
+            self._forget_all(present)
         return lines
 
     def take_away(self, found: dict[tuple[str, str], str], items: Sequence[Item],

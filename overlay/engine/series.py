@@ -202,19 +202,19 @@ def reached(tree: Path, folder: PurePosixPath, entry: Entry,
             items: Items) -> set[str] | None:
     """The objects of a folder that see what a commit changes beside C files.
 
-    None if that cannot be told: it changes an option, or more than headers of the
-    folder and names in its Makefile.
+    None if that cannot be told: it changes an option, or more than headers and
+    names in a Makefile.
     """
     headers, found = [], set()
     for file in (*entry.files, *entry.parts):
         path = PurePosixPath(items[file].target)
         if path.parts[0] == "include":
             return None
-        if objects.folder_of(str(path)) is None or objects.is_kernel_c(str(path)) \
-                or build.made_in(tree, path.parent) != folder:
-            continue
         if path.suffix == ".h":
             headers.append(str(path))
+        if path.suffix == ".h" or objects.is_kernel_c(str(path)) \
+                or objects.folder_of(str(path)) is None \
+                or build.made_in(tree, path.parent) != folder:
             continue
         patch = _patch_of(entry, items, file) if path.name == "Makefile" else ""
         names = reach.named(patch, folder) if patch else None
@@ -339,8 +339,9 @@ class Builder:
 
     def _kernel(self, wanted: list[str], entry: Entry, items: Items) -> list[str]:
         self.shop.configure()
-        return self.shop.complaints(self._reached(wanted, entry, items), self.laid,
-                                    "W=1")
+        goals = self._reached(wanted, entry, items)
+        # Without a goal make would build a whole kernel.
+        return self.shop.complaints(goals, self.laid, "W=1") if goals else []
 
     def _reached(self, wanted: list[str], entry: Entry, items: Items) -> list[str]:
         """What to compile, with those objects in place of folders that see the commit.

@@ -23,7 +23,8 @@ allnoconfig prepare:
 $(O)/fs/%.o: fs/%.c fs/toy.h
 	@mkdir -p $(@D)
 	@echo "  CC      fs/$*.o"
-	$(CC) $(if $(filter i386,$(ARCH)),-m32) -Wall -c $< -o $@
+	cd $(O) && $(CC) $(if $(filter i386,$(ARCH)),-m32) -Wall \\
+		-c -o fs/$*.o $(CURDIR)/$<
 fs/%.o: $(O)/fs/%.o FORCE
 	$(if $(C),@echo "  CHECK   fs/$*.c"; $(CHECK) fs/$*.c)
 fs/toy/: $(O)/fs/toy/a.o

@@ -14,6 +14,12 @@ from tests.test_host import Folder
 class Steps(Folder):
     """Steps that end in all ways."""
 
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(build, "_wanted", [])
+        patch.start()
+        self.addCleanup(patch.stop)
+
     def steps(self, **ends):
         """Steps that return their cases, or raise what they are."""
         def load(name):
@@ -85,10 +91,9 @@ class Steps(Folder):
         for names, wanted in ((["lint"], []), (["lint", "kselftest"],
                                                kernels.having("checked"))):
             with mock.patch.object(check.ready, "ready"), \
-                    mock.patch.object(ran.source, "fetched", return_value=False), \
-                    mock.patch.object(build, "_wanted", []):
+                    mock.patch.object(ran.source, "fetched", return_value=False):
                 check.main(names)
-                self.assertEqual(build._wanted, wanted)
+            self.assertEqual(build._wanted, wanted)
 
     def test_kernels_are_built_beside_kunits_guest(self):
         def build_one(mode):

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from engine import branch, host, lint, objects, rules, source
+from engine import branch, checkpatch, host, ktap, lint, objects, rules, source
 from engine.host import UserError
 from engine.lay import Item
 from tests.test_host import Folder
@@ -404,6 +404,42 @@ class Lanes(Folder):
         self.assertEqual([case.name for case in cases], [
             "checkpatch: one/1.patch", "checkpatch: one/9.patch",
             "checkpatch: two/1.patch", "checkpatch: two/9.patch"])
+
+
+    def test_checkpatch_sees_no_script_that_is_asked_apart(self):
+        for name in ("scripts/checkpatch.pl", "scripts/get_maintainer.pl", "fs/Kconfig",
+                     ".git/config"):
+            host.write(self.top / name, name)
+        *_, root, patch = checkpatch.command(True, self.top, "x.patch")
+        seen = Path(str(root).removeprefix("--root="))
+        self.assertEqual([patch, *sorted(path.name for path in seen.iterdir())],
+                         ["x.patch", "fs", "scripts"])
+        self.assertEqual([path.name for path in (seen / "scripts").iterdir()],
+                         ["checkpatch.pl"])
+        self.assertEqual((seen / "fs/Kconfig").read_text("utf-8"), "fs/Kconfig")
+        self.assertEqual(checkpatch.command(True, self.top, "x.patch")[-2], root)
+        self.assertNotIn("--root", " ".join(checkpatch.command(False, self.top)))
+
+    def test_a_file_that_is_obsolete_is_named(self):
+        host.write(self.top / "scripts/get_maintainer.pl",
+                   '#!/bin/sh\ncase "$*" in *fs/old.c*) echo Obsolete;; esac\n')
+        (self.top / "scripts/get_maintainer.pl").chmod(0o755)
+        items = []
+        for name, kind in (("fs/old.c", "patch"), ("fs/new.c", "file"),
+                           ("fs/a.c", "patch"), ("fs/newer.c", "file")):
+            host.write(self.top / name, "")
+            items.append(Item(name, name, kind))
+
+        def found(*items):
+            job = SimpleNamespace(
+                items=items, shop=SimpleNamespace(tree=self.top),
+                run=lambda cmd, cwd, what: host.run(cmd, cwd=cwd, check=False))
+            return [(case.name, case.status) for case in lint.obsolete(job)]
+
+        self.assertEqual(found(*items), [
+            ("obsolete: fs/a.c", ktap.PASS), ("obsolete: fs/newer.c", ktap.PASS),
+            ("obsolete: fs/old.c", ktap.FAIL)])
+        self.assertEqual(found(*items[1:]), [("obsolete: none of 2 files", ktap.PASS)])
 
 
 class Together(unittest.TestCase):

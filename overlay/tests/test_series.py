@@ -900,17 +900,21 @@ class Reached(Scratch):
             shop.stale.return_value = stale
             shop.complaints.return_value = []
             series.Builder(None, self.root / "log").build(entry, items)
-        return shop.complaints.call_args.args[0]
+        return [call.args[0] for call in shop.complaints.call_args_list]
 
     def test_of_these_what_make_would_compile_is_compiled(self):
         self.assertEqual(self.compiled(
             "fs/toy/toy.h", "fs/toy/top.c",
             stale={"fs/toy/kite.o", "fs/toy/ball.o", "fs/toy/other.o"}),
-            ["fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/top.o"])
+            [["fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/top.o"]])
+
+    def test_a_header_that_nothing_includes_yet_compiles_nothing(self):
+        self.assertEqual(self.compiled("fs/toy/alone.h", stale={"fs/toy/kite.o"}), [])
 
     def test_the_folder_if_it_cannot_be_told(self):
-        self.assertEqual(self.compiled("fs/toy/toy.h", stale=None), ["fs/toy/"])
-        self.assertEqual(self.compiled("fs/toy/Kconfig", stale=set()), ["fs/toy/"])
+        self.assertEqual(self.compiled("fs/toy/toy.h", stale=None), [["fs/toy/"]])
+        self.assertEqual(self.compiled("fs/toy/Kconfig", stale=set()),
+                         [["fs/toy/"]])
 
     def test_what_make_would_compile(self):
         with mock.patch.object(objects.build, "top", lambda: self.root):
