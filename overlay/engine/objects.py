@@ -40,6 +40,11 @@ CODE = ("objects.py", "lint.py", "series.py", "arches.py", "reach.py")
 CHECKED = "C=2"
 
 
+# Trees that were held against their source in this run: every file of it, which
+# takes seconds.
+_followed: set[Path] = set()
+
+
 @dataclass(frozen=True)
 class Arch:
     """An architecture that is compiled for and never booted."""
@@ -169,7 +174,6 @@ class Shop:
         self.target = ["CC=ccache gcc"]
         self.tree = build.top() / "build" / place / TREE
         self.build = build.top() / "build" / place / name
-        self.followed = False
         self.absent: Sequence[Entry] = ()
 
     def elsewhere(self, arch: Arch) -> "Shop":
@@ -186,9 +190,9 @@ class Shop:
         What `absent` entries bring to these is taken away.
         """
         wanted = None if items is None else [item.path for item in items]
-        lay.lay(self.source, self.tree, only=wanted, follow=not self.followed,
-                absent=self.absent)
-        self.followed = True
+        lay.lay(self.source, self.tree, only=wanted,
+                follow=self.tree not in _followed, absent=self.absent)
+        _followed.add(self.tree)
 
     def configure(self) -> None:
         """Configure whatever of the named configurations this tree has.

@@ -135,15 +135,17 @@ class Laying(unittest.TestCase):
         self.assertEqual(self.lay(), [])
         self.untouched()
 
-    def test_a_shop_looks_at_all_files_once(self):
+    def test_all_files_of_a_tree_are_looked_at_once(self):
         with mock.patch.object(objects.lay, "lay") as laid, \
                 mock.patch.object(objects.build, "top",
                                   return_value=self.top):
             shop = objects.Shop(self.source(), self.top / "log")
             for items in (None, [], None):
                 shop.lay(items)
-        self.assertEqual([call.kwargs["follow"] for call in
-                          laid.call_args_list], [True, False, False])
+            objects.Shop(self.source(), self.top / "log").lay()
+            objects.Shop(self.source(), self.top / "log", place="other").lay()
+        self.assertEqual([call.kwargs["follow"] for call in laid.call_args_list],
+                         [True, False, False, False, True])
 
     def test_only_what_changed_is_rewritten(self):
         self.lay()
