@@ -481,7 +481,45 @@ static void gaps(struct kunit *test)
 	}
 }
 
+/*
+ * The end of a reset opens queues again, but not those of a controller that is being
+ * disabled beside it, whose state does not tell that.
+ */
+static void opened_by_a_reset(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_ctrl *uqc;
+
+	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, uqc);
+	mutex_init(&uqc->lock);
+	uqc->max = 1;
+	uqc->nr = 1;
+	uqc->q[0] = uq;
+	rig->ctrl.uq = uqc;
+	rig->ctrl.state = NVME_CTRL_LIVE;
+	spin_lock_init(&uq->sq_lock);
+	INIT_LIST_HEAD(&uq->files);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
+
+	nvme_uq_block(uq, NVME_UQ_DOWN);
+	nvme_uq_unquiesce(&rig->ctrl);
+	KUNIT_EXPECT_EQ(test, 0, uq->blocked);
+
+	nvme_uq_block(uq, NVME_UQ_DOWN | NVME_UQ_DISABLED);
+	nvme_uq_unquiesce(&rig->ctrl);
+	KUNIT_EXPECT_TRUE(test, uq->blocked & NVME_UQ_DOWN);
+
+	uq->cq_live = false;
+	nvme_uq_unquiesce(&rig->ctrl);
+	KUNIT_EXPECT_TRUE(test, uq->blocked & NVME_UQ_UNAVAILABLE);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 static struct kunit_case nvme_uq_pci_cases[] = {
+	KUNIT_CASE(opened_by_a_reset),
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
 	KUNIT_CASE(poll_of_a_queue_that_is_down),

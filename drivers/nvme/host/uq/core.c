@@ -56,9 +56,10 @@ static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 }
 
 /*
- * The controller may already be going down again. nvme_uq_quiesce() follows the
- * change of the controller's state and takes the same lock: if it comes later,
- * it undoes this; if it came first, the state is seen here.
+ * The controller may already be going down again. nvme_uq_quiesce() takes the same
+ * lock: if it comes later, it undoes this; if it came first, NVME_UQ_DISABLED is
+ * seen here. The controller's state would not do: nvme_error_detected() disables
+ * one that is connecting and leaves the state, which the reset makes live then.
  */
 static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 {
@@ -67,10 +68,10 @@ static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 	spin_lock(&uq->sq_lock);
 	blocked = uq->blocked;
 	if (nvme_ctrl_state(uq->ctrl) == NVME_CTRL_LIVE) {
-		if (uq->cq_live)
-			blocked &= ~NVME_UQ_DOWN;
-		else
+		if (!uq->cq_live)
 			blocked |= NVME_UQ_UNAVAILABLE;
+		else if (!(blocked & NVME_UQ_DISABLED))
+			blocked &= ~NVME_UQ_DOWN;
 	}
 	WRITE_ONCE(uq->blocked, blocked);
 	spin_unlock(&uq->sq_lock);
@@ -97,6 +98,7 @@ void nvme_uq_unquiesce(struct nvme_ctrl *ctrl)
 		nvme_uq_unquiesce_one(uqc->q[i]);
 	mutex_unlock(&uqc->lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_unquiesce);
 
 /**
  * nvme_uq_start_freeze - nvme_start_freeze() for user queues

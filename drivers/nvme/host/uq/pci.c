@@ -195,7 +195,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->dbbuf_sq_db = NULL;
 	/* nvme_uq_quiesce() has cancelled the work */
 	uq->tmo_armed = false;
-	uq->blocked &= ~NVME_UQ_UNAVAILABLE;
+	uq->blocked &= ~(NVME_UQ_UNAVAILABLE | NVME_UQ_DISABLED);
 	nvme_uq_limits_changed(uq);
 	/* cancelled commands may not have got a doorbell */
 	nvme_uq_info_submitted(uq);
@@ -450,7 +450,7 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 	unsigned int i;
 
 	for (i = 0; i < nvme_uq_count(uqc); i++) {
-		nvme_uq_block(uqc->q[i], NVME_UQ_DOWN);
+		nvme_uq_block(uqc->q[i], NVME_UQ_DOWN | NVME_UQ_DISABLED);
 		live |= uqc->q[i]->cq_live;
 	}
 	if (!live)

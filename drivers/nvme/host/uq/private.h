@@ -51,7 +51,8 @@
 #define NVME_UQ_DOWN		BIT(1)	/* not on the controller now */
 #define NVME_UQ_FROZEN		BIT(2)	/* between start_freeze and unfreeze */
 #define NVME_UQ_PASSTHRU	BIT(3)	/* admin command that changes formats */
-#define NVME_UQ_CLAIMED		BIT(4)	/* an open file has exclusive use */
+#define NVME_UQ_DISABLED	BIT(4)	/* its controller, since its creation */
+#define NVME_UQ_CLAIMED		BIT(5)	/* an open file has exclusive use */
 
 /* bits for nvme_uq_iod.flags */
 #define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
