@@ -8,8 +8,10 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
+#include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
 #include "../uq.h"
 #include "pci.h"
@@ -80,14 +82,40 @@ static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
 	iocb->ki_complete(iocb, ret);
 }
 
-static void nvme_uq_rw_work(struct work_struct *work)
+/**
+ * nvme_uq_rw_work - end the commands of kiocbs in nvme_uq.rw_dirty
+ * @work:	nvme_uq.rw_work
+ *
+ * To mark a page dirty takes its lock, which the server of the page's file may hold
+ * for any time. So a queue has one such work, in which all of its commands wait: were
+ * it one for each command, they could block all workers of a workqueue.
+ */
+void nvme_uq_rw_work(struct work_struct *work)
 {
-	struct nvme_uq_rw *rw = container_of(work, struct nvme_uq_rw, work);
-	struct file *file = rw->iocb->ki_filp;
+	struct nvme_uq *uq = container_of(work, struct nvme_uq, rw_work);
+	struct llist_node *list = llist_del_all(&uq->rw_dirty);
+	struct nvme_uq_rw *rw, *next;
 
-	nvme_uq_unpin_user(rw->user, true);
-	nvme_uq_complete_rw(rw);
-	fput(file);
+	list = llist_reverse_order(list);
+	llist_for_each_entry_safe(rw, next, list, dirty) {
+		struct file *file = rw->iocb->ki_filp;
+
+		nvme_uq_unpin_user(rw->user, true);
+		nvme_uq_complete_rw(rw);
+		fput(file);
+	}
+}
+
+/* End a command whose memory has to be marked dirty again. */
+static void nvme_uq_defer_rw(struct nvme_uq_rw *rw)
+{
+	struct nvme_uq_file *uf = rw->iocb->ki_filp->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+
+	/* the queue, and the module with this code, until it was ended */
+	get_file(rw->iocb->ki_filp);
+	if (llist_add(&rw->dirty, &uq->rw_dirty))
+		queue_work(system_dfl_long_wq, &uq->rw_work);
 }
 
 /**
@@ -105,16 +133,12 @@ void __nvme_uq_finish_rw(struct nvme_uq_rw *rw)
 	}
 	for (rw = first; rw; rw = next) {
 		next = rw->next;
-		if (!rw->iocb) {
+		if (!rw->iocb)
 			complete(&rw->done);
-		} else if (likely(!rw->user) || nvme_uq_try_unpin(rw)) {
+		else if (likely(!rw->user) || nvme_uq_try_unpin(rw))
 			nvme_uq_complete_rw(rw);
-		} else {
-			/* the module with this code, until it has run */
-			get_file(rw->iocb->ki_filp);
-			INIT_WORK(&rw->work, nvme_uq_rw_work);
-			schedule_work(&rw->work);
-		}
+		else
+			nvme_uq_defer_rw(rw);
 	}
 }
 

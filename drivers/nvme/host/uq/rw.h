@@ -41,9 +41,9 @@
 
 #include <linux/completion.h>
 #include <linux/limits.h>
+#include <linux/llist.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
-#include <linux/workqueue.h>
 
 #include "private.h"
 
@@ -63,7 +63,7 @@
  * @nowait:	the command must not sleep for a tag
  * @unpolled:	the queue is polled, but not for this command
  * @done:	completed when the command is done, if a task waits
- * @work:	marks memory dirty, if no task waits
+ * @dirty:	entry in nvme_uq.rw_dirty, if no task waits
  */
 struct nvme_uq_rw {
 	struct nvme_uq_rw	*next;
@@ -78,7 +78,7 @@ struct nvme_uq_rw {
 	bool			unpolled;
 	union {
 		struct completion	done;
-		struct work_struct	work;
+		struct llist_node	dirty;
 	};
 };
 
