@@ -8,10 +8,8 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
-#include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
-#include <linux/workqueue.h>
 
 #include "../uq.h"
 #include "pci.h"
@@ -86,9 +84,7 @@ static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
  * nvme_uq_rw_work - end the commands of kiocbs in nvme_uq.rw_dirty
  * @work:	nvme_uq.rw_work
  *
- * To mark a page dirty takes its lock, which the server of the page's file may hold
- * for any time. So a queue has one such work, in which all of its commands wait: were
- * it one for each command, they could block all workers of a workqueue.
+ * One for each queue: the lock of a page, which it takes, may be held for any time.
  */
 void nvme_uq_rw_work(struct work_struct *work)
 {
@@ -96,8 +92,7 @@ void nvme_uq_rw_work(struct work_struct *work)
 	struct llist_node *list = llist_del_all(&uq->rw_dirty);
 	struct nvme_uq_rw *rw, *next;
 
-	list = llist_reverse_order(list);
-	llist_for_each_entry_safe(rw, next, list, dirty) {
+	llist_for_each_entry_safe(rw, next, llist_reverse_order(list), dirty) {
 		struct file *file = rw->iocb->ki_filp;
 
 		nvme_uq_unpin_user(rw->user, true);
@@ -106,7 +101,6 @@ void nvme_uq_rw_work(struct work_struct *work)
 	}
 }
 
-/* End a command whose memory has to be marked dirty again. */
 static void nvme_uq_defer_rw(struct nvme_uq_rw *rw)
 {
 	struct nvme_uq_file *uf = rw->iocb->ki_filp->private_data;

@@ -29,9 +29,8 @@
  *     the device may be writing to its memory. A timeout or a reset ends that. A
  *     task that waits for a tag can be killed, as nothing has been sent.
  *   - The context that ends a command may be an interrupt, and so must not sleep:
- *     memory that is read to is marked dirty before it is sent. If it is not dirty
- *     any more in the end, because it was written back, a work item marks it again
- *     and ends the command.
+ *     memory that is read to is marked dirty before it is sent. If it was written
+ *     back meanwhile, the queue's work item marks it again and ends the command.
  *
  * Locks are those of all commands, see private.h. Limits, claims, order of waiters,
  * timeouts, freezes and resets do not know whose command it is.
@@ -41,7 +40,6 @@
 
 #include <linux/completion.h>
 #include <linux/limits.h>
-#include <linux/llist.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
 
