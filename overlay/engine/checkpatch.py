@@ -115,8 +115,7 @@ def command(small: bool, tree: Path, *files: Path | str) -> list[Path | str]:
 
 
 # What checkpatch goes by, in a kernel tree.
-READS = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch",
-         "get_maintainer.pl")
+READS = ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
 
 
 # What checkpatch looks at in the head of a patch; what it does not look at: how
@@ -179,12 +178,13 @@ def main(args: list[str]) -> int:
     """For b4: GIT_DIR is what our caller set it to."""
     text = Path(args[0]).read_text("utf-8", "replace") if args \
         else sys.stdin.buffer.read().decode("utf-8", "replace")
-    name = key(Path.cwd(), text, os.environ.get("GIT_DIR") == "none")
+    tree, small = Path.cwd(), os.environ.get("GIT_DIR") == "none"
+    name = key(tree, text, small)
     kept = store.take("checkpatch", name)
     if kept:
         complaints = judged(kept)
     else:
-        done = subprocess.run([*COMMAND, "-"], input=text,
+        done = subprocess.run(command(small, tree, "-"), input=text,
                               stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
                               encoding="utf-8", errors="replace", check=False)

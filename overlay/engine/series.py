@@ -212,8 +212,8 @@ def reached(tree: Path, folder: PurePosixPath, entry: Entry,
             return None
         if path.suffix == ".h":
             headers.append(str(path))
-        if path.suffix == ".h" or objects.is_kernel_c(str(path)) \
-                or objects.folder_of(str(path)) is None \
+            continue
+        if objects.is_kernel_c(str(path)) or objects.folder_of(str(path)) is None \
                 or build.made_in(tree, path.parent) != folder:
             continue
         patch = _patch_of(entry, items, file) if path.name == "Makefile" else ""
