@@ -97,11 +97,10 @@ def _kselftests(mode: str, into: Path, log: Path) -> list[str]:
     """The kselftests, packed by the kernel's own rules; their names."""
     top = build.folder(mode) / "kselftest-packed"
     host.remove(top)
-    build.make(mode, f"TARGETS={' '.join(kselftest.targets())}",
-               "FORCE_TARGETS=1", f"KSFT_INSTALL_PATH={top}",
-               f"KDIR={build.folder(mode)}", "kselftest-gen_tar", log=log,
-               what="packing the kselftests",
-               env={"TAR_OPTIONS": " ".join(_tar_options())})
+    kselftest.make(mode, top, "FORCE_TARGETS=1", "kselftest-gen_tar",
+                   folders=kselftest.targets(), kdir=build.folder(mode), log=log,
+                   what="packing the kselftests",
+                   env={"TAR_OPTIONS": " ".join(_tar_options())})
     shutil.copy(top / "kselftest-packages" / "kselftest.tar.gz", into)
     return (top / "kselftest-list.txt").read_text("utf-8").split()
 

@@ -9,6 +9,7 @@ and those that race in the kernel that watches for data races.
 import fnmatch
 import re
 import shlex
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ NOWHERE = {
     "uq: uq_error: error.*.subsystem_reset":
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
+# A note in a build folder: of what the programs in its kselftest/ are.
+PROGRAMS = "kselftest.programs"
 NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
 # What prepares a kernel, and says what guests are to do with it.
 Prepares = Callable[[str], list[Share]]
@@ -78,23 +81,54 @@ def subset(mode: str) -> list[str] | None:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+def make(mode: str, into: Path, *args: str, folders: Sequence[str], kdir: Path,
+         log: Path, what: str, env: Mapping[str, str] | None = None) -> None:
+    """Build the kselftests of these folders by the kernel's own rules.
+
+    Their modules are for the kernel in `kdir`. Where a program was built does not
+    stand in it, so that the programs of all kernels are the same.
+    """
+    build.make(mode, f"TARGETS={' '.join(folders)}", f"KSFT_INSTALL_PATH={into}",
+               f"KDIR={kdir}", f"USERCFLAGS=-ffile-prefix-map={build.folder(mode)}=.",
+               *args, log=log, what=what, env=env)
+
+
+def _noted(note: Path) -> str | None:
+    return note.read_text("ascii") if note.exists() else None
+
+
+def _take_programs(mode: str, key: str | None) -> None:
+    """Take the programs of another kernel that were built from the same."""
+    own = build.folder(mode)
+    if key is None or _noted(own / PROGRAMS) == key:
+        return
+    for other in KERNELS:
+        folder = build.folder(other)
+        if _noted(folder / PROGRAMS) == key:
+            host.remove(own / "kselftest")
+            shutil.copytree(folder / "kselftest", own / "kselftest")
+            return
+
+
 def install(mode: str, log: Path) -> tuple[Path, list[str]]:
     """Build the tests and install them; returns the folder and the list."""
     host.need(*PACKAGES)
     folder = build.folder(mode)
     into = folder / "kselftest-installed"
     listing, note = into / "kselftest-list.txt", folder / "kselftest.key"
-    key = reuse.built_from(mode, targets(), PACKAGES)
-    if not (key and listing.exists() and note.exists()
-            and note.read_text("ascii") == key):
+    programs = reuse.programs_from(targets(), PACKAGES)
+    key = reuse.built_from(mode, programs)
+    if not (key and listing.exists() and _noted(note) == key):
         host.remove(note)
         host.remove(into)
         with host.step(f"building the kselftests ({host.short(log)})"):
-            build.make(mode, f"TARGETS={' '.join(targets())}",
-                       "FORCE_TARGETS=1", f"KSFT_INSTALL_PATH={into}",
-                       f"KDIR={folder}", "kselftest-install",
-                       log=log, what="building the kselftests")
-        if key:
+            _take_programs(mode, programs)
+            host.remove(folder / PROGRAMS)
+            make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
+                 folders=targets(), kdir=folder, log=log,
+                 what="building the kselftests")
+        if key and programs:
+            host.write(folder / PROGRAMS, programs)
             host.write(note, key)
     return into, listing.read_text("utf-8").split()
 
@@ -106,9 +140,8 @@ def without_kernel(mode: str, out: Path) -> list[Case]:
     name, log = "installing without a kernel", out / f"{mode}.without.log"
     with host.step(f"{name} ({host.short(log)})"):
         try:
-            build.make(mode, "TARGETS=uq", f"KSFT_INSTALL_PATH={into}",
-                       "KDIR=/nonexistent", "kselftest-install", log=log,
-                       what=name)
+            make(mode, into, "kselftest-install", folders=["uq"],
+                 kdir=Path("/nonexistent"), log=log, what=name)
         except UserError as error:
             return [Case(name, ktap.FAIL, str(error))]
     wrong = [f"no {part}" for part in ("config", "settings", "uq_io")

@@ -264,9 +264,8 @@ def _kernel_of(share: Share) -> Kernel | None:
     return image if share.nvme else without_nvme(share.mode) or image
 
 
-def built_from(mode: str, folders: list[str],
-               names: tuple[str, ...]) -> str | None:
-    """A digest of what a mode's kselftests are built from.
+def programs_from(folders: list[str], names: tuple[str, ...]) -> str | None:
+    """A digest of what the programs of kselftests are built from.
 
     None over a KDIR, which may change under us.
     """
@@ -278,8 +277,14 @@ def built_from(mode: str, folders: list[str],
     return store.digest({
         "folders": folders, "over": src.version,
         "laid": store.of_files(build.tree() / item.target for item in items),
-        "kernel": kernel(mode), "compiler": versions((*build.PACKAGES, *names)),
-        "liburing": liburing(),
+        "compiler": versions((*build.PACKAGES, *names)),
+        "liburing": liburing()})
+
+
+def built_from(mode: str, programs: str | None) -> str | None:
+    """A digest of what a mode's kselftests are built from, their modules too."""
+    return programs and store.digest({
+        "programs": programs, "kernel": kernel(mode),
         "symbols": store.of_file(build.folder(mode) / "Module.symvers")})
 
 

@@ -426,7 +426,7 @@ class Built(Kept):
         super().setUp()
         self.kernel = SimpleNamespace(version="7.3.4", origin="debian")
         self.replace(source, "kernel", lambda: self.kernel)
-        self.replace(build, "folder", lambda mode: self.top / "build")
+        self.replace(build, "folder", lambda mode: self.top / "build" / mode)
         self.replace(build, "tree", lambda: self.top / "tree")
         self.replace(reuse, "versions", lambda names: "gcc 12")
         self.replace(host, "need", mock.Mock())
@@ -435,21 +435,26 @@ class Built(Kept):
         items = [Item(name, name, "file") for name in (
             "tools/testing/selftests/uq/uq_io.c", "Documentation/page.rst")]
         self.replace(reuse.lay, "items", lambda: items)
-        self.made = 0
+        self.made, self.broken = 0, False
         for item in items:
             self.edit(item.target)
 
     def edit(self, target, text="text"):
         host.write(self.top / "tree" / target, text)
 
-    def make(self, *args, **how):
+    def make(self, mode, *args, **how):
+        folder = build.folder(mode)
+        program = folder / "kselftest/uq/uq_io"
+        if not program.exists() or self.broken:
+            host.write(program, f"built for {mode}")
         self.made += 1
-        host.write(self.top / "build/kselftest-installed/kselftest-list.txt",
-                   "uq:uq_io\n")
+        if self.broken:
+            raise host.UserError("it does not compile")
+        host.write(folder / "kselftest-installed/kselftest-list.txt", "uq:uq_io\n")
 
-    def builds(self):
+    def builds(self, mode="lean"):
         before = self.made
-        _, tests = kselftest.install("lean", self.top / "log")
+        _, tests = kselftest.install(mode, self.top / "log")
         self.assertEqual(tests, ["uq:uq_io"])
         return self.made - before
 
@@ -460,10 +465,34 @@ class Built(Kept):
         self.assertEqual(self.builds(), 0)
         self.edit("tools/testing/selftests/uq/uq_io.c", "edited")
         self.assertEqual(self.builds(), 1)
-        host.write(self.top / "build/Module.symvers", "more")
+        host.write(self.top / "build/lean/Module.symvers", "more")
         self.assertEqual(self.builds(), 1)
-        host.remove(self.top / "build/kselftest-installed")
+        host.remove(self.top / "build/lean/kselftest-installed")
         self.assertEqual(self.builds(), 1)
+
+    def program(self, mode):
+        return (build.folder(mode) / "kselftest/uq/uq_io").read_text("ascii")
+
+    def test_programs_are_built_once_for_two_kernels(self):
+        self.builds("debug")
+        self.builds("lean")
+        self.assertEqual(self.program("lean"), "built for debug")
+
+    def test_programs_of_other_text_are_not_taken(self):
+        self.builds("debug")
+        self.edit("tools/testing/selftests/uq/uq_io.c", "edited")
+        self.builds("lean")
+        self.assertEqual(self.program("lean"), "built for lean")
+
+    def test_programs_of_a_build_that_failed_are_not_taken(self):
+        self.builds("debug")
+        host.remove(build.folder("debug") / "kselftest-installed")
+        self.broken = True
+        with self.assertRaisesRegex(host.UserError, "does not compile"):
+            self.builds("debug")
+        self.broken = False
+        self.builds("lean")
+        self.assertEqual(self.program("lean"), "built for lean")
 
     def test_a_liburing_that_was_built_here_builds_them_again(self):
         header = self.top / "include/liburing.h"
