@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The engine's own tests, run in a process of their own and judged as KTAP."""
+"""The engine's own tests, run in processes of their own and judged as KTAP."""
 
 import sys
 import unittest
+from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 
-from engine import host, ktap
+from engine import host, ktap, limits
 
 TESTS = host.ROOT / "overlay" / "tests"
+# More processes than that only find all tests once more.
+MOST = 4
 # What unittest says of a test that failed.
 Failure = tuple[type[BaseException], BaseException, TracebackType] \
     | tuple[None, None, None]
@@ -53,33 +57,48 @@ class Result(unittest.TestResult):
             self.addFailure(subtest, err)
 
 
-def _run() -> None:
-    """In the process of its own: find, run, print."""
-    suite = unittest.defaultTestLoader.discover(
+def _classes(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
+    """What a suite consists of, down to the tests of one class."""
+    for part in suite:
+        if not isinstance(part, unittest.TestSuite):
+            yield suite
+            return
+        yield from _classes(part)
+
+
+def _run(part: int, parts: int) -> None:
+    """In a process of its own: find all, run one part of so many, print."""
+    every = unittest.defaultTestLoader.discover(
         str(TESTS), top_level_dir=str(TESTS.parent))
     print("TAP version 13")
     result = Result()
-    suite.run(result)
+    unittest.TestSuite(list(_classes(every))[part::parts]).run(result)
     print(f"1..{result.number}")
 
 
-def main(args: list[str]) -> list[ktap.Case]:
-    """Run the tests; what they print is the log."""
-    out = host.fresh("selftest")
-    log = out / "log"
-    with host.step("the engine's own tests"):
-        done = host.run([sys.executable, "-m", "engine.selftest"], log=log,
-                        env={"PYTHONPATH": str(host.ROOT / "overlay")},
-                        cwd=host.ROOT, check=False, timeout=300,
-                        what="the engine's own tests")
-        host.write(out / "ktap", done.stdout)
-        cases = ktap.parse(done.stdout)
-        if done.returncode:
-            cases.append(ktap.Case("python", ktap.FAIL,
-                                   f"it ended with {done.returncode}; "
-                                   f"see {host.short(log)}"))
+def _part(out: Path, part: int, parts: int) -> list[ktap.Case]:
+    """Run one part of the tests; what they print is the log."""
+    log = out / f"log-{part}"
+    what = "the engine's own tests"
+    done = host.run([sys.executable, "-m", "engine.selftest", part, parts], log=log,
+                    env={"PYTHONPATH": str(host.ROOT / "overlay")},
+                    cwd=host.ROOT, check=False, timeout=300, what=what)
+    host.write(out / f"ktap-{part}", done.stdout)
+    cases = ktap.parse(done.stdout)
+    if done.returncode:
+        cases.append(ktap.Case("python", ktap.FAIL, f"it ended with "
+                               f"{done.returncode}; see {host.short(log)}"))
     return cases
 
 
+def main(args: list[str]) -> list[ktap.Case]:
+    """Run the tests, as many processes at a time as there are processors."""
+    out, parts = host.fresh("selftest"), min(limits.processors(), MOST)
+    with host.step("the engine's own tests"):
+        done = host.at_once(_part, [(out, part, parts) for part in range(parts)],
+                            parts)
+    return [case for cases in done for case in cases]
+
+
 if __name__ == "__main__":
-    _run()
+    _run(*map(int, sys.argv[1:]))
