@@ -91,6 +91,10 @@ void dax_path(const struct dax_fs *fs, const char *name, char *path,
 int dax_open(const struct dax_fs *fs, const char *name, int flags);
 /* 1 when the file is accessed through DAX, 0 when not. */
 int dax_is_dax(int fd);
+/* Opens the list of bad blocks of a device; -ENOENT if it has none. */
+int dax_open_badblocks(const char *dev, int flags);
+/* Has the device call the block at @pos of a file bad, until it is written to. */
+int dax_mark_bad(const char *dev, int fd, loff_t pos);
 /* Forgets cached inodes, extents and clean pages. */
 int dax_drop_caches(void);
 

@@ -449,7 +449,7 @@ TEST_F(mmap_bad_page, is_passed_over)
 	int fd, ret;
 
 	fd = new_file(_metadata, &self->t, true, 64);
-	ret = mmap_mark_bad(&self->t, fd, 9 * bs);
+	ret = dax_mark_bad(self->t.fs.dev, fd, 9 * bs);
 	if (ret == -ENOENT) {
 		close(fd);
 		SKIP(return, "the device has no badblocks attribute");

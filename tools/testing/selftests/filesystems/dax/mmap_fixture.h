@@ -147,12 +147,6 @@ static inline int mmap_mount(struct mmap_test *t)
 	return 0;
 }
 
-static inline bool mmap_has_xfs(void)
-{
-	return !system("command -v mkfs.xfs >/dev/null") &&
-		!system("grep -qw xfs /proc/filesystems || modprobe -q xfs");
-}
-
 /* SKIP() in here ends the test: the harness looks after each setup. */
 static inline void mmap_begin(struct __test_metadata *_metadata,
 			      struct mmap_test *t, enum mmap_fs kind)
@@ -165,7 +159,7 @@ static inline void mmap_begin(struct __test_metadata *_metadata,
 	t->window_was = -1;
 	if (dax_find_dev(0, t->fs.dev, sizeof(t->fs.dev), why))
 		SKIP(return, "%s", why);
-	if (kind != MMAP_EXT4 && !mmap_has_xfs())
+	if (kind != MMAP_EXT4 && !dax_has_xfs())
 		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
 	ASSERT_EQ(0, mmap_mkfs(t));
 	ASSERT_EQ(0, mmap_mount(t));
@@ -217,24 +211,6 @@ static inline int mmap_fill(const struct mmap_test *t, int fd,
 	}
 	free(page);
 	return ret;
-}
-
-/*
- * Has the device call the block at @pos of a file bad, until it is written to. -ENOENT
- * where it has no list of bad blocks.
- */
-static inline int mmap_mark_bad(const struct mmap_test *t, int fd, loff_t pos)
-{
-	__s64 byte = dax_physical(fd, pos);
-	char path[256], text[64];
-
-	if (byte < 0)
-		return byte;
-	snprintf(path, sizeof(path), "/sys/block/%s/badblocks",
-		 strrchr(t->fs.dev, '/') + 1);
-	snprintf(text, sizeof(text), "%lld %zu\n", (long long)byte / 512,
-		 t->bs / 512);
-	return dax_put(path, text);
 }
 
 /* -- mappings */

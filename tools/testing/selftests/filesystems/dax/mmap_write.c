@@ -596,7 +596,7 @@ TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 	struct mmap_map m;
 	int ret;
 
-	ret = mmap_mark_bad(&self->t, self->fd, 0);
+	ret = dax_mark_bad(self->t.fs.dev, self->fd, 0);
 	if (ret == -ENOENT)
 		SKIP(return, "the device has no badblocks attribute");
 	ASSERT_EQ(0, ret);

@@ -8,9 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 
 #include "dax_fixture.h"
 
@@ -101,35 +99,6 @@ static void open_reader(struct __test_metadata *_metadata,
 
 /* -- bad blocks */
 
-/* -1 when the device has no list of bad blocks that can be added to. */
-static int badblocks_open(const char *dev, int flags)
-{
-	char path[128];
-	struct stat st;
-
-	if (stat(dev, &st))
-		return -1;
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/badblocks",
-		 major(st.st_rdev), minor(st.st_rdev));
-	return open(path, flags | O_CLOEXEC);
-}
-
-static void mark_bad(struct __test_metadata *_metadata,
-		     struct errors *t, int file, size_t block)
-{
-	__s64 addr = dax_physical(file, block * t->bs);
-	char line[64];
-	int fd, len;
-
-	ASSERT_GT(addr, 0);
-	fd = badblocks_open(t->test.fs.dev, O_WRONLY);
-	ASSERT_GE(fd, 0);
-	len = snprintf(line, sizeof(line), "%lld %zu\n",
-		       (long long)addr / 512, t->bs / 512);
-	ASSERT_EQ(len, write(fd, line, len));
-	close(fd);
-}
-
 /* A write to a bad block makes it good. */
 static void repair(struct __test_metadata *_metadata,
 		   struct errors *t, int file, size_t block)
@@ -139,7 +108,7 @@ static void repair(struct __test_metadata *_metadata,
 
 	ASSERT_EQ(0, dax_write_all(file, t->want + block * t->bs,
 				   t->bs, block * t->bs));
-	fd = badblocks_open(t->test.fs.dev, O_RDONLY);
+	fd = dax_open_badblocks(t->test.fs.dev, O_RDONLY);
 	ASSERT_GE(fd, 0);
 	EXPECT_EQ(0, read(fd, left, sizeof(left)));
 	close(fd);
@@ -147,7 +116,7 @@ static void repair(struct __test_metadata *_metadata,
 
 static bool has_badblocks(const struct errors *t)
 {
-	int fd = badblocks_open(t->test.fs.dev, O_WRONLY);
+	int fd = dax_open_badblocks(t->test.fs.dev, O_WRONLY);
 
 	if (fd >= 0)
 		close(fd);
@@ -219,7 +188,7 @@ TEST_F(read_errors, bad_block_partial_count)
 		SKIP(return, "the device keeps no list of bad blocks");
 	fd = scattered_file(_metadata, t);
 	open_reader(_metadata, t, "scattered", &rd);
-	mark_bad(_metadata, t, fd, BAD);
+	ASSERT_EQ(0, dax_mark_bad(t->test.fs.dev, fd, BAD * t->bs));
 
 	for (i = 0; i < dax_nr_methods; i++)
 		for (pos = (BAD - 3) * bs; pos < (BAD + 2) * bs; pos += bs / 2)
@@ -257,7 +226,7 @@ TEST_F(read_errors, bad_block_in_extent)
 
 	if (!has_badblocks(t))
 		SKIP(return, "the device keeps no list of bad blocks");
-	mark_bad(_metadata, t, t->fd, BAD);
+	ASSERT_EQ(0, dax_mark_bad(t->test.fs.dev, t->fd, BAD * t->bs));
 	EXPECT_EQ(-1, pread(t->fd, t->buf, 8, BAD * bs));
 	EXPECT_EQ(EIO, errno);
 	read_all_ranges(t, ret);
