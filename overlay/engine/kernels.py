@@ -160,8 +160,6 @@ KERNELS: dict[str, Kernel] = {
         instrument="UBSAN_SANITIZE",
         patched=True,
         gigabytes=4,
-        # kmemleak scans KASAN's shadow, too, an eighth of it.
-        memory=2,
         # An IOMMU stops transfers to memory that is not mapped for them. And no
         # five levels: identify_cpu() clears all features for a moment, and in an
         # interrupt then KASAN takes each address for a wild one. Nor interrupts
