@@ -59,21 +59,24 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 			     const struct dax_setup *setup)
 {
 	char why[DAX_WHY_LEN];
-	int fd;
+	int fd, ret;
 
 	test->was_fast = -1;
 	if (dax_find_dev(0, test->fs.dev, sizeof(test->fs.dev), why))
 		SKIP(return, "%s", why);
-	dax_use_path(_metadata, test, kind);
-	if (_metadata->exit_code)
-		return;
 	test->fs.type = setup->xfs ? "xfs" : "ext4";
 	if (setup->xfs && !dax_has_xfs())
 		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
-	ASSERT_EQ(0, setup->xfs ? dax_mkfs_xfs(test->fs.dev, setup->xfs) :
-		  dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS,
-			   setup->blocks));
-	ASSERT_EQ(0, dax_mount(&test->fs, setup->mount));
+	dax_use_path(_metadata, test, kind);
+	if (_metadata->exit_code)
+		return;
+	ret = setup->xfs ? dax_mkfs_xfs(test->fs.dev, setup->xfs) :
+		dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS, setup->blocks);
+	ret = ret ?: dax_mount(&test->fs, setup->mount);
+	/* there is no teardown of a setup that fails */
+	if (ret && test->was_fast >= 0)
+		dax_fast_set(test->was_fast);
+	ASSERT_EQ(0, ret);
 
 	/* A test of the page cache would pass and prove nothing. */
 	fd = dax_open(&test->fs, "probe", O_RDWR | O_CREAT);

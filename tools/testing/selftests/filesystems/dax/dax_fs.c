@@ -206,56 +206,6 @@ int dax_mkfs(const char *dev, const char *opts, unsigned long size)
 	return dax_run(argv);
 }
 
-int dax_mkfs_xfs(const char *dev, const char *meta)
-{
-	char bs[32];
-	const char *const argv[] = {
-		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m", meta,
-		"-b", bs, "-d", "agcount=2", "-l", "size=64m", dev, NULL
-	};
-
-	snprintf(bs, sizeof(bs), "size=%zu", dax_bs());
-	return dax_run(argv);
-}
-
-/* Without a shell, as each test asks: a program takes long to start in a guest. */
-static bool in_path(const char *name)
-{
-	const char *dir = getenv("PATH") ?: "/usr/sbin:/usr/bin:/sbin:/bin";
-	char path[512];
-	size_t len;
-
-	for (; dir; dir = dir[len] ? dir + len + 1 : NULL) {
-		len = strcspn(dir, ":");
-		snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, name);
-		if (!access(path, X_OK))
-			return true;
-	}
-	return false;
-}
-
-static bool kernel_has_xfs(void)
-{
-	FILE *f = fopen("/proc/filesystems", "r");
-	bool found = false;
-	char line[64];
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = !strcmp(line, "\txfs\n");
-	if (f)
-		fclose(f);
-	return found;
-}
-
-bool dax_has_xfs(void)
-{
-	const char *const modprobe[] = { "modprobe", "-q", "xfs", NULL };
-
-	if (!in_path("mkfs.xfs"))
-		return false;
-	return kernel_has_xfs() || (!dax_run(modprobe) && kernel_has_xfs());
-}
-
 int dax_mount(struct dax_fs *fs, const char *opts)
 {
 	const char *tmp = getenv("TMPDIR") ?: "/tmp";
@@ -318,36 +268,6 @@ int dax_is_dax(int fd)
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx))
 		return -errno;
 	return !!(stx.stx_attributes & STATX_ATTR_DAX);
-}
-
-int dax_open_badblocks(const char *dev, int flags)
-{
-	char path[64];
-	struct stat st;
-	int fd;
-
-	if (stat(dev, &st))
-		return -errno;
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/badblocks",
-		 major(st.st_rdev), minor(st.st_rdev));
-	fd = open(path, flags | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-int dax_mark_bad(const char *dev, int fd, loff_t pos)
-{
-	__s64 byte = dax_physical(fd, pos);
-	int list, ret = 0;
-
-	if (byte < 0)
-		return byte;
-	list = dax_open_badblocks(dev, O_WRONLY);
-	if (list < 0)
-		return list;
-	if (dprintf(list, "%lld %zu\n", (long long)byte / 512, dax_bs() / 512) < 0)
-		ret = -errno;
-	close(list);
-	return ret;
 }
 
 int dax_drop_caches(void)

@@ -21,12 +21,12 @@ FW_PATH=/sys/module/firmware_class/parameters/path
 FW_TRIGGER=/sys/devices/virtual/misc/test_firmware/trigger_request
 
 fw_loaded=
-fw_was=
+[ ! -e "$FW_PATH" ] || fw_was=$(cat "$FW_PATH")
 
 undo() {
 	[ -z "$fw_loaded" ] || rmmod test_firmware
-	# No empty string can be written: a line end is taken off again.
-	[ ! -e "$FW_PATH" ] || echo "$fw_was" > "$FW_PATH"
+	# An empty line is not the same as none: firmware would be looked for in /.
+	[ ! -e "$FW_PATH" ] || printf '%s\0' "$fw_was" > "$FW_PATH"
 }
 
 make_fs "$dev" || exit 1
@@ -190,7 +190,6 @@ build_id=$(./dax_exec --build-id)
 module=$(find_module test_module)
 [ -z "$module" ] || cp "$module" "$dir/test_module.ko"
 firmware=$(find_module test_firmware)
-[ ! -e "$FW_PATH" ] || fw_was=$(cat "$FW_PATH")
 if [ -n "$firmware" ] && [ ! -e "$FW_TRIGGER" ]; then
 	insmod "$firmware" && fw_loaded=1
 fi
