@@ -614,6 +614,47 @@ TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 	mmap_gone(&m);
 }
 
+/*
+ * Two files have the same blocks, one of them in single pages, and one in a mapping
+ * where a huge page fits. Whichever is first, both are read, and both can go first.
+ */
+TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
+{
+	const size_t bs = self->t.bs, at = 5 * bs;
+	const unsigned long pages = MMAP_HUGE / bs;
+	struct mmap_map single, huge;
+
+	for (int i = 0; i < 4; i++) {
+		bool single_first = i & 1, single_goes_first = i & 2;
+		int fd, other_fd;
+
+		fd = mmap_file(&self->t, "huge", pages);
+		ASSERT_GE(fd, 0);
+		/* in one piece, at a multiple of the stripe */
+		ASSERT_EQ(0, fallocate(fd, 0, 0, MMAP_HUGE));
+		ASSERT_EQ(0, dax_physical(fd, 0) % MMAP_HUGE);
+		ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'a'));
+		other_fd = clone_file(&self->t, "other", fd);
+		ASSERT_GE(other_fd, 0);
+		ASSERT_EQ(0, mmap_at(&self->t, &single, other_fd, 0, pages,
+				     PROT_READ, MAP_SHARED, 1));
+		ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages, PROT_READ,
+				     MAP_SHARED, 0));
+		if (single_first)
+			EXPECT_EQ('f', mmap_peek(single.at + at));
+		EXPECT_EQ('a', mmap_peek(huge.at));
+		EXPECT_EQ('f', mmap_peek(single.at + at));
+		EXPECT_EQ('f', mmap_peek(huge.at + at));
+		mmap_gone(single_goes_first ? &single : &huge);
+		ASSERT_EQ(0, ftruncate(single_goes_first ? other_fd : fd, 0));
+		EXPECT_EQ('f', mmap_peek((single_goes_first ? huge.at : single.at)
+					 + at));
+		mmap_gone(single_goes_first ? &huge : &single);
+		close(other_fd);
+		close(fd);
+	}
+}
+
 /* -- stores while write(2) fills a hole */
 
 #define MEANWHILE_PAGES 4096UL
