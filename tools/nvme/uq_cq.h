@@ -104,6 +104,16 @@ static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
 	return !(differ & 1);
 }
 
+/* Return true if the entry at the head has been written. */
+static inline bool uq_cq_ready(const struct uq_cq *cq, __u32 head)
+{
+	__u32 at = uq_cq_index(head);
+
+	/* the head of a queue that is not there is beyond any mapping */
+	return __builtin_expect(at < cq->mapped, 1) &&
+		uq_cq_written(&cq->cqe[at], uq_cq_phase(head));
+}
+
 static inline enum uq_cq_seen uq_cq_not_live(__u32 state)
 {
 	return state == NVME_UQ_STATE_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
@@ -143,11 +153,8 @@ static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 {
 	__u32 head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
-	__u32 at = uq_cq_index(head);
 
-	/* the head of a queue that is not there is beyond any mapping */
-	if (__builtin_expect(at < cq->mapped, 1) &&
-	    uq_cq_written(&cq->cqe[at], uq_cq_phase(head)))
+	if (uq_cq_ready(cq, head))
 		return UQ_CQ_READY;
 	/* what follows is read after the entry */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -158,12 +165,12 @@ static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
  * uq_cq_pending - look for a completion
  * @cq:		the mapped queue
  *
- * Return: true if there is one. There are other reasons to enter the kernel, see
- * uq_cq_look().
+ * Return: true if there is one. There are other reasons to enter the kernel, which
+ * uq_cq_look() tells after this as before.
  */
-static inline bool uq_cq_pending(struct uq_cq *cq)
+static inline bool uq_cq_pending(const struct uq_cq *cq)
 {
-	return uq_cq_look(cq) == UQ_CQ_READY;
+	return uq_cq_ready(cq, __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE));
 }
 
 /**
@@ -171,17 +178,16 @@ static inline bool uq_cq_pending(struct uq_cq *cq)
  * @cq:		the mapped queue
  * @max:	where to stop
  *
- * For a program that enters the kernel only when a batch of them is there.
+ * For a program that enters the kernel only when a batch of them is there, or
+ * when uq_cq_look() tells another reason: what this does not count may never come.
  *
  * Return: the number that the kernel has not yet reaped, @max at the most.
  */
-static inline unsigned int uq_cq_count(struct uq_cq *cq, unsigned int max)
+static inline unsigned int uq_cq_count(const struct uq_cq *cq, unsigned int max)
 {
 	__u32 entries, head, at, n;
 	bool phase;
 
-	if (uq_cq_look(cq) != UQ_CQ_READY)
-		return 0;
 	entries = __atomic_load_n(&cq->info->entries, __ATOMIC_ACQUIRE);
 	head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
 	at = uq_cq_index(head);

@@ -189,8 +189,8 @@ struct nvme_uq_cqe {
  *		claim
  * @completed:	commands that have ended, in whatever way, modulo 2^32, since
  *		the claim. @submitted minus @completed are in flight. If they
- *		are equal, every command has its CQE in its ring or is yet to be
- *		submitted.
+ *		are equal, all have ended, but a CQE may be posted only when the
+ *		task enters the kernel.
  * @limit:	commands of this open file that can be in flight: the minimum of
  *		its limit, that of the queue, and the depth of the queue
  *

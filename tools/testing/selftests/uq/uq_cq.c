@@ -271,9 +271,11 @@ TEST_F(cq, reset_behind_the_back)
 	fake_submit(&self->f, 1);
 	fake_post(&self->f);
 	fake_create(&self->f, self->entries);
+	/* whatever else looks meanwhile */
 	EXPECT_FALSE(uq_cq_pending(&self->cq));
-	fake_create(&self->f, self->entries);
+	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
 	EXPECT_EQ(UQ_CQ_NEW, uq_cq_look(&self->cq));
+	EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
 }
 
 /* The entries of a queue that is gone are not read: they may be unmapped. */
