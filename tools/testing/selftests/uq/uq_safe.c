@@ -101,6 +101,31 @@ static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
 	return fd < 0 ? -1 : 0;
 }
 
+/* -- what is emulated */
+
+/*
+ * What a device says of itself, without the spaces that fill it up; empty if it
+ * cannot be read.
+ */
+static void read_attr(const char *folder, const char *name, char *val, size_t len)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (uq_read_line(path, val, len))
+		val[0] = 0;
+	for (len = strlen(val); len && val[len - 1] == ' '; len--)
+		val[len - 1] = 0;
+}
+
+static bool is_emulated(const char *folder)
+{
+	char model[64];
+
+	read_attr(folder, "model", model, sizeof(model));
+	return !strcmp(model, UQ_MODEL);
+}
+
 /* -- what holds data */
 
 static bool has_label(int fd, __u64 size, char *buf)
@@ -132,8 +157,12 @@ static bool is_blank(int fd, __u64 size, char *buf)
 	return true;
 }
 
-/* 0 if a namespace is ours to overwrite, 1 if it has no label yet, else -1. */
-static int is_ours(int fd)
+/*
+ * 0 if a namespace is ours to overwrite, 1 if it has no label yet, else -1. One
+ * that the block layer cannot read may hold data, and tests reach it all the same:
+ * only an emulated one is ours.
+ */
+static int is_ours(int fd, bool emulated)
 {
 	char *buf = malloc(MIB);
 	__u64 size;
@@ -141,7 +170,7 @@ static int is_ours(int fd)
 
 	if (buf && !ioctl(fd, BLKGETSIZE64, &size)) {
 		if (!size)
-			ret = 0;	/* nothing can be read of it or written */
+			ret = emulated ? 0 : -1;
 		else if (size >= 4 * MIB && has_label(fd, size, buf))
 			ret = 0;
 		else if (size >= 4 * MIB && is_blank(fd, size, buf))
@@ -171,12 +200,14 @@ static int write_label(const char *block)
 
 static int claim(const struct uq_ns *ns, char *why, size_t len)
 {
+	char path[40];
 	int fd, ret;
 
 	if (none_in_use(ns, why, len))
 		return -1;
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d", ns->ctrl);
 	fd = open_exclusive(ns->block, O_RDONLY);
-	ret = fd < 0 ? -1 : is_ours(fd);
+	ret = fd < 0 ? -1 : is_ours(fd, is_emulated(path));
 	if (fd >= 0)
 		close(fd);
 	if (ret < 0)
@@ -216,31 +247,6 @@ void uq_label_devs(void)
 		write_label(ns.block);
 	if (uq_ns_slow(&ns))
 		write_label(ns.block);
-}
-
-/* -- what is emulated */
-
-/*
- * What a device says of itself, without the spaces that fill it up; empty if it
- * cannot be read.
- */
-static void read_attr(const char *folder, const char *name, char *val, size_t len)
-{
-	char path[300];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	if (uq_read_line(path, val, len))
-		val[0] = 0;
-	for (len = strlen(val); len && val[len - 1] == ' '; len--)
-		val[len - 1] = 0;
-}
-
-static bool is_emulated(const char *folder)
-{
-	char model[64];
-
-	read_attr(folder, "model", model, sizeof(model));
-	return !strcmp(model, UQ_MODEL);
 }
 
 /* -- what reaches beyond a namespace */

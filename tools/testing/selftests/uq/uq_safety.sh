@@ -11,7 +11,7 @@
 . ./lib.sh
 
 need_dev
-need_tool mkfs.ext4 mount umount blkdiscard pgrep
+need_tool mkfs.ext4 mount mountpoint umount blkdiscard pgrep
 ./uq_check_devs disrupt > /dev/null || skip_all "$(./uq_check_devs disrupt)"
 need_queues
 
@@ -20,9 +20,11 @@ need_queues
 # in the kernel a namespace has no size.
 alone=
 shared=
+sizeless=
 for dev in $UQ_TEST_DEV; do
 	dev=${dev#/dev/}
 	[ -n "$alone" ] || alone=$dev
+	[ "$(cat "/sys/block/$dev/size")" -gt 0 ] || sizeless=$dev
 	for other in $UQ_TEST_DEV; do
 		other=${other#/dev/}
 		if [ -z "$shared" ] && [ "$dev" != "$other" ] &&
@@ -32,6 +34,31 @@ for dev in $UQ_TEST_DEV; do
 		fi
 	done
 done
+
+# Has files say something else, as far as programs can see.
+mounted=
+pretend() { # TEXT FILE...
+	echo "$1" > "$tmp/text"
+	shift
+	for attr; do
+		mount --bind "$tmp/text" "$attr" || return
+		mounted="$attr $mounted"
+	done
+}
+
+stop_pretending() {
+	for attr in $mounted; do
+		umount "$attr"
+	done
+	mounted=
+}
+
+undo() {
+	stop_pretending
+	! mountpoint -q "$tmp/mnt" || umount "$tmp/mnt"
+	cleanup
+}
+trap undo EXIT
 
 resets() {
 	dmesg | grep -c 'user irq/poll queues, asked for'
@@ -110,17 +137,24 @@ labelled() {
 	asked 0 "" "/dev/$alone" ./uq_check_devs
 }
 
-# A controller of another model, as far as programs can see.
+# A controller of another model.
 other_model() { # CODE REASON COMMAND...
 	code=$1
 	reason=$2
 	shift 2
-	model=/sys/class/nvme/nvme$ctrl/model
-	echo "A drive that matters" > "$tmp/model"
-	mount --bind "$tmp/model" "$model" || return
+	pretend "A drive that matters" "/sys/class/nvme/nvme$ctrl/model" || return
 	asked "$code" "$reason" "/dev/$alone" "$@"
 	got=$?
-	umount "$model"
+	stop_pretending
+	return "$got"
+}
+
+# What cannot be read as a block device may hold data for others.
+no_size() {
+	pretend "A drive that matters" /sys/class/nvme/nvme*/model || return
+	asked 4 "$sizeless holds data" "/dev/$sizeless" ./uq_check_devs
+	got=$?
+	stop_pretending
 	return "$got"
 }
 
@@ -140,27 +174,19 @@ found() {
 }
 
 not_found_with() { # ATTRIBUTE VALUE
-	attr=/sys/block/$alone/device/$1
-	echo "$2" > "$tmp/$1"
-	mount --bind "$tmp/$1" "$attr" || return
+	pretend "$2" "/sys/block/$alone/device/$1" || return
 	found
 	got=$?
-	umount "$attr"
+	stop_pretending
 	[ "$got" -ne 0 ]
 }
 
 none_found() {
-	mounted=
-	echo 123456789 > "$tmp/serial"
-	for attr in /sys/class/nvme-subsystem/nvme-subsys*/serial \
-		    /sys/class/nvme/nvme*/serial; do
-		mount --bind "$tmp/serial" "$attr" && mounted="$attr $mounted"
-	done
+	pretend 123456789 /sys/class/nvme-subsystem/nvme-subsys*/serial \
+		/sys/class/nvme/nvme*/serial || return
 	asked 4 "none of QEMU's has a serial number" unset ./uq_errno
 	got=$?
-	for attr in $mounted; do
-		umount "$attr"
-	done
+	stop_pretending
 	return "$got"
 }
 
@@ -190,7 +216,7 @@ killed() { # SIGNAL
 }
 
 mkdir "$tmp/mnt"
-plan 19
+plan 20
 check "no device was named" no_device
 check "what was named is no namespace" no_such_device
 case $(cat "/sys/block/$alone/device/serial") in
@@ -226,6 +252,11 @@ check "nor anything else that reaches beyond a namespace" \
 	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_check_devs disrupt
 check "its namespace is tested all the same" \
 	other_model 0 "" ./uq_errno -t command_flags
+if [ -n "$sizeless" ]; then
+	check "one without a size is refused" no_size
+else
+	skip "one without a size is refused" "all that were named have one"
+fi
 check "with UQ_TEST_DESTRUCTIVE=1 all is" \
 	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_check_devs disrupt
 for signal in TERM INT KILL; do

@@ -209,7 +209,8 @@ static inline int format(const struct uq_ns *ns)
 	};
 	int ret = identify(ns->ctrl, ns->nsid, id);
 
-	cmd.cdw10 = (id[26] & 0x1f) | (id[29] & 7) << 5;
+	cmd.cdw10 = (id[26] & 0x1f) | (id[26] & 0x60) << 7 |
+		(id[29] & 0xf) << 5;
 	return ret ?: uq_admin(ns->ctrl, &cmd);
 }
 

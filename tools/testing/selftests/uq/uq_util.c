@@ -158,7 +158,7 @@ static bool find_format(struct uq_ns *ns)
 		.data_len	= sizeof(id),
 	};
 	char path[40];
-	__u32 lbaf;
+	__u32 lbaf, nr;
 	int fd, ret;
 
 	snprintf(path, sizeof(path), "/dev/%s", ns->block);
@@ -172,7 +172,8 @@ static bool find_format(struct uq_ns *ns)
 	close(fd);
 	if (ret)
 		return false;
-	memcpy(&lbaf, id + 128 + 4 * (id[26] & 0xf), sizeof(lbaf));
+	nr = (id[26] & 0xf) | (id[26] & 0x60) >> 1;
+	memcpy(&lbaf, id + 128 + 4 * nr, sizeof(lbaf));
 	ns->lba = 1 << (lbaf >> 16 & 0xff);
 	ns->ms = lbaf & 0xffff;
 	ns->ext = id[26] & 0x10;
