@@ -202,28 +202,33 @@ static bool goes_to(int irq, int cpu)
 	return strtol(line, &end, 10) == cpu && !*end;
 }
 
-/*
- * Interrupts so far, by the columns of /proc/interrupts, which are those of
- * the processors that are online.
- */
-static unsigned int irq_counts(int irq, unsigned long long *count)
+/* The processors of the columns of /proc/interrupts: those that are online. */
+static unsigned int columns(char *line, int *cpu)
 {
 	unsigned int n = 0;
-	char line[1024];
+	char *at = line;
+
+	while (n < MAX_CPU && (at = strstr(at, "CPU")))
+		cpu[n++] = strtol(at + 3, &at, 10);
+	return n;
+}
+
+/* Interrupts so far, and of which processors. */
+static unsigned int irq_counts(int irq, unsigned long long *count, int *cpu)
+{
+	static char line[65536];
+	unsigned int nr = 0, n = 0;
 	FILE *f = fopen("/proc/interrupts", "r");
 
-	while (f && fgets(line, sizeof(line), f)) {
-		char *at, *end;
+	if (f && fgets(line, sizeof(line), f))
+		nr = columns(line, cpu);
+	while (nr && !n && fgets(line, sizeof(line), f)) {
+		char *at;
 
 		if (strtol(line, &at, 10) != irq || *at != ':')
 			continue;
-		for (at++; n < MAX_CPU; at = end) {
-			count[n] = strtoull(at, &end, 10);
-			if (end == at)
-				break;
-			n++;
-		}
-		break;
+		for (at++; n < nr; n++)
+			count[n] = strtoull(at, &at, 10);
 	}
 	if (f)
 		fclose(f);
@@ -236,6 +241,7 @@ UQ_LEAVE_OUT("affinity.poll.interrupt_goes_where_it_is_sent",
 TEST_F(affinity, interrupt_goes_where_it_is_sent)
 {
 	unsigned long long before[MAX_CPU], after[MAX_CPU];
+	int column[MAX_CPU];
 	struct uq_node node;
 	unsigned int c, user, n, i;
 	char old[64];
@@ -259,16 +265,15 @@ TEST_F(affinity, interrupt_goes_where_it_is_sent)
 		ASSERT_TRUE(goes_to(irq, cpu));
 		for (user = 0; user < self->nr; user++) {
 			ASSERT_EQ(0, pin(self->cpu[user]));
-			n = irq_counts(irq, before);
+			n = irq_counts(irq, before, column);
+			ASSERT_LT(0, n);
 			ASSERT_EQ(0, use(&node, 8, NULL));
-			ASSERT_EQ(n, irq_counts(irq, after));
-			ASSERT_LT(cpu, (int)n);
+			ASSERT_EQ(n, irq_counts(irq, after, column));
 			for (i = 0; i < n; i++)
-				EXPECT_EQ(i == (unsigned int)cpu,
-					  after[i] > before[i])
-					TH_LOG("sent to %d, used by %d: %llu on %u",
+				EXPECT_EQ(column[i] == cpu, after[i] > before[i])
+					TH_LOG("sent to %d, used by %d: %llu on %d",
 					       cpu, self->cpu[user],
-					       after[i] - before[i], i);
+					       after[i] - before[i], column[i]);
 		}
 	}
 	EXPECT_EQ(0, send_irq(irq, old));

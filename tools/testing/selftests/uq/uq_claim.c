@@ -662,11 +662,14 @@ TEST_F(claim, permission)
 	EXPECT_EQ(0, uq_run_with_mode(node, 0666, claim_rw, self));
 }
 
-/* What an opcode and a namespace come to, with no data. */
+/*
+ * What an opcode and a namespace come to, with no data, and beyond the last block:
+ * one opcode makes a block unreadable.
+ */
 static int result_of(FIXTURE_DATA(claim) *self, struct io_uring *ring, int fd,
 		     int opcode, __u32 nsid)
 {
-	uq_prep_raw(ring, fd, nsid, opcode, 0, NULL, 0, 0);
+	uq_prep_raw(ring, fd, nsid, opcode, ~0ull, NULL, 0, 0);
 	return uq_run(ring);
 }
 

@@ -33,7 +33,8 @@ make_fs "$dev" || exit 1
 make_fs "$second" || exit 1
 
 remove_dm() { # NAME
-	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove "$1"
+	# what probes new devices may have it open for a moment
+	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --retry "$1"
 }
 
 leave_fs() {
