@@ -100,6 +100,14 @@ struct uq_node {
 
 /* -- devices */
 
+/*
+ * The namespace of this name. Names are given anew when controllers are bound again,
+ * and two may change places: one that was remembered is found by its WWID, whatever
+ * it is called by then. False if there is none.
+ */
+bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
+/* Remembers what has its name now. */
+int uq_ns_remember(const struct uq_ns *ns);
 /* The @n'th namespace that was named; false when there are fewer. */
 bool uq_ns_nth(struct uq_ns *ns, unsigned int n);
 /* The first named one for which @want() is true. */
@@ -180,6 +188,8 @@ bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns);
  * are closed by and by, so that the first time may be too early.
  */
 bool uq_pci_restore(const char *pci, const struct uq_ns *was);
+/* Finds remembered namespaces again of which a test has taken the controller. */
+void uq_devices_back(void);
 /* An attribute of a controller. */
 int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
 int uq_ctrl_set(int ctrl, const char *name, const char *val);

@@ -418,9 +418,9 @@ static int get_log(void *self)
 	return admin_ioctl(self, 0x02);
 }
 
-static int format(void *self)
+static int get_features(void *self)
 {
-	return admin_ioctl(self, 0x80);
+	return admin_ioctl(self, 0x0a);
 }
 
 TEST_F(uq, with_permission)
@@ -434,7 +434,7 @@ TEST_F(uq, with_permission)
 	EXPECT_EQ(-EACCES, uq_run_unprivileged(fabrics_rw, self));
 	EXPECT_EQ(0, uq_run_unprivileged(identify, self));
 	EXPECT_EQ(-EACCES, uq_run_unprivileged(get_log, self));
-	EXPECT_EQ(-EACCES, uq_run_unprivileged(format, self));
+	EXPECT_EQ(-EACCES, uq_run_unprivileged(get_features, self));
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 

@@ -245,6 +245,59 @@ TEST_F(reset, descriptor_outlives_the_device)
 	EXPECT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 }
 
+UQ_LEAVE_OUT("reset.*_slow.names_change_places", "not about one device");
+UQ_LEAVE_OUT("reset.*irq.names_change_places", "not about a kind of queue");
+UQ_LEAVE_OUT("reset.*_plain.names_change_places", "not about a kind of queue");
+
+/* Unbinds both and binds them again: the first one is given the lower number. */
+static void bind_both(struct __test_metadata *_metadata, const char *first,
+		      const char *second)
+{
+	EXPECT_EQ(0, uq_pci_take(first, false));
+	EXPECT_EQ(0, uq_pci_take(second, false));
+	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind", first));
+	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind", second));
+}
+
+static bool read_wwid(const struct uq_ns *ns, char *wwid, size_t len)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", ns->block);
+	return !uq_read_line(path, wwid, len);
+}
+
+/* What was named is not another namespace that has its name by now. */
+TEST_F(reset, names_change_places)
+{
+	char pci[2][64], was[2][200], now[200];
+	unsigned int i, n[2] = { 0, 1 }, low;
+	struct uq_ns ns[2], found;
+
+	ASSERT_TRUE(uq_ns_nth(&ns[0], 0));
+	while (uq_ns_nth(&ns[1], n[1]) && ns[1].ctrl == ns[0].ctrl)
+		n[1]++;
+	if (!uq_ns_nth(&ns[1], n[1]))
+		SKIP(return, "needs namespaces of two controllers");
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, uq_pci_of(&ns[i], pci[i], sizeof(pci[i])));
+		ASSERT_TRUE(read_wwid(&ns[i], was[i], sizeof(was[i])));
+	}
+	low = ns[0].ctrl > ns[1].ctrl;
+	bind_both(_metadata, pci[!low], pci[low]);
+	for (i = 0; i < 2; i++) {
+		while (!uq_ns_nth(&found, n[i]))
+			uq_rest();
+		EXPECT_TRUE(read_wwid(&found, now, sizeof(now)));
+		EXPECT_STREQ(was[i], now);
+		EXPECT_EQ(ns[!i].ctrl, found.ctrl);
+	}
+	bind_both(_metadata, pci[low], pci[!low]);
+	for (i = 0; i < 2; i++)
+		while (!uq_ns_nth(&found, n[i]) || found.ctrl != ns[i].ctrl)
+			uq_rest();
+}
+
 /* -- the namespace */
 
 /* Status code of a command that the device does not know. */

@@ -216,6 +216,8 @@ static int claim(const struct uq_ns *ns, char *why, size_t len)
 			 ns->block, ns->block);
 	else if (ret && write_label(ns->block))
 		snprintf(why, len, "%s cannot be written", ns->block);
+	else if (uq_ns_remember(ns))
+		snprintf(why, len, "%s cannot be told from others", ns->block);
 	else
 		return 0;
 	return -1;
@@ -285,6 +287,7 @@ bool uq_may_disrupt(char *why, size_t len)
 struct setting {
 	char path[160];
 	char val[128];
+	char block[32];		/* the namespace it is about, or "" */
 };
 
 static struct setting settings[256];
@@ -307,11 +310,12 @@ static int read_setting(const char *path, char *val, size_t len)
 	return (size_t)snprintf(val, len, "%s", line) < len ? 0 : -E2BIG;
 }
 
-static void keep_file(const char *path)
+static void keep_file(const char *path, const char *block)
 {
 	struct setting *s = &settings[nr_settings];
 	struct stat st;
 
+	snprintf(s->block, sizeof(s->block), "%s", block);
 	if (nr_settings == ARRAY_SIZE(settings) ||
 	    stat(path, &st) || !S_ISREG(st.st_mode) ||
 	    (st.st_mode & 0600) != 0600 ||
@@ -330,22 +334,39 @@ static void keep_files(const char *folder)
 
 	while (d && (e = readdir(d))) {
 		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
-		keep_file(path);
+		keep_file(path, "");
 	}
 	if (d)
 		closedir(d);
 }
 
+#define BLOCK_TIMEOUT	"/sys/block/%s/queue/io_timeout"
+#define CTRL_TIMEOUT	"/sys/class/nvme/nvme%d/io_timeout"
+
 static void keep_timeout(const struct uq_ns *ns)
 {
 	char path[96];
 
-	snprintf(path, sizeof(path), "/sys/block/%s/queue/io_timeout",
-		 ns->block);
-	keep_file(path);
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/io_timeout",
-		 ns->ctrl);
-	keep_file(path);
+	snprintf(path, sizeof(path), BLOCK_TIMEOUT, ns->block);
+	keep_file(path, ns->block);
+	snprintf(path, sizeof(path), CTRL_TIMEOUT, ns->ctrl);
+	keep_file(path, ns->block);
+}
+
+/* Where a setting is by now: names may have changed. */
+static bool find_setting(struct setting *s)
+{
+	struct uq_ns ns;
+
+	if (!s->block[0])
+		return true;
+	if (!uq_ns_named(&ns, s->block, strlen(s->block)))
+		return false;
+	if (strstr(s->path, "/queue/"))
+		snprintf(s->path, sizeof(s->path), BLOCK_TIMEOUT, ns.block);
+	else
+		snprintf(s->path, sizeof(s->path), CTRL_TIMEOUT, ns.ctrl);
+	return true;
 }
 
 void uq_keep_settings(void)
@@ -366,9 +387,9 @@ void uq_keep_settings(void)
 	keep_files("/sys/module/nvme_core/parameters");
 	for (n = 0; n < ARRAY_SIZE(faults); n++)
 		keep_files(faults[n]);
-	keep_file("/sys/module/suspend/parameters/pm_test_delay");
-	keep_file("/sys/power/pm_test");
-	keep_file("/sys/power/pm_freeze_timeout");
+	keep_file("/sys/module/suspend/parameters/pm_test_delay", "");
+	keep_file("/sys/power/pm_test", "");
+	keep_file("/sys/power/pm_freeze_timeout", "");
 	for (n = 0; uq_ns_nth(&ns, n); n++)
 		keep_timeout(&ns);
 	if (uq_ns_slow(&ns))
@@ -425,7 +446,8 @@ void uq_restore_settings(void)
 		struct setting *s = &settings[i];
 
 		/* what a test took away with its device is not there any more */
-		if (!read_setting(s->path, now, sizeof(now)) &&
+		if (find_setting(s) &&
+		    !read_setting(s->path, now, sizeof(now)) &&
 		    strcmp(now, s->val))
 			uq_write_line(s->path, s->val[0] ? s->val : "\n");
 	}
@@ -688,6 +710,7 @@ void uq_put_back(void)
 {
 	if (!claimed)
 		return;
+	uq_devices_back();
 	uq_restore_settings();
 	uq_label_devs();
 }

@@ -14,7 +14,10 @@
  * - What reaches beyond a namespace (a reset, a format, a suspend, a parameter)
  *   is done only where every NVMe controller of the machine is emulated by QEMU,
  *   or with UQ_TEST_DESTRUCTIVE=1.
- * - Parameters and limits that were changed are put back, however a test ends.
+ * - A namespace that was named is found by its WWID from then on, as another may be
+ *   given its name while controllers are unbound and found again.
+ * - Parameters and limits that were changed are put back, however a test ends, and
+ *   controllers that were unbound or removed are bound again.
  */
 #ifndef SELFTESTS_UQ_SAFE_H
 #define SELFTESTS_UQ_SAFE_H

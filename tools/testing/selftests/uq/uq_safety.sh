@@ -215,8 +215,29 @@ killed() { # SIGNAL
 	! pgrep -x uq_fuzz
 }
 
+# A test is ended where it has taken the controller away.
+taken() { # FILE TEXT
+	depth=$(cat "$PARAMS/io_queue_depth")
+	fuzz 2000000000 > "$tmp/fuzz" 2>&1 &
+	pid=$!
+	while [ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ]; do
+		kill -0 "$pid" || return
+	done
+	guard=$(pgrep -o -x uq_fuzz)
+	# it is not to end by itself, without a device
+	for one in $(pgrep -x uq_fuzz); do
+		[ "$one" = "$guard" ] || kill -STOP "$one"
+	done
+	echo "$2" > "$1"
+	! [ -b "/dev/$alone" ] || return
+	kill -TERM "$guard"
+	wait "$pid" && return 1
+	tail -c 4096 "/dev/$alone" | grep -q -a uq-selftest
+}
+
+pci=$(cat "/sys/class/nvme/nvme$ctrl/address")
 mkdir "$tmp/mnt"
-plan 20
+plan 22
 check "no device was named" no_device
 check "what was named is no namespace" no_such_device
 case $(cat "/sys/block/$alone/device/serial") in
@@ -262,6 +283,10 @@ check "with UQ_TEST_DESTRUCTIVE=1 all is" \
 for signal in TERM INT KILL; do
 	check "parameters are put back after SIG$signal" killed $signal
 done
+check "a controller without its driver has it again" \
+	taken /sys/bus/pci/drivers/nvme/unbind "$pci"
+check "a controller that was removed is found again" \
+	taken "/sys/bus/pci/devices/$pci/remove" 1
 check "what was killed works when it is run again" \
 	fuzz 1000
 finish

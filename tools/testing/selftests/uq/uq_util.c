@@ -194,7 +194,79 @@ static bool find_limits(struct uq_ns *ns)
 	return true;
 }
 
-static bool ns_by_name(struct uq_ns *ns, const char *dev, size_t len)
+/* What the devices that were claimed said of themselves then. */
+static struct known {
+	char block[32];
+	char wwid[200];
+	char pci[64];		/* its controller's, or "" */
+} known[64];
+
+static unsigned int nr_known;
+
+static bool has_wwid(const char *block, const char *wwid)
+{
+	char path[300], line[200];
+
+	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", block);
+	return !uq_read_line(path, line, sizeof(line)) && !strcmp(line, wwid);
+}
+
+/* The name that a namespace has by now; false if it has none. */
+static bool find_wwid(char *block, size_t len, const char *wwid)
+{
+	DIR *d = has_wwid(block, wwid) ? NULL : opendir("/sys/block");
+	int x, y, rest;
+	struct dirent *e;
+
+	if (!d)
+		return has_wwid(block, wwid);
+	while ((e = readdir(d))) {
+		/* not nvmeXcYnZ, a path */
+		if (sscanf(e->d_name, "nvme%dn%d%n", &x, &y, &rest) != 2 ||
+		    e->d_name[rest] || !has_wwid(e->d_name, wwid))
+			continue;
+		snprintf(block, len, "%.31s", e->d_name);
+		break;
+	}
+	closedir(d);
+	return e;
+}
+
+static bool find_block(struct uq_ns *ns)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_known; i++)
+		if (!strcmp(known[i].block, ns->block))
+			return find_wwid(ns->block, sizeof(ns->block),
+					 known[i].wwid);
+	return true;
+}
+
+int uq_ns_remember(const struct uq_ns *ns)
+{
+	struct known *new = &known[nr_known], *old;
+	char path[96];
+	int ret;
+
+	for (old = known; old < new; old++)
+		if (!strcmp(old->block, ns->block) &&
+		    has_wwid(ns->block, old->wwid))
+			return 0;
+	if (nr_known == ARRAY_SIZE(known))
+		return -ENOSPC;
+	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", ns->block);
+	ret = uq_read_line(path, new->wwid, sizeof(new->wwid));
+	if (ret || !new->wwid[0])
+		return ret ?: -ENODATA;
+	memcpy(new->block, ns->block, sizeof(new->block));
+	if (uq_pci_of(ns, new->pci, sizeof(new->pci)))
+		new->pci[0] = 0;
+	nr_known++;
+	return 0;
+}
+
+bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len)
 {
 	memset(ns, 0, sizeof(*ns));
 	if (len > 5 && !strncmp(dev, "/dev/", 5)) {
@@ -202,7 +274,8 @@ static bool ns_by_name(struct uq_ns *ns, const char *dev, size_t len)
 		len -= 5;
 	}
 	snprintf(ns->block, sizeof(ns->block), "%.*s", (int)len, dev);
-	return find_ctrl(ns) && find_format(ns) && find_limits(ns);
+	return find_block(ns) && find_ctrl(ns) && find_format(ns) &&
+		find_limits(ns);
 }
 
 bool uq_ns_nth(struct uq_ns *ns, unsigned int n)
@@ -215,7 +288,7 @@ bool uq_ns_nth(struct uq_ns *ns, unsigned int n)
 		s += strspn(s, " ");
 		len = strcspn(s, " ");
 		if (len && !n--)
-			return ns_by_name(ns, s, len);
+			return uq_ns_named(ns, s, len);
 		s += len;
 	}
 	return false;
@@ -235,7 +308,7 @@ bool uq_ns_slow(struct uq_ns *ns)
 {
 	const char *s = getenv("UQ_TEST_SLOW_DEV");
 
-	return s && *s && ns_by_name(ns, s, strlen(s));
+	return s && *s && uq_ns_named(ns, s, strlen(s));
 }
 
 /* The next node of a user queue in an open folder; false at its end. */
@@ -617,6 +690,51 @@ bool uq_pci_restore(const char *pci, const struct uq_ns *was)
 	}
 	snprintf(path, sizeof(path), "/dev/%s", was->block);
 	return !uq_wait_path(path, true);
+}
+
+/* Whether a controller was gone, or without its driver, and now has it again. */
+static bool pci_back(const char *pci)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", pci);
+	if (access(path, F_OK))
+		return !uq_write_line("/sys/bus/pci/rescan", "1");
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver", pci);
+	return access(path, F_OK) &&
+		!uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci);
+}
+
+/*
+ * Waits for a namespace. It is to have the name by which the tests to come know
+ * it: a file of its old nodes may have been closed too late for that.
+ */
+static void name_back(const struct known *dev)
+{
+	time_t start = uq_seconds();
+	unsigned int tries = 0;
+	char now[32];
+
+	while (!has_wwid(dev->block, dev->wwid) &&
+	       uq_seconds() - start < UQ_NEVER) {
+		memcpy(now, dev->block, sizeof(now));
+		if (find_wwid(now, sizeof(now), dev->wwid)) {
+			if (tries++ == 10)
+				return;
+			uq_pci_take(dev->pci, false);
+			pci_back(dev->pci);
+		}
+		uq_rest();
+	}
+}
+
+void uq_devices_back(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_known; i++)
+		if (known[i].pci[0] && pci_back(known[i].pci))
+			name_back(&known[i]);
 }
 
 unsigned long uq_pages_pinned(void)
