@@ -83,6 +83,7 @@ class Branch:
         return (("user.name", self.who[0]), ("user.email", self.who[1]),
                 ("commit.gpgsign", "false"), ("core.autocrlf", "false"),
                 ("core.hooksPath", "/dev/null"), ("gc.auto", "0"),
+                ("maintenance.auto", "false"),
                 ("sendemail.smtpserver", "localhost"),
                 ("b4.send-no-patatt-sign", "yes"),
                 ("b4.send-series-to", NOBODY),

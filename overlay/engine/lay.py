@@ -156,6 +156,11 @@ def _places(lines: list[str], text: str) -> int:
                for at in range(len(there) - len(lines) + 1))
 
 
+# What came of a patch of a text, as the branches of twenty series, and the trees in
+# which they are compiled, have the same ones.
+_applied: dict[bytes, bytes] = {}
+
+
 def apply_patch(patch: Path, tree: Path, *, name: str | None = None,
                 version: str = "") -> None:
     """Apply one patch in a tree: no fuzz, and no doubt about the place.
@@ -173,6 +178,11 @@ def apply_patch(patch: Path, tree: Path, *, name: str | None = None,
         raise UserError(f"{name} does not apply to {over}{written}: there is no "
                         f"{target}")
     before = (tree / target).read_text(encoding="utf-8")
+    key = hashlib.sha256(b"\0".join(path.read_bytes() for path in (
+        patch, tree / target))).digest()
+    if key in _applied:
+        _replace(tree / target, _applied[key])
+        return
     done = host.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup",
                      "--reject-file=-", "--input", patch],
                     cwd=tree, check=False, what=f"applying {name}")
@@ -190,6 +200,14 @@ def apply_patch(patch: Path, tree: Path, *, name: str | None = None,
             raise UserError(f"{name} fits {over} at {places} places{written}: "
                             f"its hunk for line {line} of {target} needs more "
                             "context")
+    _applied[key] = (tree / target).read_bytes()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as patch does: a new one with the mode of the old one."""
+    mode = path.stat().st_mode
+    host.write(path, content)
+    path.chmod(mode)
 
 
 # -- Makefiles ---------------------------------------------------------------

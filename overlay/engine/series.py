@@ -205,13 +205,19 @@ def reached(tree: Path, folder: PurePosixPath, entry: Entry,
     None if that cannot be told: it changes an option, or more than headers and
     names in a Makefile.
     """
-    headers, found = [], set()
+    headers: dict[str, set[str] | None] = {}
+    found: set[str] = set()
     for file in (*entry.files, *entry.parts):
         path = PurePosixPath(items[file].target)
         if path.parts[0] == "include":
             return None
         if path.suffix == ".h":
-            headers.append(str(path))
+            patch = _patch_of(entry, items, file)
+            # Of two patches neither has the text that is there before it.
+            alone = patch and str(path) not in headers
+            headers[str(path)] = reach.brought(
+                patch, (tree / path).read_text("utf-8"),
+                file in entry.parts) if alone else None
             continue
         if objects.is_kernel_c(str(path)) or objects.folder_of(str(path)) is None \
                 or build.made_in(tree, path.parent) != folder:
@@ -222,6 +228,16 @@ def reached(tree: Path, folder: PurePosixPath, entry: Entry,
             return None
         found |= names
     return found | reach.readers(tree, folder, headers)
+
+
+def kernel_doc(targets: Iterable[str]) -> str:
+    """A variable of make: of what W=1 compiles, kernel-doc reads these C files alone.
+
+    It has read the others with the commits that changed them.
+    """
+    names = " ".join(f"%/{name}" for name in targets if objects.is_kernel_c(name))
+    return (f"cmd_checkdoc=$(if $(filter {names},$<),PYTHONDONTWRITEBYTECODE=1 "
+            "$(PYTHON3) $(KERNELDOC) -none $(KDOCFLAGS) $<)")
 
 
 def _withouts() -> dict[str, str | None]:
@@ -341,7 +357,8 @@ class Builder:
         self.shop.configure()
         goals = self._reached(wanted, entry, items)
         # Without a goal make would build a whole kernel.
-        return self.shop.complaints(goals, self.laid, "W=1") if goals else []
+        return self.shop.complaints(goals, self.laid, "W=1", kernel_doc(
+            touched(entry, items))) if goals else []
 
     def _reached(self, wanted: list[str], entry: Entry, items: Items) -> list[str]:
         """What to compile, with those objects in place of folders that see the commit.
@@ -563,7 +580,8 @@ def _all(chosen: list[Series], everything: list[Series], items: list[Item],
     kernel, out = source.kernel(), host.fresh("series")
     host.pytool("b4")
     tools = arches.tools(kernel, out / "sparse.log") if elsewhere else []
-    workers = max(1, min(limits.processors(), len(chosen)))
+    # Beside a compiler each has git, checkpatch and b4, which wait for each other.
+    workers = max(1, min(limits.processors() + 1, len(chosen)))
     places: queue.SimpleQueue[str] = queue.SimpleQueue()
     for number in range(workers):
         places.put(f"{objects.PARTS}-{number}" if number else objects.PARTS)

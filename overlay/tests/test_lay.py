@@ -223,6 +223,20 @@ class Laying(unittest.TestCase):
         with self.assertRaisesRegex(UserError, "in a circle: a, b"):
             lay.items(self.ours)
 
+    def test_a_patch_of_the_same_text_is_applied_once(self):
+        change = self.ours / "run.patch"
+        host.write(change, patch("scripts/run.sh", 2, "b", "z", "a", "c"))
+        with mock.patch.object(host, "run", side_effect=host.run) as run:
+            for number, text in enumerate(("a\nb\nc\n", "a\nb\nc\n", "x\na\nb\nc\n")):
+                tree = self.top / f"tree-{number}"
+                self.make(tree, {"scripts/run.sh": text})
+                (tree / "scripts/run.sh").chmod(0o755)
+                lay.apply_patch(change, tree)
+                made = tree / "scripts/run.sh"
+                self.assertEqual(made.read_text("utf-8"), text.replace("b", "z"))
+                self.assertEqual(made.stat().st_mode & 0o777, 0o755)
+        self.assertEqual(run.call_count, 2)
+
     # -- what does not fit ---------------------------------------------------
 
     def test_conflict_names_patch_version_and_expectation(self):
