@@ -10,7 +10,7 @@ result a lie.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import host, lay, ran, source
@@ -306,13 +306,13 @@ def _build(mode: str, path: Path, log: Path) -> None:
         progress.save()
 
 
-# Kernels that a later step of this run builds.
-_wanted: list[str] = []
+# What a later step of this run builds.
+_wanted: list[Callable[[], object]] = []
 
 
-def will_want(modes: Iterable[str]) -> None:
-    """A later step builds these kernels; another may begin with it."""
-    _wanted[:] = modes
+def will_want(jobs: Iterable[Callable[[], object]]) -> None:
+    """A later step does all this; another may begin with it."""
+    _wanted[:] = jobs
 
 
 def ahead() -> None:
@@ -320,9 +320,9 @@ def ahead() -> None:
 
     What does not build is a failure of that step and not of this one.
     """
-    for mode in _wanted:
+    for job in _wanted:
         try:
-            build(mode)
+            job()
         except UserError as error:
             host.say(f"    {error}")
 

@@ -12,13 +12,15 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from engine import build, cli, host, kernels, ktap, ran, ready, store
+from engine import build, cli, host, kselftest, ktap, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
 # What is quick and what most often fails comes first.
 STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
          "results")
+# What is before the first of them, in the tables.
+START = "start"
 # Seconds from which on a part of a step stands in the table at the end.
 LONG = 5
 
@@ -63,7 +65,8 @@ def table(name: str, seconds: float, cases: list[Case],
     """Lines of the table that ends a run: a step, and what took long in it."""
     kept = store.count()
     taken = f", {kept} of them taken from the store" if kept else ""
-    yield f"{name:10} {host.elapsed(seconds):>12}   {ktap.total(cases)}{taken}"
+    total = f"   {ktap.total(cases)}{taken}" if cases else ""
+    yield f"{name:10} {host.elapsed(seconds):>12}{total}"
     for part in parts:
         if part.seconds >= LONG:
             yield f"  {host.elapsed(part.seconds):>20}   {part.what}"
@@ -84,11 +87,12 @@ def main(args: list[str]) -> list[Case]:
             raise UserError(f"check has no step {name}: {', '.join(STEPS)}")
     out = host.fresh("check")
     began = time.monotonic()
+    host.TIMES.clear()
     everything = _ready(args or STEPS)
     if "kselftest" in (args or STEPS):
-        build.will_want(kernels.having("checked"))
-    lines: list[str] = []
-    times: list[dict[str, str | float]] = []
+        build.will_want(kselftest.ahead())
+    lines = list(table(START, time.monotonic() - began, [], host.TIMES))
+    times = list(spans(START, host.TIMES, began))
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()

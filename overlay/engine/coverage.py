@@ -250,7 +250,7 @@ def main(args: list[str]) -> list[Case]:
     """Run the tests (or those that are named), and say what they reach."""
     known = reasons(LEFT.read_text("utf-8")) if LEFT.exists() else []
     out = host.fresh("coverage")
-    into, tests, cases = kselftest.prepare("coverage", out, args or None)
+    into, tests, cases = kselftest.prepare("coverage", args or None)
     ran = kselftest.run([*kselftest.shares(
         "coverage", into, tests, KERNELS["coverage"].guests),
         *kselftest.others("coverage", into, tests)], out)

@@ -289,23 +289,25 @@ class Built:
 
 # -- upstream's own complaints ----------------------------------------------
 
-def base(kernel: Source, wanted: Plan, log: Path) -> collections.Counter[str]:
-    """What Sphinx says of these pages without us; kept per version."""
+def base(kernel: Source, wanted: Plan, log: Path) -> tuple[str, bool]:
+    """What Sphinx says of these pages without us, if it did not fail.
+
+    Kept per version.
+    """
     version = host.output(["/usr/bin/sphinx-build", "--version"]) or ""
     key = hashlib.sha256(repr((version, wanted)).encode()).hexdigest()[:16]
     top = build.top() / "build"
     kept = top / "docs.base" / f"{kernel.version}-{key}"
     if kept.exists() and kernel.origin == "debian":
-        return complaints(kept.read_text(encoding="utf-8"), kernel.path)
-    with host.step("docs: the same pages as upstream has them"):
-        into = top / "docs-upstream"
-        output, failed = sphinx(kernel.path, wanted, into, log)
-        if failed:
-            raise UserError("Sphinx cannot build upstream's own pages; see "
-                            f"{host.short(log)}")
-        host.write(kept, output)
-        host.remove(into)
-    return complaints(output, kernel.path)
+        return kept.read_text(encoding="utf-8"), False
+    into = top / "docs-upstream"
+    output, failed = sphinx(kernel.path, wanted, into, log)
+    if failed:
+        raise UserError("Sphinx cannot build upstream's own pages; see "
+                        f"{host.short(log)}")
+    host.write(kept, output)
+    host.remove(into)
+    return output, False
 
 
 # -- make docs --------------------------------------------------------------
@@ -327,12 +329,14 @@ def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
     if not targets:
         return [Case("pages", FAIL, "the tree has no page in Documentation/")]
     wanted = plan(targets, tree)
-    before = base(kernel, wanted, log)
     built = Built(tree, wanted, items, out)
     with host.step(f"docs: {' '.join(wanted)}"):
-        text, failed = built.output()
+        # Sphinx keeps one processor busy.
+        (theirs, _), (text, failed) = host.at_once(lambda job: job(), [
+            (functools.partial(base, kernel, wanted, out / "upstream.log"),),
+            (built.output,)], 2)
     labels = Labels(tree)
-    found = ours(complaints(text, tree), before, labels)
+    found = ours(complaints(text, tree), complaints(theirs, kernel.path), labels)
     whole = {item.target for item in items if item.kind == "file"}
     cases = []
     for target in targets:

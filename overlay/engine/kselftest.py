@@ -7,6 +7,7 @@ and those that race in the kernel that watches for data races.
 """
 
 import fnmatch
+import functools
 import re
 import shlex
 import shutil
@@ -110,10 +111,15 @@ def _take_programs(mode: str, key: str | None) -> None:
             return
 
 
-def install(mode: str, log: Path) -> tuple[Path, list[str]]:
+def build_log(mode: str) -> Path:
+    """What building a kernel's tests has said."""
+    return host.OUT / "build" / f"{mode}.kselftests.log"
+
+
+def install(mode: str) -> tuple[Path, list[str]]:
     """Build the tests and install them; returns the folder and the list."""
     host.need(*PACKAGES)
-    folder = build.folder(mode)
+    folder, log = build.folder(mode), build_log(mode)
     into = folder / "kselftest-installed"
     listing, note = into / "kselftest-list.txt", folder / "kselftest.key"
     programs = reuse.programs_from(targets(), PACKAGES)
@@ -122,6 +128,7 @@ def install(mode: str, log: Path) -> tuple[Path, list[str]]:
         host.remove(note)
         host.remove(into)
         with host.step(f"building the kselftests ({host.short(log)})"):
+            host.remove(log)
             _take_programs(mode, programs)
             host.remove(folder / PROGRAMS)
             make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
@@ -173,18 +180,18 @@ def _not_run(mode: str, target: str) -> list[Case]:
                  f"NOT RUN: the {mode} kernel has no {' '.join(lost)}")]
 
 
-def _not_listed(listed: list[str], chosen: list[str], out: Path) -> list[Case]:
+def _not_listed(mode: str, listed: list[str], chosen: list[str]) -> list[Case]:
     """A test that was asked for and not built must not just be absent."""
     return [Case(test, ktap.FAIL, f"NOT RUN: it was not installed; see "
-                 f"{host.short(out / 'build.log')}")
+                 f"{host.short(build_log(mode))}")
             for test in chosen if test not in listed]
 
 
-def prepare(mode: str, out: Path,
-            chosen: list[str] | None = None) -> tuple[Path, list[str], list[Case]]:
+def prepare(mode: str, chosen: list[str] | None = None) -> tuple[
+        Path, list[str], list[Case]]:
     """Build a kernel and the tests: the folder, the tests, failing cases."""
     build.build(mode)
-    into, listed = install(mode, out / f"{mode}.build.log")
+    into, listed = install(mode)
     cases = [case for target in targets()
              for case in _not_run(mode, target)]
     for target in targets():
@@ -192,7 +199,7 @@ def prepare(mode: str, out: Path,
             cases.append(Case(target, ktap.FAIL, "NOT RUN: it has no tests"))
     tests = listed
     if chosen is not None:
-        cases += _not_listed(listed, chosen, out)
+        cases += _not_listed(mode, listed, chosen)
         tests = [test for test in chosen if test in listed]
     if not tests:
         cases.append(Case(mode, ktap.FAIL, "NOT RUN: there is no test"))
@@ -458,7 +465,7 @@ def _soak(args: list[str], out: Path) -> list[Case]:
     named = [name for name in named if name != fsx.NAME]
     todo, cases = [], [] if args else kunit.main([kunit.UM])
     for mode in modes:
-        into, tests, bad = prepare(mode, out, named or None)
+        into, tests, bad = prepare(mode, named or None)
         kernel = KERNELS[mode]
         if kernel.soak_tests and not named:
             tests = [test for test in kernel.soak_tests if test in tests]
@@ -490,7 +497,7 @@ def _named(modes: list[str], named: list[str], out: Path) -> list[Case]:
     """Some tests alone, each in one guest of a kernel."""
     todo, cases = [], []
     for mode in modes:
-        into, tests, bad = prepare(mode, out, named)
+        into, tests, bad = prepare(mode, named)
         todo += shares(mode, into, tests, 1)
         cases += bad
     return cases + run(todo, out)
@@ -503,7 +510,7 @@ def _kselftest(modes: list[str], out: Path) -> list[Case]:
 
     def prepares(mode: str) -> list[Share]:
         chosen = subset(mode)
-        into, tests, bad = prepare(mode, out, chosen)
+        into, tests, bad = prepare(mode, chosen)
         if chosen is None:
             every.extend(tests)
         if KERNELS[mode].installs_without:
@@ -522,6 +529,17 @@ def _kselftest(modes: list[str], out: Path) -> list[Case]:
     cases += run(todo, out, dict.fromkeys(left, prepares))
     # Some need what only one of the kernels has.
     return cases + (never_ran(every, cases) if len(modes) > 1 else [])
+
+
+def ahead() -> list[Callable[[], object]]:
+    """What another step may begin with: all up to the first guest, then kernels."""
+    first, *others = _longest_first(kernels.having("checked"))
+
+    def programs() -> None:
+        build.build(first)
+        install(first)
+
+    return [programs, *(functools.partial(build.build, mode) for mode in others)]
 
 
 def _longest_first(modes: list[str]) -> list[str]:

@@ -2,10 +2,11 @@
 """`make check`: whatever becomes of one step, there is one total."""
 
 import errno
+import functools
 import types
 from unittest import mock
 
-from engine import build, check, host, kernels, ktap, kunit, ran
+from engine import build, check, host, kselftest, ktap, kunit, ran, ready, selftest
 from engine.host import UserError
 from engine.ktap import Case
 from tests.test_host import Folder
@@ -88,12 +89,40 @@ class Steps(Folder):
     def test_only_what_a_step_will_want_is_built_ahead(self):
         self.steps(lint=[Case("a", ktap.PASS)], kselftest=[Case("b", ktap.PASS)],
                    report=[])
-        for names, wanted in ((["lint"], []), (["lint", "kselftest"],
-                                               kernels.having("checked"))):
+        for names, wanted in ((["lint"], []),
+                              (["lint", "kselftest"], ["debug", "lean"])):
             with mock.patch.object(check.ready, "ready"), \
-                    mock.patch.object(ran.source, "fetched", return_value=False):
+                    mock.patch.object(ran.source, "fetched", return_value=False), \
+                    mock.patch.object(kselftest, "_longest_first",
+                                      lambda modes: ["debug", "lean"]), \
+                    mock.patch.object(build, "build") as built, \
+                    mock.patch.object(kselftest, "install") as installed:
                 check.main(names)
-            self.assertEqual(build._wanted, wanted)
+                build.ahead()
+            self.assertEqual([call.args[0] for call in built.mock_calls], wanted)
+            self.assertEqual([call.args[0] for call in installed.mock_calls],
+                             wanted[:1])
+            build.will_want([])
+
+    def test_the_engines_tests_run_once_beside_the_network(self):
+        runs = []
+
+        def run_all():
+            runs.append(1)
+            return [Case("a", ktap.PASS)]
+        with mock.patch.object(selftest, "_run_all", run_all), \
+                mock.patch.object(ready.host, "pytool"), \
+                mock.patch.object(ready.source, "kernel"), \
+                mock.patch.object(ready.source, "fetched") as fetched:
+            for names, there, count in ((["selftest", "lint"], False, 1),
+                                        (["lint"], False, 0),
+                                        (["selftest", "lint"], True, 0)):
+                runs.clear()
+                fetched.return_value = there
+                ready._fetch(names)
+                self.assertEqual(len(runs), count)
+                self.assertEqual(len(selftest.main([])), 1)
+                self.assertEqual(len(runs), 1)
 
     def test_kernels_are_built_beside_kunits_guest(self):
         def build_one(mode):
@@ -102,8 +131,8 @@ class Steps(Folder):
             built.append(mode)
 
         built = []
-        with mock.patch.object(build, "_wanted", ["lean", "debug"]), \
-                mock.patch.object(build, "build", build_one):
+        with mock.patch.object(build, "_wanted", [
+                functools.partial(build_one, mode) for mode in ("lean", "debug")]):
             cases = kunit._at_once([lambda out: [Case(out.name, ktap.PASS)]],
                                    host.OUT / "kunit")
         self.assertEqual(cases, [Case("kunit", ktap.PASS)])

@@ -159,15 +159,14 @@ class Pages(Scratch):
         if written:
             host.write(docs.html_of(into, self.PAGE), "<html>")
         output = text.replace("TREE", str(self.tree))
-        with mock.patch.object(docs, "base",
-                               return_value=collections.Counter()), \
+        with mock.patch.object(docs, "base", return_value=("", False)), \
                 mock.patch.object(docs.Built, "output",
                                   return_value=(output, failed)), \
                 mock.patch.object(docs.Built, "_key", return_value=None), \
                 mock.patch.object(build, "top",
                                   return_value=self.tree.parent), \
                 mock.patch.object(source, "kernel",
-                                  return_value=SimpleNamespace()), \
+                                  return_value=SimpleNamespace(path=self.tree)), \
                 mock.patch.object(host, "say"):
             items = [item(name) for name in targets or
                      (self.PAGE, "fs/ext4/toy.c")]

@@ -289,10 +289,10 @@ class Tests(Folder):
                          "NOT RUN: the lean kernel has no CONFIG_X")
 
     def test_a_test_that_was_not_built(self):
-        case = kselftest._not_listed(["a:b"], ["a:b", "a:c"],
-                                     self.top)[0]
+        case = kselftest._not_listed("lean", ["a:b"], ["a:b", "a:c"])[0]
         self.assertEqual((case.name, case.status), ("a:c", ktap.FAIL))
         self.assertIn("NOT RUN", case.detail)
+        self.assertIn("build/lean.kselftests.log", case.detail)
 
     def test_a_test_that_skips_itself_everywhere_is_red(self):
         cases = [ktap.Case("lean: uq: uq_meta: a: b", ktap.SKIP),

@@ -49,7 +49,7 @@ class Coming(Folder):
     def apart(self, mode, into, tests):
         return [Share(mode, f"{mode}-{test}", into, (test,)) for test in tests]
 
-    def prepare(self, mode, out, chosen):
+    def prepare(self, mode, chosen):
         self.order.append(f"prepared {mode}")
         if mode == "lean":
             # Not before a guest of the other kernel runs.
