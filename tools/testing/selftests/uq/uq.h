@@ -82,6 +82,7 @@ struct uq_ns {
 	unsigned int	ms;
 	bool		ext;
 	bool		usable;		/* metadata needs kernel support */
+	unsigned int	paths;		/* controllers that it has */
 	__u32	max;		/* bytes in one transfer */
 };
 
@@ -102,13 +103,15 @@ struct uq_node {
 
 /*
  * The namespace of this name. Names are given anew when controllers are bound again,
- * and two may change places: one that was remembered is found by its WWID, whatever
- * it is called by then. False if there is none.
+ * and two may change places: one that was remembered is found by its WWID and where
+ * its controller is, whatever it is called by then. False if there is none.
  */
 bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
 /* Remembers what has its name now. */
 int uq_ns_remember(const struct uq_ns *ns);
-/* The @n'th namespace that was named; false when there are fewer. */
+/* How many were named. */
+unsigned int uq_ns_count(void);
+/* The @n'th namespace that was named; false if there is none. */
 bool uq_ns_nth(struct uq_ns *ns, unsigned int n);
 /* The first named one for which @want() is true. */
 bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns));
@@ -188,8 +191,12 @@ bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns);
  * are closed by and by, so that the first time may be too early.
  */
 bool uq_pci_restore(const char *pci, const struct uq_ns *was);
-/* Finds remembered namespaces again of which a test has taken the controller. */
-void uq_devices_back(void);
+/*
+ * Binds controllers again that have no driver or other numbers than when their
+ * namespaces were remembered, so that these have their names. It gives up after ten
+ * tries, or UQ_NEVER seconds. False if nothing was to be done.
+ */
+bool uq_devices_back(void);
 /* An attribute of a controller. */
 int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
 int uq_ctrl_set(int ctrl, const char *name, const char *val);

@@ -259,43 +259,61 @@ static void bind_both(struct __test_metadata *_metadata, const char *first,
 	EXPECT_EQ(0, uq_write_line("/sys/bus/pci/drivers/nvme/bind", second));
 }
 
-static bool read_wwid(const struct uq_ns *ns, char *wwid, size_t len)
+static bool find_nth(struct uq_ns *ns, unsigned int n, char *wwid, size_t len)
 {
-	char path[96];
+	time_t start = uq_seconds();
+	char path[160];
 
+	while (!uq_ns_nth(ns, n)) {
+		if (uq_seconds() - start > UQ_NEVER)
+			return false;
+		uq_rest();
+	}
 	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", ns->block);
 	return !uq_read_line(path, wwid, len);
+}
+
+static bool is_on_pci(const struct uq_ns *ns, char *pci, size_t len)
+{
+	char path[160];
+
+	if (ns->paths != 1 || uq_pci_of(ns, pci, len))
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.63s", pci);
+	return !access(path, F_OK);
 }
 
 /* What was named is not another namespace that has its name by now. */
 TEST_F(reset, names_change_places)
 {
-	char pci[2][64], was[2][200], now[200];
-	unsigned int i, n[2] = { 0, 1 }, low;
+	char pci[2][64], was[2][200], now[200], there[64];
+	unsigned int i, n[2] = { 0, 0 }, low;
 	struct uq_ns ns[2], found;
 
-	ASSERT_TRUE(uq_ns_nth(&ns[0], 0));
-	while (uq_ns_nth(&ns[1], n[1]) && ns[1].ctrl == ns[0].ctrl)
-		n[1]++;
-	if (!uq_ns_nth(&ns[1], n[1]))
-		SKIP(return, "needs namespaces of two controllers");
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, uq_pci_of(&ns[i], pci[i], sizeof(pci[i])));
-		ASSERT_TRUE(read_wwid(&ns[i], was[i], sizeof(was[i])));
+	ASSERT_TRUE(find_nth(&ns[0], 0, was[0], sizeof(was[0])));
+	while (++n[1] < uq_ns_count()) {
+		ASSERT_TRUE(find_nth(&ns[1], n[1], was[1], sizeof(was[1])));
+		if (ns[1].ctrl != ns[0].ctrl &&
+		    is_on_pci(&ns[1], pci[1], sizeof(pci[1])))
+			break;
 	}
+	if (n[1] == uq_ns_count() ||
+	    !is_on_pci(&ns[0], pci[0], sizeof(pci[0])))
+		SKIP(return, "needs namespaces of two PCI controllers, with one path each");
+
 	low = ns[0].ctrl > ns[1].ctrl;
 	bind_both(_metadata, pci[!low], pci[low]);
 	for (i = 0; i < 2; i++) {
-		while (!uq_ns_nth(&found, n[i]))
-			uq_rest();
-		EXPECT_TRUE(read_wwid(&found, now, sizeof(now)));
+		ASSERT_TRUE(find_nth(&found, n[i], now, sizeof(now)));
 		EXPECT_STREQ(was[i], now);
-		EXPECT_EQ(ns[!i].ctrl, found.ctrl);
+		EXPECT_EQ(0, uq_pci_of(&found, there, sizeof(there)));
+		EXPECT_STREQ(pci[i], there);
 	}
-	bind_both(_metadata, pci[low], pci[!low]);
-	for (i = 0; i < 2; i++)
-		while (!uq_ns_nth(&found, n[i]) || found.ctrl != ns[i].ctrl)
-			uq_rest();
+	EXPECT_TRUE(uq_devices_back());
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(find_nth(&found, n[i], now, sizeof(now)));
+		EXPECT_STREQ(ns[i].block, found.block);
+	}
 }
 
 /* -- the namespace */

@@ -245,8 +245,9 @@ void uq_label_devs(void)
 	struct uq_ns ns;
 	unsigned int n;
 
-	for (n = 0; uq_ns_nth(&ns, n); n++)
-		write_label(ns.block);
+	for (n = 0; n < uq_ns_count(); n++)
+		if (uq_ns_nth(&ns, n))
+			write_label(ns.block);
 	if (uq_ns_slow(&ns))
 		write_label(ns.block);
 }
@@ -284,13 +285,12 @@ bool uq_may_disrupt(char *why, size_t len)
 
 /* -- settings */
 
-struct setting {
+static struct setting {
 	char path[160];
 	char val[128];
 	char block[32];		/* the namespace it is about, or "" */
-};
+} settings[256];
 
-static struct setting settings[256];
 static unsigned int nr_settings;
 
 /* The value of "a [b] c" is b. */
@@ -431,28 +431,37 @@ static void restore_nodes(const struct uq_ns *ns)
 	}
 }
 
-void uq_restore_settings(void)
+static void restore_files(bool of_devices)
 {
-	struct uq_ns ns;
 	char now[128];
 	unsigned int i;
-
-	for (i = 0; uq_ns_nth(&ns, i); i++)
-		restore_nodes(&ns);
-	if (uq_ns_slow(&ns))
-		restore_nodes(&ns);
 
 	for (i = 0; i < nr_settings; i++) {
 		struct setting *s = &settings[i];
 
 		/* what a test took away with its device is not there any more */
-		if (find_setting(s) &&
+		if (of_devices == !!s->block[0] && find_setting(s) &&
 		    !read_setting(s->path, now, sizeof(now)) &&
 		    strcmp(now, s->val))
 			uq_write_line(s->path, s->val[0] ? s->val : "\n");
 	}
+}
+
+void uq_restore_settings(void)
+{
+	struct uq_ns ns;
+	unsigned int i;
+
+	/* what controllers heed while they are bound again, and faults */
+	restore_files(false);
 	/* devices that are left out of a suspend, see uq_test_events.c */
 	uq_write_line("/sys/module/uq_test_events/parameters/spare", "0");
+	for (i = 0; i < uq_ns_count(); i++)
+		if (uq_ns_nth(&ns, i))
+			restore_nodes(&ns);
+	if (uq_ns_slow(&ns))
+		restore_nodes(&ns);
+	restore_files(true);
 }
 
 /* -- the end of a test, in whichever way */
@@ -472,9 +481,9 @@ static bool is_child(const char *pid)
 
 /*
  * All descendants: those of a process that has ended become ours. A task that
- * does not end in ten seconds hangs in the kernel.
+ * does not end in ten seconds hangs in the kernel; false then.
  */
-static void end_children(void)
+static bool end_children(void)
 {
 	unsigned int tries;
 	struct dirent *e;
@@ -490,9 +499,23 @@ static void end_children(void)
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
-			return;
+			return true;
 		usleep(100000);
 	}
+	return false;
+}
+
+/* Without devices where a task hangs, as it may hold locks that those take. */
+static void put_back(bool devices)
+{
+	if (!claimed)
+		return;
+	uq_restore_settings();
+	uq_label_devs();
+	if (!devices || !uq_may_disrupt(NULL, 0) || !uq_devices_back())
+		return;
+	uq_restore_settings();
+	uq_label_devs();
 }
 
 /* Until the child has ended, or a signal came: its number, else 0. */
@@ -517,6 +540,7 @@ int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv)
 {
 	static const int caught[] = { SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM };
 	int status = 0, sig;
+	bool ended = true;
 	sigset_t signals, old;
 	unsigned int i;
 	pid_t pid;
@@ -536,8 +560,8 @@ int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv)
 	}
 	sig = pid < 0 ? SIGTERM : wait_for(pid, &signals, &status);
 	if (sig || WIFSIGNALED(status))
-		end_children();
-	uq_put_back();
+		ended = end_children();
+	put_back(ended);
 	if (!sig && WIFEXITED(status))
 		return WEXITSTATUS(status);
 	return 128 + (sig ? sig : WTERMSIG(status));
@@ -605,17 +629,13 @@ static void name_devs(void)
 /* Each word of UQ_TEST_DEV has to be a namespace. */
 static bool all_are_namespaces(void)
 {
-	const char *s = getenv("UQ_TEST_DEV"), *slow = getenv("UQ_TEST_SLOW_DEV");
-	unsigned int words = 0, n = 0;
+	const char *slow = getenv("UQ_TEST_SLOW_DEV");
+	unsigned int n = 0;
 	struct uq_ns ns;
 
-	for (s += strspn(s, " "); *s; s += strspn(s, " ")) {
-		words++;
-		s += strcspn(s, " ");
-	}
 	while (uq_ns_nth(&ns, n))
 		n++;
-	return n == words && (!slow || !*slow || uq_ns_slow(&ns));
+	return n == uq_ns_count() && (!slow || !*slow || uq_ns_slow(&ns));
 }
 
 int uq_find_devs(char *why, size_t len)
@@ -708,9 +728,5 @@ int uq_prepare(char *why, size_t len)
 
 void uq_put_back(void)
 {
-	if (!claimed)
-		return;
-	uq_devices_back();
-	uq_restore_settings();
-	uq_label_devs();
+	put_back(true);
 }

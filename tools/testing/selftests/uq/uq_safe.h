@@ -14,8 +14,9 @@
  * - What reaches beyond a namespace (a reset, a format, a suspend, a parameter)
  *   is done only where every NVMe controller of the machine is emulated by QEMU,
  *   or with UQ_TEST_DESTRUCTIVE=1.
- * - A namespace that was named is found by its WWID from then on, as another may be
- *   given its name while controllers are unbound and found again.
+ * - A namespace that was named is found by its WWID, and its controller's place on
+ *   the bus, from then on: another may be given its name while controllers are
+ *   unbound and found again.
  * - Parameters and limits that were changed are put back, however a test ends, and
  *   controllers that were unbound or removed are bound again.
  */

@@ -228,10 +228,11 @@ taken() { # FILE TEXT
 	for one in $(pgrep -x uq_fuzz); do
 		[ "$one" = "$guard" ] || kill -STOP "$one"
 	done
-	echo "$2" > "$1"
-	! [ -b "/dev/$alone" ] || return
+	echo "$2" > "$1" && ! [ -b "/dev/$alone" ]
+	got=$?
 	kill -TERM "$guard"
 	wait "$pid" && return 1
+	[ "$got" -eq 0 ] || return
 	tail -c 4096 "/dev/$alone" | grep -q -a uq-selftest
 }
 

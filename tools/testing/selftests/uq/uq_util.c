@@ -108,20 +108,25 @@ unsigned int uq_scale(void)
 
 /* -- devices */
 
-/* The first controller of a subsystem; -1 if there is none. */
-static int first_path(const char *subsys)
+/* The first controller of a subsystem, and how many there are; -1 if none. */
+static int first_path(const char *subsys, unsigned int *paths)
 {
+	int x, rest, first = -1;
 	struct dirent *e;
-	int x, first = -1;
 	DIR *d = opendir(subsys);
 
 	while (d && (e = readdir(d))) {
 		char path[PATH_MAX + 64];
 
-		if (sscanf(e->d_name, "nvme%d", &x) != 1)
+		/* not nvmeXnY, a namespace */
+		if (sscanf(e->d_name, "nvme%d%n", &x, &rest) != 1 ||
+		    e->d_name[rest])
 			continue;
 		snprintf(path, sizeof(path), "%s/nvme%d/cntlid", subsys, x);
-		if (!access(path, F_OK) && (first < 0 || x < first))
+		if (access(path, F_OK))
+			continue;
+		++*paths;
+		if (first < 0 || x < first)
 			first = x;
 	}
 	if (d)
@@ -143,8 +148,11 @@ static bool find_ctrl(struct uq_ns *ns)
 	if (!realpath(link, path))
 		return false;
 	base = strrchr(path, '/') + 1;
-	if (sscanf(base, "nvme%d", &ns->ctrl) != 1)
-		ns->ctrl = first_path(path);
+	ns->paths = 0;
+	if (sscanf(base, "nvme%d", &ns->ctrl) == 1)
+		ns->paths = 1;
+	else
+		ns->ctrl = first_path(path, &ns->paths);
 	return ns->ctrl >= 0;
 }
 
@@ -194,11 +202,15 @@ static bool find_limits(struct uq_ns *ns)
 	return true;
 }
 
-/* What the devices that were claimed said of themselves then. */
+/*
+ * What was claimed. Names change, but not what a namespace says of itself, and
+ * where its controller is, if there is only one.
+ */
 static struct known {
 	char block[32];
 	char wwid[200];
-	char pci[64];		/* its controller's, or "" */
+	char pci[64];		/* or "" */
+	int ctrl;
 } known[64];
 
 static unsigned int nr_known;
@@ -211,19 +223,43 @@ static bool has_wwid(const char *block, const char *wwid)
 	return !uq_read_line(path, line, sizeof(line)) && !strcmp(line, wwid);
 }
 
-/* The name that a namespace has by now; false if it has none. */
-static bool find_wwid(char *block, size_t len, const char *wwid)
+static bool only_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 {
-	DIR *d = has_wwid(block, wwid) ? NULL : opendir("/sys/block");
+	char path[128];
+
+	if (ns->paths != 1 || uq_pci_of(ns, pci, len))
+		return false;
+	/* a fabrics controller is on no bus */
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", pci);
+	return !access(path, F_OK);
+}
+
+static bool is_same(const char *block, const struct known *dev)
+{
+	struct uq_ns ns = {};
+	char pci[64];
+
+	if (!has_wwid(block, dev->wwid))
+		return false;
+	snprintf(ns.block, sizeof(ns.block), "%.31s", block);
+	return !dev->pci[0] || (find_ctrl(&ns) &&
+				only_pci_of(&ns, pci, sizeof(pci)) &&
+				!strcmp(pci, dev->pci));
+}
+
+/* The name that it has by now; false if it has none. */
+static bool find_same(char *block, size_t len, const struct known *dev)
+{
+	DIR *d = is_same(block, dev) ? NULL : opendir("/sys/block");
 	int x, y, rest;
 	struct dirent *e;
 
 	if (!d)
-		return has_wwid(block, wwid);
+		return is_same(block, dev);
 	while ((e = readdir(d))) {
 		/* not nvmeXcYnZ, a path */
 		if (sscanf(e->d_name, "nvme%dn%d%n", &x, &y, &rest) != 2 ||
-		    e->d_name[rest] || !has_wwid(e->d_name, wwid))
+		    e->d_name[rest] || !is_same(e->d_name, dev))
 			continue;
 		snprintf(block, len, "%.31s", e->d_name);
 		break;
@@ -238,8 +274,8 @@ static bool find_block(struct uq_ns *ns)
 
 	for (i = 0; i < nr_known; i++)
 		if (!strcmp(known[i].block, ns->block))
-			return find_wwid(ns->block, sizeof(ns->block),
-					 known[i].wwid);
+			return find_same(ns->block, sizeof(ns->block),
+					 &known[i]);
 	return true;
 }
 
@@ -250,8 +286,7 @@ int uq_ns_remember(const struct uq_ns *ns)
 	int ret;
 
 	for (old = known; old < new; old++)
-		if (!strcmp(old->block, ns->block) &&
-		    has_wwid(ns->block, old->wwid))
+		if (!strcmp(old->block, ns->block) && is_same(ns->block, old))
 			return 0;
 	if (nr_known == ARRAY_SIZE(known))
 		return -ENOSPC;
@@ -260,7 +295,8 @@ int uq_ns_remember(const struct uq_ns *ns)
 	if (ret || !new->wwid[0])
 		return ret ?: -ENODATA;
 	memcpy(new->block, ns->block, sizeof(new->block));
-	if (uq_pci_of(ns, new->pci, sizeof(new->pci)))
+	new->ctrl = ns->ctrl;
+	if (!only_pci_of(ns, new->pci, sizeof(new->pci)))
 		new->pci[0] = 0;
 	nr_known++;
 	return 0;
@@ -278,20 +314,37 @@ bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len)
 		find_limits(ns);
 }
 
-bool uq_ns_nth(struct uq_ns *ns, unsigned int n)
+/* The @n'th word of UQ_TEST_DEV; NULL when there are fewer. */
+static const char *nth_word(unsigned int n, size_t *len)
 {
 	const char *s = getenv("UQ_TEST_DEV");
 
 	while (s && *s) {
-		size_t len;
-
 		s += strspn(s, " ");
-		len = strcspn(s, " ");
-		if (len && !n--)
-			return uq_ns_named(ns, s, len);
-		s += len;
+		*len = strcspn(s, " ");
+		if (*len && !n--)
+			return s;
+		s += *len;
 	}
-	return false;
+	return NULL;
+}
+
+unsigned int uq_ns_count(void)
+{
+	unsigned int n = 0;
+	size_t len;
+
+	while (nth_word(n, &len))
+		n++;
+	return n;
+}
+
+bool uq_ns_nth(struct uq_ns *ns, unsigned int n)
+{
+	size_t len;
+	const char *s = nth_word(n, &len);
+
+	return s && uq_ns_named(ns, s, len);
 }
 
 bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns))
@@ -692,49 +745,91 @@ bool uq_pci_restore(const char *pci, const struct uq_ns *was)
 	return !uq_wait_path(path, true);
 }
 
-/* Whether a controller was gone, or without its driver, and now has it again. */
-static bool pci_back(const char *pci)
+static bool pci_has(const char *pci, const char *name)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", pci);
-	if (access(path, F_OK))
-		return !uq_write_line("/sys/bus/pci/rescan", "1");
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver", pci);
-	return access(path, F_OK) &&
-		!uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", pci, name);
+	return !access(path, F_OK);
 }
 
 /*
- * Waits for a namespace. It is to have the name by which the tests to come know
- * it: a file of its old nodes may have been closed too late for that.
+ * Its controller has no driver, or it has another name. One that is nowhere though
+ * its controller works has been detached, or is yet to be scanned.
  */
-static void name_back(const struct known *dev)
+static bool is_astray(const struct known *dev)
 {
-	time_t start = uq_seconds();
-	unsigned int tries = 0;
 	char now[32];
 
-	while (!has_wwid(dev->block, dev->wwid) &&
-	       uq_seconds() - start < UQ_NEVER) {
-		memcpy(now, dev->block, sizeof(now));
-		if (find_wwid(now, sizeof(now), dev->wwid)) {
-			if (tries++ == 10)
-				return;
-			uq_pci_take(dev->pci, false);
-			pci_back(dev->pci);
-		}
-		uq_rest();
-	}
+	if (!dev->pci[0])
+		return false;
+	if (!pci_has(dev->pci, "driver"))
+		return true;
+	memcpy(now, dev->block, sizeof(now));
+	return find_same(now, sizeof(now), dev) && strcmp(now, dev->block);
 }
 
-void uq_devices_back(void)
+/* Binds controllers in the order of their old numbers: the lowest is given first. */
+static void bind_in_order(const bool *astray)
 {
+	int last = -1, next;
 	unsigned int i;
 
+	do {
+		const char *pci = NULL;
+
+		for (next = -1, i = 0; i < nr_known; i++) {
+			if (!astray[i] || known[i].ctrl <= last ||
+			    (next >= 0 && known[i].ctrl >= next))
+				continue;
+			next = known[i].ctrl;
+			pci = known[i].pci;
+		}
+		if (pci && !pci_has(pci, "driver"))
+			uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci);
+		last = next;
+	} while (next >= 0);
+}
+
+/* One try; false if nothing was to be done. */
+static bool bring_back(time_t end)
+{
+	bool astray[ARRAY_SIZE(known)], any = false, gone = false;
+	unsigned int i;
+	char now[32];
+
+	for (i = 0; i < nr_known; i++) {
+		astray[i] = is_astray(&known[i]);
+		any |= astray[i];
+		gone |= astray[i] && !pci_has(known[i].pci, "");
+	}
+	if (!any)
+		return false;
+	if (gone)
+		uq_write_line("/sys/bus/pci/rescan", "1");
 	for (i = 0; i < nr_known; i++)
-		if (known[i].pci[0] && pci_back(known[i].pci))
-			name_back(&known[i]);
+		if (astray[i] && pci_has(known[i].pci, "driver"))
+			uq_pci_take(known[i].pci, false);
+	bind_in_order(astray);
+	for (i = 0; i < nr_known; i++) {
+		memcpy(now, known[i].block, sizeof(now));
+		while (astray[i] && !find_same(now, sizeof(now), &known[i]) &&
+		       uq_seconds() < end)
+			uq_rest();
+	}
+	return true;
+}
+
+bool uq_devices_back(void)
+{
+	time_t end = uq_seconds() + UQ_NEVER;
+	unsigned int tries = 0;
+
+	/* a file of old nodes may be closed too late for their numbers */
+	while (bring_back(end) && uq_seconds() < end)
+		if (++tries == 10)
+			break;
+	return tries;
 }
 
 unsigned long uq_pages_pinned(void)
