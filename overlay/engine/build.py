@@ -323,7 +323,7 @@ def ahead() -> None:
     for job in _wanted:
         try:
             job()
-        except UserError as error:
+        except (UserError, OSError) as error:
             host.say(f"    {error}")
 
 

@@ -319,9 +319,13 @@ class Shop:
 
         Leaves the tree without our files.
         """
+        names = of_upstream(found, items)
+        # A header may say it from whatever includes it.
+        if all(is_kernel_c(name) for name in names):
+            goals = sorted(object_of(name) for name in names)
         self.lay([])
         before = self.compile(self._present(goals), *args).stdout
-        for key in warnings(before, of_upstream(found, items)):
+        for key in warnings(before, names):
             found.pop(key, None)
 
     def _present(self, goals: Sequence[str]) -> list[str]:

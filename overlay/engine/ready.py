@@ -86,7 +86,7 @@ def _fetch(names: Sequence[str]) -> None:
         jobs.append(kernel)
         if "selftest" in names:
             jobs.append(selftest.ahead)
-    branch.each(lambda job: job(), [(job,) for job in jobs])
+    branch.each(lambda job: job(), [(job,) for job in jobs], len(jobs))
 
 
 def ready(*names: str) -> None:

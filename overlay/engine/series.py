@@ -205,19 +205,13 @@ def reached(tree: Path, folder: PurePosixPath, entry: Entry,
     None if that cannot be told: it changes an option, or more than headers and
     names in a Makefile.
     """
-    headers: dict[str, set[str] | None] = {}
-    found: set[str] = set()
+    headers, found = [], set()
     for file in (*entry.files, *entry.parts):
         path = PurePosixPath(items[file].target)
         if path.parts[0] == "include":
             return None
         if path.suffix == ".h":
-            patch = _patch_of(entry, items, file)
-            # Of two patches neither has the text that is there before it.
-            alone = patch and str(path) not in headers
-            headers[str(path)] = reach.brought(
-                patch, (tree / path).read_text("utf-8"),
-                file in entry.parts) if alone else None
+            headers.append(str(path))
             continue
         if objects.is_kernel_c(str(path)) or objects.folder_of(str(path)) is None \
                 or build.made_in(tree, path.parent) != folder:
@@ -581,7 +575,8 @@ def _all(chosen: list[Series], everything: list[Series], items: list[Item],
     host.pytool("b4")
     tools = arches.tools(kernel, out / "sparse.log") if elsewhere else []
     # Beside a compiler each has git, checkpatch and b4, which wait for each other.
-    workers = max(1, min(limits.processors() + 1, len(chosen)))
+    workers = max(1, min(limits.processors() + 1, len(chosen),
+                         limits.memory() // (2 * host.COMPILER_TAKES)))
     places: queue.SimpleQueue[str] = queue.SimpleQueue()
     for number in range(workers):
         places.put(f"{objects.PARTS}-{number}" if number else objects.PARTS)

@@ -137,7 +137,7 @@ class Shop(objects.Shop):
     def __init__(self, folder, says):
         super().__init__(None, folder / "log")
         self.tree = self.build = Path(folder)
-        self.says = list(says)
+        self.says, self.made = list(says), []
         self.laid = "all"
         self.configured = False
 
@@ -149,6 +149,7 @@ class Shop(objects.Shop):
         self.configured = True
 
     def make(self, *args, **kwargs):
+        self.made.append([arg for arg in args if arg.endswith(".o")])
         return SimpleNamespace(stdout=self.says.pop(0), returncode=0)
 
     def lay(self, items="all"):
@@ -214,6 +215,18 @@ class Compiled(unittest.TestCase):
         self.assertNotIn("symbol 'x'", case.detail)
         self.assertIn("no previous prototype", case.detail)
         self.assertEqual(job.shop.laid, "all")
+
+    def test_upstream_is_asked_again_only_of_what_is_complained_of(self):
+        names = ("fs/ext4/toy.c", "fs/ext4/file.c", "fs/ext4/toy.h")
+        items = [Item(f"{name}.patch", name, "patch") for name in names]
+        for name in names:
+            host.write(self.top / name, "")
+        both = ["fs/ext4/file.o", "fs/ext4/toy.o"]
+        for name, again in ((names[0], both[1:]), (names[2], both)):
+            says = f"{name}:7:7: warning: it is odd\n"
+            job, cases = self.cases(lint.w1, says, says, "", items=items)
+            self.assertNotIn("odd", "".join(case.detail for case in cases))
+            self.assertEqual(job.shop.made, [both, again, both])
 
     def test_header_that_nothing_includes(self):
         items = [*self.items, Item("fs/ext4/toy.h", "fs/ext4/toy.h", "file")]

@@ -877,46 +877,6 @@ class Reached(Scratch):
             "fs/toy/sub/deep.o", "fs/toy/sub/part.o"])
         self.assertEqual(self.reached("fs/toy/alone.h"), [])
 
-    def patched(self, text, patch, part=False):
-        """What a commit reaches by a patch of toy.h, which has `text` then."""
-        file = "fs/toy/toy.h" if part else "fs/toy/toy.h.patch"
-        entry, items = self.commit(file)
-        host.write(self.tree / "fs/toy/toy.h", text)
-        patch = f"--- a/fs/toy/toy.h\n+++ b/fs/toy/toy.h\n@@ -1 +1,2 @@\n{patch}"
-        host.write(self.root / "fs/toy/toy.h.patch", patch)
-        if part:
-            entry.files.clear()
-            entry.parts[file] = patch
-        with mock.patch.object(host, "ROOT", self.root):
-            return sorted(series.reached(self.tree, Path("fs/toy"), entry, items))
-
-    ALL = ["fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/off.o", "fs/toy/sub/deep.o",
-           "fs/toy/sub/part.o"]
-
-    def test_who_mentions_what_a_header_has_now(self):
-        for name, text in (("kite.c", "int fly(int wind);"),
-                           ("all.h", "#define both(a) soar(a)"),
-                           ("top.c", "fly() soar()")):
-            path = self.tree / "fs/toy" / name
-            host.write(path, f"{path.read_text('utf-8')}{text}\n")
-        text = "int old;\n/* Not for a kite. */\nint %s(int);\n"
-        patch = " int old;\n%s/* Not for a kite. */\n%sint %s(int);\n"
-        for name, found in (("fly", ["fs/toy/kite.o"]), ("other", []),
-                            ("soar", ["fs/toy/ball.o", "fs/toy/sub/deep.o",
-                                      "fs/toy/sub/part.o"])):
-            for part, sign in ((False, "+"), (True, "-")):
-                self.assertEqual(self.patched(
-                    text % name, patch % (sign, sign, name), part), found)
-
-    def test_what_all_that_include_a_header_may_see(self):
-        for text, patch in (
-                ("struct toy;\nint old;\n", "-struct toy;\n+struct toy;\n"),
-                ("struct toy;\nstruct toy;\n", " struct toy;\n+struct toy;\n"),
-                ("#include \"b.h\"\nint new;\n", "+#include \"b.h\"\n+int new;\n")):
-            self.assertEqual(self.patched(text, patch), self.ALL)
-        self.assertEqual(self.patched("/* new */\nstruct toy;\n",
-                                      "+/* new */\n struct toy;\n"), [])
-
     def test_kernel_doc_reads_c_files_that_a_commit_changes(self):
         host.write(self.root / "Makefile",
                    "KERNELDOC = doc\n$(MAKECMDGOALS): %.o: tree/%.c\n"
