@@ -233,11 +233,9 @@ def grown(log: Path) -> Iterator[tuple[Branch, list[Path]]]:
     yield from each(patches, [(series,) for series in everything])
 
 
-def each(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
-         workers: int | None = None) -> list[Result]:
+def each(work: Callable[..., Result],
+         jobs: Iterable[tuple[Any, ...]]) -> list[Result]:
     """Do several jobs of a tool at a time; the results in the jobs' order.
-
-    As many as there are processors, unless another number is given.
 
     The first that fails is raised when all have ended: it is not to end what
     other tools have running.
@@ -249,7 +247,7 @@ def each(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
             return error
 
     results: list[Result] = []
-    for found in host.at_once(one, jobs, workers or limits.processors()):
+    for found in host.at_once(one, jobs, limits.processors()):
         if isinstance(found, Exception):
             raise found
         results.append(found)

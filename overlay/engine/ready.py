@@ -19,7 +19,6 @@ from engine import (
     lava,
     limits,
     lint,
-    selftest,
     series,
     share,
     source,
@@ -72,10 +71,7 @@ def _say_memory() -> None:
 
 
 def _fetch(names: Sequence[str]) -> None:
-    """Python's tools and the kernel, at a time: each waits for the network.
-
-    The engine's own tests, which need neither, are run beside them.
-    """
+    """Python's tools and the kernel, at a time: each waits for the network."""
     def kernel() -> None:
         # The steps that need it say that it cannot be had.
         with contextlib.suppress(UserError, OSError):
@@ -84,9 +80,7 @@ def _fetch(names: Sequence[str]) -> None:
     jobs: list[Callable[[], object]] = [lambda: host.pytool("vng")]
     if not source.fetched() and any(build in NEEDS[name] for name in names):
         jobs.append(kernel)
-        if "selftest" in names:
-            jobs.append(selftest.ahead)
-    branch.each(lambda job: job(), [(job,) for job in jobs], len(jobs))
+    branch.each(lambda job: job(), [(job,) for job in jobs])
 
 
 def ready(*names: str) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The engine's own tests, run in processes of their own and judged as KTAP."""
 
-import contextlib
 import sys
 import unittest
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 
 from engine import host, ktap, limits
-from engine.host import UserError
 
 TESTS = host.ROOT / "overlay" / "tests"
 # More processes than that only find all tests once more.
@@ -79,15 +77,7 @@ def _run(part: int, parts: int) -> None:
 
 
 def _part(out: Path, part: int, parts: int) -> list[ktap.Case]:
-    """Run one part of the tests; that it cannot run ends nothing that is beside it."""
-    try:
-        return _judged(out, part, parts)
-    except (UserError, OSError) as error:
-        return [ktap.Case(f"part {part}", ktap.FAIL, f"NOT RUN: {error}")]
-
-
-def _judged(out: Path, part: int, parts: int) -> list[ktap.Case]:
-    """The cases of one part of the tests; what they print is the log."""
+    """Run one part of the tests; what they print is the log."""
     log = out / f"log-{part}"
     what = "the engine's own tests"
     done = host.run([sys.executable, "-m", "engine.selftest", part, parts], log=log,
@@ -101,29 +91,7 @@ def _judged(out: Path, part: int, parts: int) -> list[ktap.Case]:
     return cases
 
 
-# What came of them when they were run ahead.
-_done: list[ktap.Case] = []
-
-
-def ahead() -> None:
-    """Run the tests beside what waits for the network and for disks.
-
-    If they cannot be run the step will say so.
-    """
-    with contextlib.suppress(UserError, OSError):
-        _done[:] = _run_all()
-
-
 def main(args: list[str]) -> list[ktap.Case]:
-    """Run the tests, if that was not done in this run."""
-    if not _done:
-        return _run_all()
-    done = list(_done)
-    _done.clear()
-    return done
-
-
-def _run_all() -> list[ktap.Case]:
     """Run the tests, as many processes at a time as there are processors."""
     out, parts = host.fresh("selftest"), min(limits.processors(), MOST)
     with host.step("the engine's own tests"):

@@ -6,7 +6,7 @@ import functools
 import types
 from unittest import mock
 
-from engine import build, check, host, kselftest, ktap, kunit, ran, ready, selftest
+from engine import build, check, host, kselftest, ktap, kunit, ran
 from engine.host import UserError
 from engine.ktap import Case
 from tests.test_host import Folder
@@ -103,26 +103,6 @@ class Steps(Folder):
             self.assertEqual([call.args[0] for call in installed.mock_calls],
                              wanted[:1])
             build.will_want([])
-
-    def test_the_engines_tests_run_once_beside_the_network(self):
-        runs = []
-
-        def run_all():
-            runs.append(1)
-            return [Case("a", ktap.PASS)]
-        with mock.patch.object(selftest, "_run_all", run_all), \
-                mock.patch.object(ready.host, "pytool"), \
-                mock.patch.object(ready.source, "kernel"), \
-                mock.patch.object(ready.source, "fetched") as fetched:
-            for names, there, count in ((["selftest", "lint"], False, 1),
-                                        (["lint"], False, 0),
-                                        (["selftest", "lint"], True, 0)):
-                runs.clear()
-                fetched.return_value = there
-                ready._fetch(names)
-                self.assertEqual(len(runs), count)
-                self.assertEqual(len(selftest.main([])), 1)
-                self.assertEqual(len(runs), 1)
 
     def test_kernels_are_built_beside_kunits_guest(self):
         def build_one(mode):
