@@ -216,7 +216,7 @@ def _take_away(job: Job, found: dict[tuple[str, str], str], items: list[Item],
     if not objects.of_upstream(found, items):
         return
     with job.laying:
-        job.shop.take_away(found, items, wanted, *args)
+        job.shop.take_away(found, job.items, wanted, *args)
         job.shop.lay()
     _make(job, wanted, W1)
 

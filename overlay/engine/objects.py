@@ -317,13 +317,14 @@ class Shop:
                   goals: Sequence[str], *args: str) -> None:
         """Drop what upstream's text says when it is compiled the same way.
 
-        Leaves the tree without our files.
+        Leaves the tree without our files, but with our options: without them it
+        would be another configuration, and all would be compiled twice more.
         """
         names = of_upstream(found, items)
         # A header may say it from whatever includes it.
         if all(is_kernel_c(name) for name in names):
             goals = sorted(object_of(name) for name in names)
-        self.lay([])
+        self.lay([item for item in items if is_kconfig(item.target)])
         before = self.compile(self._present(goals), *args).stdout
         for key in warnings(before, names):
             found.pop(key, None)

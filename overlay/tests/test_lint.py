@@ -137,7 +137,7 @@ class Shop(objects.Shop):
     def __init__(self, folder, says):
         super().__init__(None, folder / "log")
         self.tree = self.build = Path(folder)
-        self.says, self.made = list(says), []
+        self.says, self.made, self.lays = list(says), [], []
         self.laid = "all"
         self.configured = False
 
@@ -154,6 +154,7 @@ class Shop(objects.Shop):
 
     def lay(self, items="all"):
         self.laid = items
+        self.lays.append(items)
 
     def forget(self, names):
         pass
@@ -168,10 +169,10 @@ class Compiled(unittest.TestCase):
         self.items = [Item("fs/ext4/toy.c", "fs/ext4/toy.c", "file")]
         host.write(self.top / "fs/ext4/toy.o", "")
 
-    def cases(self, tool, *says, items=None):
+    def cases(self, tool, *says, items=None, more=()):
         items = items or self.items
         shop = Shop(self.top, says)
-        job = SimpleNamespace(items=items, shop=shop, log=self.top / "log",
+        job = SimpleNamespace(items=[*items, *more], shop=shop, log=self.top / "log",
                               laying=threading.Lock(),
                               kernel=SimpleNamespace(path=self.top),
                               compiled=lambda: items)
@@ -219,14 +220,18 @@ class Compiled(unittest.TestCase):
     def test_upstream_is_asked_again_only_of_what_is_complained_of(self):
         names = ("fs/ext4/toy.c", "fs/ext4/file.c", "fs/ext4/toy.h")
         items = [Item(f"{name}.patch", name, "patch") for name in names]
+        option = Item("fs/ext4/Kconfig.patch", "fs/ext4/Kconfig", "patch")
         for name in names:
             host.write(self.top / name, "")
         both = ["fs/ext4/file.o", "fs/ext4/toy.o"]
         for name, again in ((names[0], both[1:]), (names[2], both)):
             says = f"{name}:7:7: warning: it is odd\n"
-            job, cases = self.cases(lint.w1, says, says, "", items=items)
+            job, cases = self.cases(lint.w1, says, says, "", items=items,
+                                    more=[option])
             self.assertNotIn("odd", "".join(case.detail for case in cases))
             self.assertEqual(job.shop.made, [both, again, both])
+            # With our options its configuration is the same.
+            self.assertEqual(job.shop.lays, [[option], "all"])
 
     def test_header_that_nothing_includes(self):
         items = [*self.items, Item("fs/ext4/toy.h", "fs/ext4/toy.h", "file")]
