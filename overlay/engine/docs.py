@@ -289,17 +289,14 @@ class Built:
 
 # -- upstream's own complaints ----------------------------------------------
 
-def base(kernel: Source, wanted: Plan, log: Path) -> tuple[str, bool]:
-    """What Sphinx says of these pages without us, if it did not fail.
-
-    Kept per version.
-    """
+def base(kernel: Source, wanted: Plan, log: Path) -> str:
+    """What Sphinx says of these pages without us; kept per version."""
     version = host.output(["/usr/bin/sphinx-build", "--version"]) or ""
     key = hashlib.sha256(repr((version, wanted)).encode()).hexdigest()[:16]
     top = build.top() / "build"
     kept = top / "docs.base" / f"{kernel.version}-{key}"
     if kept.exists() and kernel.origin == "debian":
-        return kept.read_text(encoding="utf-8"), False
+        return kept.read_text(encoding="utf-8")
     into = top / "docs-upstream"
     output, failed = sphinx(kernel.path, wanted, into, log)
     if failed:
@@ -307,7 +304,7 @@ def base(kernel: Source, wanted: Plan, log: Path) -> tuple[str, bool]:
                         f"{host.short(log)}")
     host.write(kept, output)
     host.remove(into)
-    return output, False
+    return output
 
 
 # -- make docs --------------------------------------------------------------
@@ -332,7 +329,7 @@ def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
     built = Built(tree, wanted, items, out)
     with host.step(f"docs: {' '.join(wanted)}"):
         # Sphinx keeps one processor busy.
-        (theirs, _), (text, failed) = host.at_once(lambda job: job(), [
+        theirs, (text, failed) = host.at_once(lambda job: job(), [
             (functools.partial(base, kernel, wanted, out / "upstream.log"),),
             (built.output,)], 2)
     labels = Labels(tree)

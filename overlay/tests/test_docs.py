@@ -159,7 +159,7 @@ class Pages(Scratch):
         if written:
             host.write(docs.html_of(into, self.PAGE), "<html>")
         output = text.replace("TREE", str(self.tree))
-        with mock.patch.object(docs, "base", return_value=("", False)), \
+        with mock.patch.object(docs, "base", return_value=""), \
                 mock.patch.object(docs.Built, "output",
                                   return_value=(output, failed)), \
                 mock.patch.object(docs.Built, "_key", return_value=None), \
