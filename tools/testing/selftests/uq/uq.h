@@ -107,6 +107,8 @@ struct uq_node {
  * its controller is, whatever it is called by then. False if there is none.
  */
 bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
+/* What a namespace says of itself, by the name of its block device. */
+int uq_wwid(const char *block, char *wwid, size_t len);
 /* Remembers what has its name now. */
 int uq_ns_remember(const struct uq_ns *ns);
 /* How many were named. */
@@ -173,6 +175,8 @@ int uq_wait_path(const char *path, bool there);
 int uq_pci_path(const struct uq_ns *ns, char *path);
 /* Its name on the bus, such as "0000:00:04.0". */
 int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len);
+/* The same if it has one controller, and that is a PCI device; false otherwise. */
+bool uq_only_pci_of(const struct uq_ns *ns, char *pci, size_t len);
 /*
  * A controller by that name, as its number may change when the device is removed
  * while one of its nodes is open. The number that it has now, -1 for none:

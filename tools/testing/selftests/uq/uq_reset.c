@@ -262,25 +262,13 @@ static void bind_both(struct __test_metadata *_metadata, const char *first,
 static bool find_nth(struct uq_ns *ns, unsigned int n, char *wwid, size_t len)
 {
 	time_t start = uq_seconds();
-	char path[160];
 
 	while (!uq_ns_nth(ns, n)) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return false;
 		uq_rest();
 	}
-	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", ns->block);
-	return !uq_read_line(path, wwid, len);
-}
-
-static bool is_on_pci(const struct uq_ns *ns, char *pci, size_t len)
-{
-	char path[160];
-
-	if (ns->paths != 1 || uq_pci_of(ns, pci, len))
-		return false;
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.63s", pci);
-	return !access(path, F_OK);
+	return !uq_wwid(ns->block, wwid, len);
 }
 
 /* What was named is not another namespace that has its name by now. */
@@ -294,11 +282,11 @@ TEST_F(reset, names_change_places)
 	while (++n[1] < uq_ns_count()) {
 		ASSERT_TRUE(find_nth(&ns[1], n[1], was[1], sizeof(was[1])));
 		if (ns[1].ctrl != ns[0].ctrl &&
-		    is_on_pci(&ns[1], pci[1], sizeof(pci[1])))
+		    uq_only_pci_of(&ns[1], pci[1], sizeof(pci[1])))
 			break;
 	}
 	if (n[1] == uq_ns_count() ||
-	    !is_on_pci(&ns[0], pci[0], sizeof(pci[0])))
+	    !uq_only_pci_of(&ns[0], pci[0], sizeof(pci[0])))
 		SKIP(return, "needs namespaces of two PCI controllers, with one path each");
 
 	low = ns[0].ctrl > ns[1].ctrl;

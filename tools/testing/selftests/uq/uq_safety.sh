@@ -196,7 +196,7 @@ fuzz() { # OPERATIONS
 }
 
 # uq_fuzz makes queues short for as long as it runs.
-killed() { # SIGNAL
+start_fuzz() {
 	depth=$(cat "$PARAMS/io_queue_depth")
 	fuzz 2000000000 > "$tmp/fuzz" 2>&1 &
 	pid=$!
@@ -204,6 +204,10 @@ killed() { # SIGNAL
 		kill -0 "$pid" || return
 	done
 	guard=$(pgrep -o -x uq_fuzz)
+}
+
+killed() { # SIGNAL
+	start_fuzz || return
 	if [ "$1" = KILL ]; then
 		# what runs the tests, not what looks after it
 		kill -KILL "$(pgrep -P "$guard")"
@@ -217,13 +221,7 @@ killed() { # SIGNAL
 
 # A test is ended where it has taken the controller away.
 taken() { # FILE TEXT
-	depth=$(cat "$PARAMS/io_queue_depth")
-	fuzz 2000000000 > "$tmp/fuzz" 2>&1 &
-	pid=$!
-	while [ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ]; do
-		kill -0 "$pid" || return
-	done
-	guard=$(pgrep -o -x uq_fuzz)
+	start_fuzz || return
 	# it is not to end by itself, without a device
 	for one in $(pgrep -x uq_fuzz); do
 		[ "$one" = "$guard" ] || kill -STOP "$one"

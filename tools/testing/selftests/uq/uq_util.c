@@ -215,15 +215,15 @@ static struct known {
 
 static unsigned int nr_known;
 
-static bool has_wwid(const char *block, const char *wwid)
+int uq_wwid(const char *block, char *wwid, size_t len)
 {
-	char path[300], line[200];
+	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", block);
-	return !uq_read_line(path, line, sizeof(line)) && !strcmp(line, wwid);
+	return uq_read_line(path, wwid, len);
 }
 
-static bool only_pci_of(const struct uq_ns *ns, char *pci, size_t len)
+bool uq_only_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 {
 	char path[128];
 
@@ -236,14 +236,14 @@ static bool only_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 
 static bool is_same(const char *block, const struct known *dev)
 {
+	char wwid[200], pci[64];
 	struct uq_ns ns = {};
-	char pci[64];
 
-	if (!has_wwid(block, dev->wwid))
+	if (uq_wwid(block, wwid, sizeof(wwid)) || strcmp(wwid, dev->wwid))
 		return false;
 	snprintf(ns.block, sizeof(ns.block), "%.31s", block);
 	return !dev->pci[0] || (find_ctrl(&ns) &&
-				only_pci_of(&ns, pci, sizeof(pci)) &&
+				uq_only_pci_of(&ns, pci, sizeof(pci)) &&
 				!strcmp(pci, dev->pci));
 }
 
@@ -282,7 +282,6 @@ static bool find_block(struct uq_ns *ns)
 int uq_ns_remember(const struct uq_ns *ns)
 {
 	struct known *new = &known[nr_known], *old;
-	char path[96];
 	int ret;
 
 	for (old = known; old < new; old++)
@@ -290,13 +289,12 @@ int uq_ns_remember(const struct uq_ns *ns)
 			return 0;
 	if (nr_known == ARRAY_SIZE(known))
 		return -ENOSPC;
-	snprintf(path, sizeof(path), "/sys/block/%.31s/wwid", ns->block);
-	ret = uq_read_line(path, new->wwid, sizeof(new->wwid));
+	ret = uq_wwid(ns->block, new->wwid, sizeof(new->wwid));
 	if (ret || !new->wwid[0])
 		return ret ?: -ENODATA;
 	memcpy(new->block, ns->block, sizeof(new->block));
 	new->ctrl = ns->ctrl;
-	if (!only_pci_of(ns, new->pci, sizeof(new->pci)))
+	if (!uq_only_pci_of(ns, new->pci, sizeof(new->pci)))
 		new->pci[0] = 0;
 	nr_known++;
 	return 0;
@@ -772,23 +770,18 @@ static bool is_astray(const struct known *dev)
 /* Binds controllers in the order of their old numbers: the lowest is given first. */
 static void bind_in_order(const bool *astray)
 {
-	int last = -1, next;
+	int ctrl, last = -1;
 	unsigned int i;
 
-	do {
-		const char *pci = NULL;
-
-		for (next = -1, i = 0; i < nr_known; i++) {
-			if (!astray[i] || known[i].ctrl <= last ||
-			    (next >= 0 && known[i].ctrl >= next))
-				continue;
-			next = known[i].ctrl;
-			pci = known[i].pci;
-		}
-		if (pci && !pci_has(pci, "driver"))
-			uq_write_line("/sys/bus/pci/drivers/nvme/bind", pci);
-		last = next;
-	} while (next >= 0);
+	for (i = 0; i < nr_known; i++)
+		if (known[i].ctrl > last)
+			last = known[i].ctrl;
+	for (ctrl = 0; ctrl <= last; ctrl++)
+		for (i = 0; i < nr_known; i++)
+			if (astray[i] && known[i].ctrl == ctrl &&
+			    !pci_has(known[i].pci, "driver"))
+				uq_write_line("/sys/bus/pci/drivers/nvme/bind",
+					      known[i].pci);
 }
 
 /* One try; false if nothing was to be done. */
