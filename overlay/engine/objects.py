@@ -35,7 +35,9 @@ BROAD = 1
 ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
                      r"|fs/xfs/xfs_dax")
 # What judges what compiling says.
-CODE = ("objects.py", "lint.py", "series.py", "arches.py", "reach.py")
+CODE = ("objects.py", "objects.mk", "lint.py", "series.py", "arches.py", "reach.py")
+# A makefile that has kbuild's say what it lists.
+LISTS = Path(__file__).with_name("objects.mk")
 # With this make calls sparse for each file, also where the object is up to date.
 CHECKED = "C=2"
 
@@ -234,15 +236,14 @@ class Shop:
 
     def make(self, *args: str, env: Mapping[str, str] | None = None,
              check: bool = True, what: str | None = None,
-             progress: bool = False, logged: bool = True) -> host.Done:
+             progress: bool = False) -> host.Done:
         """Run make in the tree; its output is the result's stdout."""
         cmd = ["make", "-C", self.tree, f"O={self.build}",
                f"-j{host.jobs()}", *self.target,
                "HOSTCC=ccache gcc", *args]
         self.build.mkdir(parents=True, exist_ok=True)
         counter = Counter() if progress else None
-        return host.run(cmd, log=self.log if logged else None,
-                        env=self._env(env), check=check,
+        return host.run(cmd, log=self.log, env=self._env(env), check=check,
                         what=what or f"make {args[-1]}", progress=counter)
 
     def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -276,18 +277,38 @@ class Shop:
             else:
                 self.forget([goal])
 
-    def stale(self, folder: PurePosixPath | str, *args: str) -> set[str] | None:
-        """The objects below a folder that make would compile now.
+    def configured(self, folder: PurePosixPath | str,
+                 names: Iterable[str]) -> set[str] | None:
+        """Which of these objects below a folder the configuration has.
 
-        None if make does not say it.
+        None if kbuild does not say it. It is asked by its own makefile for one
+        folder: the whole of it first tries what options the compiler has, and that
+        takes longer than most objects.
         """
-        done = self.make(*args, "--dry-run", f"{folder}/", check=False,
-                         logged=False,
-                         what=f"what is to be compiled in {folder}")
-        if done.returncode:
-            return None
-        return set(re.findall(rf" -o ({re.escape(str(folder))}/\S+\.o)\s",
-                              done.stdout))
+        wanted, found = set(names), set()
+        folders = [str(folder)]
+        for path in folders:
+            below = {name for name in wanted if name.startswith(f"{path}/")}
+            if not below:
+                continue
+            if (said := self._lists(path)) is None:
+                return None
+            found |= below & said["objects"]
+            folders += sorted(said["folders"])
+        return found
+
+    def _lists(self, folder: str) -> dict[str, set[str]] | None:
+        """The objects and the folders that the Makefile of a folder lists."""
+        command = ["make", "-s", "-C", self.build, "-f",
+                   self.tree / "scripts/Makefile.build", "-f", LISTS,
+                   f"srctree={self.tree}", f"srcroot={self.tree}", "objtree=.",
+                   f"obj={folder}", "SRCARCH=x86", "BITS=64", "need-builtin=1",
+                   "need-modorder=1", *self.target, "lists"]
+        done = host.run(command, env=self._env(None), check=False,
+                        what=f"what {folder} has")
+        said = {name: set(words.split()) for name, words in re.findall(
+            r"^(objects|folders):(.*)$", done.stdout, re.MULTILINE)}
+        return said if not done.returncode and len(said) == 2 else None
 
     def complaints(self, goals: Sequence[str], items: Sequence[Item],
                    *args: str) -> list[str]:
@@ -325,7 +346,10 @@ class Shop:
         if all(is_kernel_c(name) for name in names):
             goals = sorted(object_of(name) for name in names)
         self.lay([item for item in items if is_kconfig(item.target)])
-        before = self.compile(self._present(goals), *args).stdout
+        present = self._present(goals)
+        if CHECKED in args:
+            args = (*args, uncompiled(present))
+        before = self.compile(present, *args).stdout
         for key in warnings(before, names):
             found.pop(key, None)
 
@@ -375,6 +399,18 @@ class Shop:
                 return done
         return host.run([*cmd, *goals], log=self.log, env=self._env(None),
                         check=False, what=what)
+
+
+def uncompiled(goals: Iterable[str]) -> str:
+    """A variable of make: sparse reads these, and they are not compiled for that.
+
+    kbuild (scripts/Makefile.lib) calls sparse when an object is up to date. What
+    this leaves is none, and make compiles it when it is asked without the variable.
+    Other objects have kbuild's own command.
+    """
+    return (f"cmd_cc_o_c=$(if $(filter {' '.join(goals)},$@),"
+            "echo '$@: $<' >$(depfile) && : >$@,"
+            "$(CC) $(c_flags) -c -o $@ $< $(cmd_ld_single) $(cmd_objtool))")
 
 
 def first_error(text: str) -> str:

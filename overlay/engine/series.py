@@ -365,10 +365,11 @@ class Builder:
                 continue
             folder = build.made_in(self.shop.tree, goal)
             seen = reached(self.shop.tree, folder, entry, items)
-            stale = None if seen is None else self.shop.stale(folder, "W=1")
-            if seen is not None and stale is not None:
+            if seen is not None:
+                seen = self.shop.configured(folder, seen)
+            if seen is not None:
                 found.discard(goal)
-                found |= seen & stale
+                found |= seen
         return sorted(found)
 
     def _selftest(self, folder: str, entry: Entry, items: Items) -> list[str]:

@@ -2,6 +2,7 @@
 """Lint: the tree's own rules, reading what compilers say, and NOT RUN."""
 
 import os
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -139,7 +140,7 @@ class Shop(objects.Shop):
         self.tree = self.build = Path(folder)
         self.says, self.made, self.lays = list(says), [], []
         self.laid = "all"
-        self.configured = False
+        self.configured = self.without_objects = False
 
     def elsewhere(self, arch):
         self.arch = super().elsewhere(arch)
@@ -150,6 +151,8 @@ class Shop(objects.Shop):
 
     def make(self, *args, **kwargs):
         self.made.append([arg for arg in args if arg.endswith(".o")])
+        self.without_objects = self.without_objects or any(
+            arg.startswith("cmd_cc_o_c=") for arg in args)
         return SimpleNamespace(stdout=self.says.pop(0), returncode=0)
 
     def lay(self, items="all"):
@@ -232,6 +235,32 @@ class Compiled(unittest.TestCase):
             self.assertEqual(job.shop.made, [both, again, both])
             # With our options its configuration is the same.
             self.assertEqual(job.shop.lays, [[option], "all"])
+
+    def test_sparse_reads_upstreams_text_which_is_not_compiled(self):
+        item = Item("fs/ext4/toy.c.patch", "fs/ext4/toy.c", "patch")
+        host.write(self.top / "fs/ext4/toy.c", "")
+        says = "  CHECK   fs/ext4/toy.c\nfs/ext4/toy.c:7:7: warning: it is odd\n"
+        for tool, without in ((lint.sparse, True), (lint.w1, False)):
+            job, (case,) = self.cases(tool, says, says, "", items=[item])
+            self.assertEqual(case.status, "pass")
+            self.assertEqual(job.shop.without_objects, without)
+
+    def test_only_what_is_named_is_not_compiled(self):
+        host.write(self.top / "Makefile", (
+            "CC = echo compiled\ndepfile = $@.d\n"
+            "cmd_cc_o_c = $(CC) $(c_flags) -c -o $@ $< \\\n"
+            "\t\t$(cmd_ld_single) $(cmd_objtool)\n"
+            "%.o: %.c\n\t$(cmd_cc_o_c)\n"))
+        for name in ("fs/read", "fs/other"):
+            host.write(self.top / f"{name}.c", "")
+        said = subprocess.run(
+            ["make", "-s", "-C", self.top, objects.uncompiled(["fs/read.o", "fs/x.o"]),
+             "fs/read.o", "fs/other.o"], capture_output=True, text=True, check=True)
+        self.assertEqual(said.stdout.split(),
+                         ["compiled", "-c", "-o", "fs/other.o", "fs/other.c"])
+        self.assertEqual((self.top / "fs/read.o").read_text(), "")
+        self.assertEqual((self.top / "fs/read.o.d").read_text(),
+                         "fs/read.o: fs/read.c\n")
 
     def test_header_that_nothing_includes(self):
         items = [*self.items, Item("fs/ext4/toy.h", "fs/ext4/toy.h", "file")]

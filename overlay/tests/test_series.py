@@ -904,7 +904,7 @@ class Reached(Scratch):
         self.assertIsNone(self.reached("fs/toy/Kconfig", "fs/toy/alone.h"))
         self.assertIsNone(self.reached("include/linux/fs.h", "fs/toy/alone.h"))
 
-    def compiled(self, *files, stale, patch=""):
+    def compiled(self, *files, configured, patch=""):
         """What a series compiles for a commit."""
         entry, items = self.commit(*files, patch=patch)
         with mock.patch.object(series.objects, "Shop") as made, \
@@ -912,36 +912,60 @@ class Reached(Scratch):
                 mock.patch.object(series, "_withouts", return_value={}):
             shop = made.return_value
             shop.tree = self.tree
-            shop.stale.return_value = stale
+            shop.configured.side_effect = lambda _, names: (
+                None if configured is None else names & configured)
             shop.complaints.return_value = []
             series.Builder(None, self.root / "log").build(entry, items)
         return [call.args[0] for call in shop.complaints.call_args_list]
 
-    def test_of_these_what_make_would_compile_is_compiled(self):
+    def test_of_these_what_is_configured_is_compiled(self):
         self.assertEqual(self.compiled(
             "fs/toy/toy.h", "fs/toy/top.c",
-            stale={"fs/toy/kite.o", "fs/toy/ball.o", "fs/toy/other.o"}),
+            configured={"fs/toy/kite.o", "fs/toy/ball.o", "fs/toy/other.o"}),
             [["fs/toy/ball.o", "fs/toy/kite.o", "fs/toy/top.o"]])
 
     def test_a_header_that_nothing_includes_yet_compiles_nothing(self):
-        self.assertEqual(self.compiled("fs/toy/alone.h", stale={"fs/toy/kite.o"}), [])
+        self.assertEqual(self.compiled("fs/toy/alone.h",
+                                       configured={"fs/toy/kite.o"}), [])
 
     def test_the_folder_if_it_cannot_be_told(self):
-        self.assertEqual(self.compiled("fs/toy/toy.h", stale=None), [["fs/toy/"]])
-        self.assertEqual(self.compiled("fs/toy/Kconfig", stale=set()),
+        self.assertEqual(self.compiled("fs/toy/toy.h", configured=None),
+                         [["fs/toy/"]])
+        self.assertEqual(self.compiled("fs/toy/Kconfig", configured=set()),
                          [["fs/toy/"]])
 
-    def test_what_make_would_compile(self):
+    # As much of kbuild's own makefile as its lists take.
+    KBUILD = ("include $(srctree)/$(obj)/Makefile\n"
+              "real-obj-y := $(addprefix $(obj)/,$(filter-out %/,$(obj-y)))\n"
+              "subdir-ym := $(addprefix $(obj)/,$(patsubst %/,%,$(filter %/,"
+              "$(obj-y))))\n")
+
+    def configured(self, *names, folder="fs/toy"):
         with mock.patch.object(objects.build, "top", lambda: self.root):
             shop = objects.Shop(None, self.root / "log")
-        said = ("  gcc -Wp,-MMD,fs/toy/.kite.o.d -c -o fs/toy/kite.o kite.c ; x\n"
-                "  gcc -c -o fs/toy/sub/deep.o deep.c\n  gcc -c -o fs/a.o a.c\n")
-        done = mock.Mock(stdout=said, returncode=0)
-        with mock.patch.object(shop, "make", return_value=done):
-            self.assertEqual(shop.stale("fs/toy"),
-                             {"fs/toy/kite.o", "fs/toy/sub/deep.o"})
-            done.returncode = 2
-            self.assertIsNone(shop.stale("fs/toy"))
+        shop.tree, shop.build = self.tree, self.root / "built"
+        shop.build.mkdir(exist_ok=True)
+        found = shop.configured(folder, names)
+        return found if found is None else sorted(found)
+
+    def test_what_is_configured_of_a_folder(self):
+        host.write(self.tree / "scripts/Makefile.build", self.KBUILD)
+        host.write(self.tree / "fs/toy/Makefile",
+                   "obj-y := kite.o by/more.o sub/\nobj-$(NONE) += off.o none/\n")
+        host.write(self.tree / "fs/toy/sub/Makefile", "obj-y := deep.o\n")
+        host.write(self.tree / "fs/toy/none/Makefile", "obj-y := never.o\n")
+        self.assertEqual(
+            self.configured("fs/toy/kite.o", "fs/toy/off.o", "fs/toy/by/more.o",
+                            "fs/toy/sub/deep.o", "fs/toy/sub/part.o",
+                            "fs/toy/none/never.o"),
+            ["fs/toy/by/more.o", "fs/toy/kite.o", "fs/toy/sub/deep.o"])
+        self.assertEqual(self.configured(), [])
+
+    def test_a_folder_that_kbuild_does_not_read(self):
+        host.write(self.tree / "scripts/Makefile.build", self.KBUILD)
+        host.write(self.tree / "fs/toy/Makefile", "obj-y := kite.o sub/\n")
+        self.assertIsNone(self.configured("fs/toy/sub/deep.o"))
+        self.assertEqual(self.configured("fs/toy/kite.o"), ["fs/toy/kite.o"])
 
 
 class Tables(Scratch):
