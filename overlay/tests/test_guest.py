@@ -10,7 +10,18 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import build, guest, host, kernels, kselftest, ktap, kunit, lay, plugins
+from engine import (
+    build,
+    guest,
+    host,
+    kernels,
+    kselftest,
+    ktap,
+    kunit,
+    lay,
+    objects,
+    plugins,
+)
 from engine.host import UserError
 from tests.test_host import Folder
 
@@ -362,6 +373,17 @@ class Tests(Folder):
             self.assertIsNotNone(left["lean"].get(test, ""))
         self.assertNotIn("uq:uq_fault",
                          kselftest.given("lean", ["uq:uq_io", "uq:uq_fault"]))
+
+    def test_kasan_watches_all_that_we_touch(self):
+        names = [objects.object_of(item.target) for item in lay.items()
+                 if objects.is_kernel_c(item.target)]
+        self.assertIn("fs/dax.o", names)
+        for pattern in kernels.UNWATCHED:
+            self.assertEqual([name for name in names
+                              if name.startswith(pattern.removesuffix("%"))], [])
+        # mmap_sync counts its events.
+        self.assertFalse([pattern for pattern in kernels.UNTRACED
+                          if "fs/dax.o".startswith(pattern.removesuffix("%"))])
 
     def test_the_runner_is_told_what_to_leave_out(self):
         name = "KSELFTEST_UQ_FUZZ_ARGS"
