@@ -14,6 +14,7 @@ compiled in another.
 import copy
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -35,13 +36,19 @@ BROAD = 1
 ONLY_64 = re.compile(r"drivers/dax/device|fs/dax|fs/ext4/dax|fs/fuse/dax"
                      r"|fs/xfs/xfs_dax")
 # What judges what compiling says.
-CODE = ("objects.py", "objects.mk", "lint.py", "series.py", "arches.py", "reach.py")
+CODE = ("objects.py", "objects.mk", "probe.sh", "lint.py", "series.py", "arches.py",
+        "reach.py")
 # A makefile that has kbuild's say what it lists.
 LISTS = Path(__file__).with_name("objects.mk")
+# It answers for kbuild's try-run.
+PROBE = Path(__file__).with_name("probe.sh")
 # With this make calls sparse for each file, also where the object is up to date.
 CHECKED = "C=2"
 
 
+# Folders of its answers, which are those of this run.
+_emptied: set[Path] = set()
+_probing = threading.Lock()
 # Trees that were held against their source in this run: every file of it, which
 # takes seconds.
 _followed: set[Path] = set()
@@ -240,7 +247,7 @@ class Shop:
         """Run make in the tree; its output is the result's stdout."""
         cmd = ["make", "-C", self.tree, f"O={self.build}",
                f"-j{host.jobs()}", *self.target,
-               "HOSTCC=ccache gcc", *args]
+               "HOSTCC=ccache gcc", _probed(), *args]
         self.build.mkdir(parents=True, exist_ok=True)
         counter = Counter() if progress else None
         return host.run(cmd, log=self.log, env=self._env(env), check=check,
@@ -282,8 +289,7 @@ class Shop:
         """Which of these objects below a folder the configuration has.
 
         None if kbuild does not say it. It is asked by its own makefile for one
-        folder: the whole of it first tries what options the compiler has, and that
-        takes longer than most objects.
+        folder: the whole of it takes longer than most objects.
         """
         wanted, found = set(names), set()
         folders = [str(folder)]
@@ -304,7 +310,9 @@ class Shop:
                    f"srctree={self.tree}", f"srcroot={self.tree}", "objtree=.",
                    f"obj={folder}", "SRCARCH=x86", "BITS=64", "need-builtin=1",
                    "need-modorder=1", *self.target, "lists"]
-        done = host.run(command, env=self._env(None), check=False,
+        if any(word.startswith("ARCH=") for word in self.target):
+            return None
+        done = host.run(command, log=self.log, env=self._env(None), check=False,
                         what=f"what {folder} has")
         said = {name: set(words.split()) for name, words in re.findall(
             r"^(objects|folders):(.*)$", done.stdout, re.MULTILINE)}
@@ -347,9 +355,9 @@ class Shop:
             goals = sorted(object_of(name) for name in names)
         self.lay([item for item in items if is_kconfig(item.target)])
         present = self._present(goals)
-        if CHECKED in args:
+        if CHECKED in args and not any("[-W" in text for _, text in found):
             args = (*args, uncompiled(present))
-        before = self.compile(present, *args).stdout
+        before = self.compile(present, *args).stdout if present else ""
         for key in warnings(before, names):
             found.pop(key, None)
 
@@ -399,6 +407,18 @@ class Shop:
                 return done
         return host.run([*cmd, *goals], log=self.log, env=self._env(None),
                         check=False, what=what)
+
+
+def _probed() -> str:
+    """A variable of make: what a compiler takes is tried once in a run."""
+    with _probing:
+        answers = build.top() / "build" / "probes"
+        if answers not in _emptied:
+            host.remove(answers)
+            answers.mkdir(parents=True)
+            _emptied.add(answers)
+    quoted = (f"'$(subst ','\\'',$({number}))'" for number in (1, 2, 3))
+    return f"try-run=$(shell sh '{PROBE}' '{answers}' {' '.join(quoted)})"
 
 
 def uncompiled(goals: Iterable[str]) -> str:

@@ -240,8 +240,11 @@ class Compiled(unittest.TestCase):
         item = Item("fs/ext4/toy.c.patch", "fs/ext4/toy.c", "patch")
         host.write(self.top / "fs/ext4/toy.c", "")
         says = "  CHECK   fs/ext4/toy.c\nfs/ext4/toy.c:7:7: warning: it is odd\n"
-        for tool, without in ((lint.sparse, True), (lint.w1, False)):
-            job, (case,) = self.cases(tool, says, says, "", items=[item])
+        compiler = f"{says}fs/ext4/toy.c:9:9: warning: odd too [-Wodd]\n"
+        for tool, text, without in ((lint.sparse, says, True),
+                                    (lint.sparse, compiler, False),
+                                    (lint.w1, says, False)):
+            job, (case,) = self.cases(tool, text, text, "", items=[item])
             self.assertEqual(case.status, "pass")
             self.assertEqual(job.shop.without_objects, without)
 
@@ -319,6 +322,56 @@ class Target(unittest.TestCase):
             *shops, modular, *(shop.elsewhere(objects.I386) for shop in shops))}
         self.assertEqual(found, {"../tree"})
         self.assertEqual(len({shop.tree for shop in shops}), 2)
+
+
+class Probed(Folder):
+    """What a compiler takes is tried once in a run."""
+
+    # As in the kernel's, the makefile that asks is not the one that is called.
+    CALLED = "all:\n\t@$(MAKE) -s -f asks\n"
+    ASKS = (
+        "try-run = $(error kbuild's own)\n"
+        "says = $(call try-run,echo $1 '$(2)' >>tried && $1 && : >\"$$TMP\","
+        "is,is not)\n"
+        "all:\n"
+        "\t@echo $(call says,true,a)/$(call says,false,a)/$(call says,true,a)\n"
+        "\t@echo $(call says,true,b)/$(call try-run,false,yes,)\n")
+
+    def setUp(self):
+        super().setUp()
+        for where, what, value in (
+                (objects.build, "top", lambda: self.top),
+                (objects, "_emptied", set())):
+            patch = mock.patch.object(where, what, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        host.write(self.top / "Makefile", self.CALLED)
+        host.write(self.top / "asks", self.ASKS)
+
+    def say(self):
+        return subprocess.run(["make", "-s", "-C", self.top, objects._probed()],
+                              capture_output=True, text=True, check=True).stdout
+
+    def tried(self):
+        return (self.top / "tried").read_text().split("\n")[:-1]
+
+    def test_what_works_is_tried_once(self):
+        self.assertEqual([self.say(), self.say()], ["is/is not/is\nis/\n"] * 2)
+        # What fails may fail for want of memory.
+        self.assertEqual(self.tried(), ["true a", "false a", "true b", "false a"])
+        self.assertEqual(list(self.top.glob(".tmp_*")), [])
+
+    def test_another_run_asks_again(self):
+        self.say()
+        objects._emptied.clear()
+        self.say()
+        self.assertEqual(self.tried(), ["true a", "false a", "true b"] * 2)
+
+    def test_an_answer_that_cannot_be_kept_is_none(self):
+        asks = objects._probed()
+        host.remove(self.top / "build" / "probes")
+        with mock.patch.object(objects, "_probed", return_value=asks):
+            self.assertIn("--probe-failed/is not", self.say())
 
 
 class NotRun(unittest.TestCase):

@@ -935,7 +935,7 @@ class Reached(Scratch):
                          [["fs/toy/"]])
 
     # As much of kbuild's own makefile as its lists take.
-    KBUILD = ("include $(srctree)/$(obj)/Makefile\n"
+    KBUILD = ("lib-y :=\nreal-obj-m :=\ninclude $(srctree)/$(obj)/Makefile\n"
               "real-obj-y := $(addprefix $(obj)/,$(filter-out %/,$(obj-y)))\n"
               "subdir-ym := $(addprefix $(obj)/,$(patsubst %/,%,$(filter %/,"
               "$(obj-y))))\n")
@@ -944,7 +944,7 @@ class Reached(Scratch):
         with mock.patch.object(objects.build, "top", lambda: self.root):
             shop = objects.Shop(None, self.root / "log")
         shop.tree, shop.build = self.tree, self.root / "built"
-        shop.build.mkdir(exist_ok=True)
+        host.write(shop.build / "include/config/auto.conf", "")
         found = shop.configured(folder, names)
         return found if found is None else sorted(found)
 
@@ -966,6 +966,19 @@ class Reached(Scratch):
         host.write(self.tree / "fs/toy/Makefile", "obj-y := kite.o sub/\n")
         self.assertIsNone(self.configured("fs/toy/sub/deep.o"))
         self.assertEqual(self.configured("fs/toy/kite.o"), ["fs/toy/kite.o"])
+
+    def test_a_kernel_that_lists_its_objects_otherwise(self):
+        host.write(self.tree / "fs/toy/Makefile", "obj-y := kite.o\n")
+        for name in ("real-obj-y", "real-obj-m", "lib-y", "subdir-ym"):
+            host.write(self.tree / "scripts/Makefile.build",
+                       self.KBUILD.replace(f"{name} :=", f"new-{name} :="))
+            self.assertIsNone(self.configured("fs/toy/kite.o"), name)
+
+    def test_a_folder_that_is_not_configured_yet(self):
+        host.write(self.tree / "scripts/Makefile.build", self.KBUILD)
+        host.write(self.tree / "fs/toy/Makefile", "obj-y := kite.o\n")
+        with mock.patch.object(host, "write"):
+            self.assertIsNone(self.configured("fs/toy/kite.o"))
 
 
 class Tables(Scratch):
