@@ -46,7 +46,7 @@ PROBE = Path(__file__).with_name("probe.sh")
 CHECKED = "C=2"
 
 
-# Folders of its answers, which are those of this run.
+# Folders of what PROBE answered, emptied in this run: compilers change.
 _emptied: set[Path] = set()
 _probing = threading.Lock()
 # Trees that were held against their source in this run: every file of it, which
@@ -304,14 +304,17 @@ class Shop:
         return found
 
     def _lists(self, folder: str) -> dict[str, set[str]] | None:
-        """The objects and the folders that the Makefile of a folder lists."""
+        """The objects and the folders that the Makefile of a folder lists.
+
+        None if kbuild does not say it, or would for another architecture.
+        """
+        if any(word.startswith("ARCH=") for word in self.target):
+            return None
         command = ["make", "-s", "-C", self.build, "-f",
                    self.tree / "scripts/Makefile.build", "-f", LISTS,
                    f"srctree={self.tree}", f"srcroot={self.tree}", "objtree=.",
                    f"obj={folder}", "SRCARCH=x86", "BITS=64", "need-builtin=1",
                    "need-modorder=1", *self.target, "lists"]
-        if any(word.startswith("ARCH=") for word in self.target):
-            return None
         done = host.run(command, log=self.log, env=self._env(None), check=False,
                         what=f"what {folder} has")
         said = {name: set(words.split()) for name, words in re.findall(

@@ -5,7 +5,7 @@
 #	probe.sh ANSWERS COMMAND YES NO
 #
 # A make tries some 25 options of its compiler before it does anything else, and
-# that is half of what it takes when there is little to compile.
+# that is a quarter of what it takes when there is nothing to compile.
 set -eu
 
 tmpout=.tmp_$$
