@@ -45,6 +45,8 @@ SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
 CODE = ("guest.py", "plugins.py", "disks.py", "kselftest.py", "share.py", "ktap.py",
         "reuse.py")
 SETTINGS = ("/etc/mke2fs.conf",)
+# What tells the loader where libraries are.
+LOADER = ("/etc/ld.so.cache", "/etc/ld.so.preload")
 # What a kernel is known by; packages: (version, what it needs, always there);
 # and seconds by kernel and test.
 Kernel = dict[str, str | None] | str
@@ -122,10 +124,28 @@ def libraries(paths: Iterable[Path | str]) -> dict[str, str | None]:
 
     A library that was built here may lie over that of a package, or before it.
     """
-    done = subprocess.run(["ldd", *sorted(map(str, paths))], capture_output=True,
-                          text=True, check=False)
-    return store.of_files(set(re.findall(r"(?:=> |^\t)(/\S+) \(", done.stdout,
-                                         re.MULTILINE)))
+    named = tuple(sorted(map(str, paths)))
+    return store.of_files(_found_for(named, tuple(map(_seen, (*named, *LOADER)))))
+
+
+def _seen(path: str) -> tuple[int, ...]:
+    """Changes with a file."""
+    with contextlib.suppress(OSError):
+        stat = Path(path).stat()
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return ()
+
+
+@functools.cache
+def _found_for(paths: tuple[str, ...], _: object) -> frozenset[str]:
+    """The libraries that the loader finds for programs.
+
+    ldd starts two processes for each, and each guest asks for some 300.
+    """
+    done = subprocess.run(["ldd", *paths], capture_output=True, text=True,
+                          check=False)
+    return frozenset(re.findall(r"(?:=> |^\t)(/\S+) \(", done.stdout,
+                                re.MULTILINE))
 
 
 def _program(name: str) -> str | None:

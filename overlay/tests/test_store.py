@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import unittest
 from pathlib import Path
@@ -539,6 +540,29 @@ class Machine(unittest.TestCase):
         path = reuse._program("sh")
         self.assertTrue(path and all(reuse.libraries([path]).values()))
         self.assertIsNone(reuse._program("no-such-program"))
+
+
+class Loader(Kept):
+
+    def test_the_loader_is_asked_again_when_a_program_changes(self):
+        path = self.top / "program"
+        shutil.copy(reuse._program("sh"), path)
+        before = reuse.libraries([path])
+        with mock.patch.object(reuse.subprocess, "run") as ldd:
+            self.assertEqual(reuse.libraries([path]), before)
+            ldd.assert_not_called()
+        path.write_text("#!/bin/sh\n", "utf-8")
+        self.assertEqual(reuse.libraries([path]), {})
+
+    def test_the_loader_is_asked_again_when_it_finds_others(self):
+        listed = self.top / "ld.so.cache"
+        self.replace(reuse, "LOADER", (str(listed),))
+        path = reuse._program("sh")
+        reuse.libraries([path])
+        listed.touch()
+        with mock.patch.object(reuse.subprocess, "run") as ldd:
+            ldd.return_value.stdout = "\tlibc.so => /no/libc.so (0x1)\n"
+            self.assertEqual(reuse.libraries([path]), {"/no/libc.so": None})
 
 
 class Turns(Kept):
