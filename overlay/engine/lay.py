@@ -8,6 +8,7 @@ and only files with a changed text have a new time stamp, so that make builds
 no more than it must.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -27,6 +28,8 @@ from engine.source import Source
 # What stands at the top of this tree and is not for the kernel.
 OURS = {"overlay", "out", "README.md", "Makefile", "LICENSES", "COPYING"}
 MANIFEST = ".overlay-manifest"
+# Beside it, the files of the source: there are many, and they seldom change.
+INDEX = ".overlay-index"
 # Size and time of files, by path; and what targets should hold, and whether
 # they can be executed.
 Index = dict[str, list[int]]
@@ -384,6 +387,12 @@ def _digest(data: bytes) -> str:
 
 # -- the laid tree -----------------------------------------------------------
 
+def _of(path: Path) -> list[int]:
+    """Size and time of a file."""
+    stat = path.lstat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
 def _index(top: Path) -> Index:
     """Size and time of every file below top, quickly: path -> [size, time]."""
     found = {}
@@ -437,7 +446,12 @@ def _tracked(src: Source) -> list[str] | None:
 
 
 class Tree:
-    """The laid tree on disk, and the manifest of what we put there."""
+    """The laid tree on disk, and the manifest of what we put there.
+
+    The manifest has `source`, which one it is; `index`, by which the list of the
+    source's files is known; `laid`, a digest of each target of ours; and `own`, size
+    and time of the files that are not the source's.
+    """
 
     def __init__(self, path: Path, src: Source) -> None:
         self.path = Path(path)
@@ -450,11 +464,23 @@ class Tree:
         try:
             text = (self.path / MANIFEST).read_text("utf-8")
             found: dict[str, Any] = json.loads(text)
-            if found["source"] == self._identity():
+            if found["source"] == self._identity() \
+                    and found["index"] == _of(self.path / INDEX):
                 return found
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return {}
+
+    @functools.cached_property
+    def index(self) -> Index:
+        """The files of the source, as they were when the tree was made from it."""
+        found: Index = json.loads((self.path / INDEX).read_text("utf-8"))
+        return found
+
+    def _note_index(self, index: Index) -> None:
+        host.write(self.path / INDEX, json.dumps(index))
+        self.index = index
+        self.manifest["index"] = _of(self.path / INDEX)
 
     def _identity(self) -> str:
         return f"{self.src.origin} {self.src.path} {self.src.version}"
@@ -485,8 +511,8 @@ class Tree:
         if _index(self.path) != index:
             raise UserError(f"{self.src.path} could not be copied whole, or it "
                             "changed meanwhile: run again")
-        self.manifest = {"source": self._identity(), "index": index,
-                         "tree": dict(index), "laid": {}}
+        self.manifest = {"source": self._identity(), "own": {}, "laid": {}}
+        self._note_index(index)
 
     def _link(self) -> bool:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -517,22 +543,20 @@ class Tree:
         path.parent.mkdir(parents=True, exist_ok=True)
         host.write(path, data)
         path.chmod(0o755 if executable else 0o644)
-        stat = path.lstat()
-        self.manifest["tree"][target] = [stat.st_size, stat.st_mtime_ns]
+        self.manifest["own"][target] = _of(path)
         self.changed.append(target)
 
     def restore(self, name: str) -> None:
         """Give a file its upstream text again, or take it away."""
         there = self.src.path / name
-        if name not in self.manifest["index"]:
+        if name not in self.index:
             host.remove(self.path / name)
-            self.manifest["tree"].pop(name, None)
+            self.manifest["own"].pop(name, None)
             self.changed.append(name)
         elif there.is_symlink():
             host.remove(self.path / name)
             self._copy(name)
-            stat = (self.path / name).lstat()
-            self.manifest["tree"][name] = [stat.st_size, stat.st_mtime_ns]
+            self.manifest["own"][name] = _of(self.path / name)
             self.changed.append(name)
         else:
             self.put(name, there.read_bytes(), os.access(there, os.X_OK))
@@ -540,16 +564,17 @@ class Tree:
     def follow_source(self) -> None:
         """Take over what changed in KDIR, and undo strays in the tree."""
         now = _source_index(self.src)
-        then = self.manifest["index"]
+        then = self.index
         stale = {name for name in now.keys() | then.keys()
                  if now.get(name) != then.get(name)}
         if stale and self.src.origin == "debian":
             source.forget(self.src.path)
             raise UserError(f"the cached source in {self.src.path} was changed "
                             f"({sorted(stale)[0]}): run again to unpack it anew")
-        self.manifest["index"] = now
+        if stale:
+            self._note_index(now)
         ours = self.manifest["laid"]
-        known = self.manifest["tree"]
+        known = then | self.manifest["own"]
         here = _index(self.path)
         stray = {name for name in here.keys() | known.keys()
                  if here.get(name) != known.get(name)}

@@ -341,6 +341,23 @@ class Laying(unittest.TestCase):
         (self.tree / lay.MANIFEST).write_text('{"source": ', encoding="ascii")
         self.assertIn("fs/ext4/file.c", self.lay())
 
+    def test_another_list_of_the_sources_files_starts_again(self):
+        self.lay()
+        with open(self.tree / lay.INDEX, "a", encoding="ascii") as file:
+            file.write(" ")
+        self.assertIn("fs/ext4/file.c", self.lay())
+        (self.tree / lay.INDEX).unlink()
+        self.assertIn("fs/ext4/file.c", self.lay())
+
+    def test_the_sources_files_are_listed_once(self):
+        self.lay()
+        before = (self.tree / lay.INDEX).stat()
+        self.lay(only=[])
+        self.assertEqual(self.text("mm/memory.c"), "x\n" * 9)
+        self.lay(follow=False)
+        self.assertIn("fast 10;", self.text("fs/ext4/file.c"))
+        self.assertEqual((self.tree / lay.INDEX).stat(), before)
+
     def test_another_source_starts_again(self):
         self.lay()
         changed = self.lay(origin="kdir")
