@@ -13,7 +13,7 @@ tmpout=.tmp_$$
 # No option at all would be a wrong answer: with this one nothing compiles.
 finish()
 {
-	rm -rf "$tmpout"
+	! [ -e "$tmpout" ] || rm -rf "$tmpout"
 	[ "$1" = 0 ] || echo --probe-failed
 }
 trap 'finish $?' EXIT
