@@ -10,6 +10,7 @@ result a lie.
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -22,6 +23,8 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
 # What a compiler or linker line of make's output looks like.
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
+# Where a build folder has the kernel's headers for user space.
+HEADERS = "usr/include"
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 # Objects of what runs before the kernel (arch/x86/boot) that have the name of one
@@ -348,6 +351,33 @@ def objects(mode: str, targets: Sequence[str],
     modules_prepare(mode)
     return make(mode, *extra_make_args, *targets, log=log, check=check,
                 what=f"building {' '.join(map(str, targets))}")
+
+
+def take_headers(into: Path, source_tree: Path) -> None:
+    """Take headers for user space that were installed in the folder of a kernel.
+
+    To install all of them takes 15 s of a processor. make looks at each again, by its
+    time and the command that made it. So ours are left out: `source_tree`, that of
+    the build folder `into`, may have them as they were before.
+    """
+    there = next((folder(mode) / HEADERS for mode in KERNELS
+                  if (folder(mode) / HEADERS).exists()), None)
+    if there is None or (into / HEADERS).exists():
+        return
+    own = {item.target.partition("/uapi/")[2] for item in lay.items()}
+
+    def ours(where: str, names: list[str]) -> set[str]:
+        below = Path(where).relative_to(there)
+        return {name for name in names if str(below / name) in own}
+
+    def copy(path: str, beside: str) -> None:
+        if not path.endswith(".cmd"):
+            shutil.copy2(path, beside)
+            return
+        text = Path(path).read_text("utf-8")
+        host.write(beside, text.replace(f" {tree()}/", f" {source_tree}/"))
+
+    shutil.copytree(there, into / HEADERS, ignore=ours, copy_function=copy)
 
 
 def main(args: list[str]) -> None:

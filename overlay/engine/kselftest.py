@@ -131,6 +131,7 @@ def install(mode: str) -> tuple[Path, list[str]]:
             host.remove(log)
             _take_programs(mode, programs)
             host.remove(folder / PROGRAMS)
+            build.take_headers(folder, build.tree())
             make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
                  folders=targets(), kdir=folder, log=log,
                  what="building the kselftests")

@@ -378,6 +378,7 @@ class Shop:
 
     def headers(self) -> None:
         """Install the headers that programs include."""
+        build.take_headers(self.build, self.tree)
         self.make("headers", what="installing the kernel's headers")
 
     def selftest(self, folder: str, there: bool = False,

@@ -508,6 +508,32 @@ class Built(Kept):
         self.kernel.origin = "kdir"
         self.assertEqual(self.builds() + self.builds(), 2)
 
+    def test_headers_of_another_folder_are_taken_but_for_ours(self):
+        ours = Item("x", "include/uapi/linux/nvme_uq.h", "file")
+        self.replace(build.lay, "items", lambda: [ours])
+        there = build.folder("debug") / build.HEADERS / "linux"
+        for name in ("fs.h", "nvme_uq.h"):
+            host.write(there / name, name)
+        host.write(there / ".fs.h.cmd",
+                   f"sh {build.tree()}/install.sh {build.tree()}/fs.h linux/fs.h\n")
+        into, tree = self.top / "parts/objects", self.top / "parts/tree"
+        build.take_headers(into, tree)
+        here = into / build.HEADERS / "linux"
+        self.assertEqual(sorted(path.name for path in here.iterdir()),
+                         [".fs.h.cmd", "fs.h"])
+        # make looks at a header's time, and at the command that made it.
+        self.assertEqual((here / "fs.h").stat().st_mtime_ns,
+                         (there / "fs.h").stat().st_mtime_ns)
+        self.assertEqual((here / ".fs.h.cmd").read_text("ascii"),
+                         f"sh {tree}/install.sh {tree}/fs.h linux/fs.h\n")
+
+    def test_headers_that_are_there_stay(self):
+        host.write(build.folder("debug") / build.HEADERS / "fs.h", "theirs")
+        host.write(build.folder("lean") / build.HEADERS / "fs.h", "own")
+        build.take_headers(build.folder("lean"), build.tree())
+        self.assertEqual((build.folder("lean") / build.HEADERS / "fs.h")
+                         .read_text("ascii"), "own")
+
 
 class Machine(unittest.TestCase):
 
