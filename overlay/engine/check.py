@@ -69,7 +69,8 @@ def table(name: str, seconds: float, cases: list[Case],
     yield f"{name:10} {host.elapsed(seconds):>12}{total}"
     for part in parts:
         if part.seconds >= LONG:
-            yield f"  {host.elapsed(part.seconds):>20}   {part.what}"
+            cpu = f", {host.elapsed(part.cpu)} of a processor" if part.cpu else ""
+            yield f"  {host.elapsed(part.seconds):>20}   {part.what}{cpu}"
 
 
 def spans(name: str, parts: list[host.Took],

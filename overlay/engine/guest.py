@@ -110,7 +110,8 @@ USUAL = Machine()
 class Boot:
     """What a guest left: whether it came to its end, and what it said.
 
-    `left` is false for one that had to be ended.
+    `left` is false for one that had to be ended; `cpu` is how many seconds of a
+    processor it took.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Boot:
     why: str = ""
     files: dict[str, Path] = field(default_factory=dict)
     left: bool = True
+    cpu: float = 0.0
 
     def cases(self, suites: bool = False) -> list[Case]:
         """The two cases that every boot is: it ended, and without a splat.
@@ -264,7 +266,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
     ended = output.rstrip().endswith(END)
     why = "" if ended else _why(done, machine.timeout, log)
     return Boot(name, ended, done.stdout, output.replace(END, ""), why,
-                {"log": log, "ktap": result}, done.returncode >= 0)
+                {"log": log, "ktap": result}, done.returncode >= 0, done.cpu)
 
 
 def _why(done: host.Done, timeout: float, log: Path) -> str:

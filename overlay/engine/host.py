@@ -40,9 +40,13 @@ class UserError(Exception):
 
 
 class Done(subprocess.CompletedProcess[str]):
-    """A program that ended; `early` if it was ended as it did not come up."""
+    """A program that ended; `early` if it was ended as it did not come up.
+
+    `cpu` is how many seconds of a processor it took, with all that it started.
+    """
 
     early = False
+    cpu = 0.0
 
 
 def _folder(variable: str, usual: Path | str) -> Path:
@@ -200,21 +204,26 @@ def step(title: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Took:
-    """Something that took long: its end by the monotonic clock, and seconds."""
+    """Something that took long: its end by the monotonic clock, and seconds.
+
+    And how many of a processor, if that is known: of what runs beside other work a
+    clock says little.
+    """
 
     what: str
     seconds: float
     end: float
+    cpu: float = 0.0
 
 
 # What took how long, in the order in which it ended.
 TIMES: list[Took] = []
 
 
-def took(what: str, seconds: float) -> None:
+def took(what: str, seconds: float, cpu: float = 0.0) -> None:
     """Note how long something took that ends now, for `make check`."""
     TIMES.append(Took(re.sub(r" \([^()]*\)$", "", what), seconds,
-                      time.monotonic()))
+                      time.monotonic(), cpu))
 
 
 def short(path: Path | str) -> str:
@@ -422,6 +431,7 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
                     file.write(line)
                     if beat.line(line):
                         file.flush()
+                cpu = _cpu(proc)
                 proc.wait()
             _go_on()
         except BaseException:
@@ -434,13 +444,28 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
             RUNNING.discard(proc)
     Status.clear()
     done = Done(words, proc.returncode, "".join(lines))
-    done.early = hung.is_set()
+    done.early, done.cpu = hung.is_set(), cpu
     if late.is_set() and check:
         raise UserError(f"{what} did not end within {elapsed(timeout or 0)}; "
                         f"see {short(log)}")
     if check and done.returncode:
         raise _failure(what, done, log)
     return done
+
+
+def _cpu(proc: subprocess.Popen[str]) -> float:
+    """Seconds of a processor that a program took, once it has ended.
+
+    Those of what it started too, if it waited for that; 0 if another thread was
+    first to wait for it.
+    """
+    with contextlib.suppress(OSError):
+        os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOWAIT)
+        stat = Path(f"/proc/{proc.pid}/stat").read_text("utf-8", "replace")
+        # utime, stime, cutime and cstime, after a name that may have any character
+        ticks = stat.rpartition(")")[2].split()[11:15]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _go_on() -> None:

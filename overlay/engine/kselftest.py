@@ -392,7 +392,7 @@ def _boot(share: Share, out: Path) -> list[Case]:
     reuse.keep(share, keys, cases)
     watch.save(share)
     took = time.monotonic() - start
-    host.took(f"guest {share.name}", took)
+    host.took(f"guest {share.name}", took, ran.cpu)
     host.say(f"    {share.name}: {ktap.total(cases)} in {host.elapsed(took)}")
     return cases
 

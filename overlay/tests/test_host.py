@@ -54,6 +54,10 @@ class Run(Folder):
         self.assertEqual(done.stdout, "one\ntwo\n")
         self.assertIn("two\n", (self.top / "log").read_text("utf-8"))
 
+    def test_how_long_it_took_a_processor_with_its_children(self):
+        done = self.sh("sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; :")
+        self.assertGreater(done.cpu, 0)
+
     def test_failure_names_what_why_and_the_log(self):
         with self.assertRaises(UserError) as caught:
             self.sh("echo 'a.c:1: error: no such thing'; exit 2",

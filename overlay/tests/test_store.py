@@ -1049,10 +1049,13 @@ class Table(Kept):
     def test_steps_and_what_took_long_in_them(self):
         store.counted(2)
         self.assertEqual(list(check.table("kselftest", 75.0, [PASSED] * 3, [
-            host.Took("guest lean-1", 61.0, 70.0),
+            host.Took("guest lean-1", 61.0, 70.0, 42.5),
+            host.Took("building", 9.0, 70.0),
             host.Took("short", 1.0, 71.0)])), [
             "kselftest    1 min 15 s   3 passed, 0 failed, 2 of them taken "
-            "from the store", "            1 min 01 s   guest lean-1"])
+            "from the store",
+            "            1 min 01 s   guest lean-1, 42 s of a processor",
+            "                   9 s   building"])
 
     def test_a_step_is_noted(self):
         host.TIMES.clear()
