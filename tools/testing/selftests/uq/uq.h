@@ -107,6 +107,8 @@ struct uq_node {
  * its controller is, whatever it is called by then. False if there is none.
  */
 bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
+/* The last name in a link of sysfs: that of the device that it leads to. */
+int uq_link_name(const char *link, char *name, size_t len);
 /* What a namespace says of itself, by the name of its block device. */
 int uq_wwid(const char *block, char *wwid, size_t len);
 /* Remembers what has its name now. */

@@ -44,17 +44,15 @@ static int subsystem_of(int ctrl)
 /* A block device's parent is a controller, or with multipath the subsystem. */
 static bool is_of_subsystem(const char *block, int subsys)
 {
-	char link[300], path[PATH_MAX];
-	const char *base;
+	char link[300], name[64];
 	int x;
 
 	snprintf(link, sizeof(link), "/sys/block/%s/device", block);
-	if (!realpath(link, path))
+	if (uq_link_name(link, name, sizeof(name)))
 		return false;
-	base = strrchr(path, '/') + 1;
-	if (sscanf(base, "nvme-subsys%d", &x) == 1)
+	if (sscanf(name, "nvme-subsys%d", &x) == 1)
 		return x == subsys;
-	return sscanf(base, "nvme%d", &x) == 1 && subsystem_of(x) == subsys;
+	return sscanf(name, "nvme%d", &x) == 1 && subsystem_of(x) == subsys;
 }
 
 /* A mount, swap, another device or another program's claim is in the way. */

@@ -108,6 +108,21 @@ unsigned int uq_scale(void)
 
 /* -- devices */
 
+/* Not realpath(): that asks for each name on the way, and tests ask often. */
+int uq_link_name(const char *link, char *name, size_t len)
+{
+	char to[PATH_MAX];
+	ssize_t n = readlink(link, to, sizeof(to) - 1);
+	const char *last;
+
+	if (n < 0)
+		return -errno;
+	to[n] = 0;
+	last = strrchr(to, '/');
+	return snprintf(name, len, "%s", last ? last + 1 : to) < (int)len ?
+		0 : -ENAMETOOLONG;
+}
+
 /* The first controller of a subsystem, and how many there are; -1 if none. */
 static int first_path(const char *subsys, unsigned int *paths)
 {
@@ -116,7 +131,7 @@ static int first_path(const char *subsys, unsigned int *paths)
 	DIR *d = opendir(subsys);
 
 	while (d && (e = readdir(d))) {
-		char path[PATH_MAX + 64];
+		char path[128];
 
 		/* not nvmeXnY, a namespace */
 		if (sscanf(e->d_name, "nvme%d%n", &x, &rest) != 1 ||
@@ -137,22 +152,20 @@ static int first_path(const char *subsys, unsigned int *paths)
 /* Which controller has a block device, and under which number. */
 static bool find_ctrl(struct uq_ns *ns)
 {
-	char link[64], path[PATH_MAX];
-	const char *base;
+	char link[64], name[64];
 	int subsys;
 
 	if (sscanf(ns->block, "nvme%dn%d", &subsys, &ns->head) != 2)
 		return false;
 	/* its parent is a controller, or with native multipath a subsystem */
 	snprintf(link, sizeof(link), "/sys/block/%s/device", ns->block);
-	if (!realpath(link, path))
+	if (uq_link_name(link, name, sizeof(name)))
 		return false;
-	base = strrchr(path, '/') + 1;
 	ns->paths = 0;
-	if (sscanf(base, "nvme%d", &ns->ctrl) == 1)
+	if (sscanf(name, "nvme%d", &ns->ctrl) == 1)
 		ns->paths = 1;
 	else
-		ns->ctrl = first_path(path, &ns->paths);
+		ns->ctrl = first_path(link, &ns->paths);
 	return ns->ctrl >= 0;
 }
 
@@ -681,12 +694,10 @@ int uq_pci_path(const struct uq_ns *ns, char *path)
 
 int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 {
-	char path[PATH_MAX];
-	int ret = uq_pci_path(ns, path);
+	char link[64];
 
-	if (!ret)
-		snprintf(pci, len, "%.60s", strrchr(path, '/') + 1);
-	return ret;
+	snprintf(link, sizeof(link), "/sys/class/nvme/nvme%d/device", ns->ctrl);
+	return uq_link_name(link, pci, len);
 }
 
 int uq_ctrl_of_pci(const char *pci)
