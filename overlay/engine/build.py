@@ -7,6 +7,7 @@ honour is an error: an option that vanishes silently would make every later
 result a lie.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -25,6 +26,8 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
 # Where a build folder has the kernel's headers for user space.
 HEADERS = "usr/include"
+# Where their sources are; others are made.
+UAPI = ("include/uapi", "arch/x86/include/uapi")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 # Objects of what runs before the kernel (arch/x86/boot) that have the name of one
@@ -356,19 +359,20 @@ def objects(mode: str, targets: Sequence[str],
 def take_headers(into: Path, source_tree: Path) -> None:
     """Take headers for user space that were installed in the folder of a kernel.
 
-    To install all of them takes 15 s of a processor. make looks at each again, by its
-    time and the command that made it. So ours are left out: `source_tree`, that of
-    the build folder `into`, may have them as they were before.
+    To install all of them takes 15 s of a processor. `source_tree` is that of the
+    build folder `into`. make looks at each header again, but by its time and the
+    command that made it alone. So only those are taken of which both trees have the
+    same source, of the same time: ours have another in each tree.
     """
     there = next((folder(mode) / HEADERS for mode in KERNELS
                   if (folder(mode) / HEADERS).exists()), None)
     if there is None or (into / HEADERS).exists():
         return
-    own = {item.target.partition("/uapi/")[2] for item in lay.items()}
 
-    def ours(where: str, names: list[str]) -> set[str]:
+    def others(where: str, names: list[str]) -> set[str]:
         below = Path(where).relative_to(there)
-        return {name for name in names if str(below / name) in own}
+        return {name for name in names if not (there / below / name).is_dir()
+                and not _same_source(below / _header(name), source_tree)}
 
     def copy(path: str, beside: str) -> None:
         if not path.endswith(".cmd"):
@@ -377,7 +381,29 @@ def take_headers(into: Path, source_tree: Path) -> None:
         text = Path(path).read_text("utf-8")
         host.write(beside, text.replace(f" {tree()}/", f" {source_tree}/"))
 
-    shutil.copytree(there, into / HEADERS, ignore=ours, copy_function=copy)
+    # Whole or not at all: a header that was cut short would stay.
+    new = into / f"{HEADERS}.new"
+    host.remove(new)
+    shutil.copytree(there, new, ignore=others, copy_function=copy)
+    new.rename(into / HEADERS)
+
+
+def _header(name: str) -> str:
+    """The header that a file in HEADERS is, or tells the command of."""
+    return name.removeprefix(".").removesuffix(".cmd") if name.endswith(".cmd") \
+        else name
+
+
+def _same_source(header: Path, other: Path) -> bool:
+    """Whether a header's source is the same here and in another tree."""
+    def seen(path: Path) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            return stat.st_size, stat.st_mtime_ns
+        return None
+
+    found = [seen(tree() / uapi / header) for uapi in UAPI]
+    return any(found) and found == [seen(other / uapi / header) for uapi in UAPI]
 
 
 def main(args: list[str]) -> None:

@@ -457,8 +457,10 @@ def _cpu(proc: subprocess.Popen[str]) -> float:
     """Seconds of a processor that a program took, once it has ended.
 
     Those of what it started too, if it waited for that; 0 if another thread was
-    first to wait for it.
+    first to wait for it, as when it took too long.
     """
+    if proc.returncode is not None:
+        return 0.0
     with contextlib.suppress(OSError):
         os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOWAIT)
         stat = Path(f"/proc/{proc.pid}/stat").read_text("utf-8", "replace")

@@ -21,11 +21,6 @@ RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
           "filesystems/dax:read_race", "filesystems/dax:mmap_race",
           "filesystems/dax:read_flag")
 
-# A processor on which the kernel and the C library copy and clear by words, as on
-# older ones: for one with ERMS they take an instruction for bytes, and QEMU goes
-# through each of these by itself, which was a fifth of what the guest executes that
-# reads and maps DAX files.
-WITHOUT_ERMS, WITH_ERMS = "-cpu max,-erms", "-cpu max"
 # Options of QEMU that give a guest an IOMMU, if its kernel is told to use it.
 IOMMU = ("-device intel-iommu",)
 # The kernel's parameters for one: does each unmapping wait for the IOMMU, or may
@@ -34,17 +29,17 @@ STRICT = ("intel_iommu=on", "iommu.strict=1")
 LAZY = ("intel_iommu=on", "iommu.strict=0")
 
 # Built-in objects without tracepoints: NOTRACE of include/linux/tracepoint.h leaves
-# them out, as no test uses them. They take a third or half of the time to compile
-# what defines them (XFS, fs-writeback.c, slab_common.c); and with lockdep each call
-# of one asks first whether RCU watches, of which lock_acquire(), lock_release() and
-# the switching of interrupts have one each: 5 % of what a guest executes.
-# What defines one must not stand here if other code asks whether it is enabled:
-# net/9p does, so net is named in parts.
+# them out, as no test uses them. To compile an object that defines some takes up to
+# twice as long with them (XFS, fs-writeback.c, slab_common.c). And with lockdep each
+# call of one asks first whether RCU watches: those in lock_acquire(), lock_release()
+# and where interrupts are switched were 5 % of what a guest executes.
+# An object that defines tracepoints can stand here only if all objects that call them
+# do. net/9p calls its own from headers that others include, so net is named in parts.
 UNTRACED = ("fs/%", "io_uring/%", "kernel/locking/%", "kernel/time/%",
             "kernel/trace/trace_preemptirq.o", "mm/%", "net/core/%", "net/sched/%",
             "net/socket.o")
-# Of these, what keeps them: mmap_sync counts those of DAX, and linux/mmap_lock.h asks
-# for its own.
+# Of these, what keeps them: 9p for the reason above; DAX, whose mmap_sync counts; and
+# those of linux/mmap_lock.h, which many include.
 TRACED = ("fs/9p/%", "fs/dax.o", "mm/mmap_lock.o")
 # Those that KASAN does not watch: what they read and write is their own, and they
 # are a part of each boot, and of each file that a guest reads.
@@ -69,6 +64,8 @@ class Hardware:
     tests: tuple[str, ...]
     left_out: LeftOut = field(default_factory=dict)
     qemu: tuple[str, ...] = ()
+    # May they copy by words, if the kernel's other guests do?
+    by_words: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,10 @@ class Kernel:
     qemu: tuple[str, ...] = ()
 
     # -- tested
+
+    # Do guests that run kselftests in `make check` have a processor on which
+    # memory is copied and cleared by words (guest.by_words())?
+    by_words: bool = False
 
     # Does `make kselftest` run it, and keep its results?
     checked: bool = False
@@ -152,7 +153,7 @@ KERNELS: dict[str, Kernel] = {
     "lean": Kernel(
         fragments=("lean",),
         steps=2300,
-        qemu=(WITHOUT_ERMS,),
+        by_words=True,
         checked=True,
         # It has no faults, no metadata in a buffer of its own, no suspend, no
         # tracing.
@@ -200,7 +201,8 @@ KERNELS: dict[str, Kernel] = {
         # has 128 entries, and that was a third of what uq_reset executed. Other
         # kernels keep that way.
         append=(*STRICT, "no5lvl", "acpi=noirq"),
-        qemu=(*IOMMU, WITHOUT_ERMS),
+        qemu=IOMMU,
+        by_words=True,
         checked=True,
         subset="kselftest.debug",
         test_timeout=2700,
@@ -289,12 +291,13 @@ HARDWARE: dict[str, Hardware] = {
         },
     ),
     # All DMA is translated; the debug kernel's guests have the strict way. And the
-    # other way to copy, for what tests that a copy ends at memory that is broken.
+    # kernel copies by bytes, which can stop half-way: read_edges has it do so.
     "iommu": Hardware(
         append=LAZY,
-        qemu=(*IOMMU, WITH_ERMS),
+        qemu=IOMMU,
+        by_words=False,
         tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_rw",
-               "filesystems/dax:read_errors"),
+               "filesystems/dax:read_edges"),
     ),
 }
 

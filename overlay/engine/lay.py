@@ -450,7 +450,7 @@ class Tree:
 
     The manifest has `source`, which one it is; `index`, by which the list of the
     source's files is known; `laid`, a digest of each target of ours; and `own`, size
-    and time of the files that are not the source's.
+    and time of each file that was written here and not taken over with the source.
     """
 
     def __init__(self, path: Path, src: Source) -> None:
@@ -483,7 +483,8 @@ class Tree:
         self.manifest["index"] = _of(self.path / INDEX)
 
     def _identity(self) -> str:
-        return f"{self.src.origin} {self.src.path} {self.src.version}"
+        # The number is that of the manifest's format.
+        return f"2 {self.src.origin} {self.src.path} {self.src.version}"
 
     def save(self) -> None:
         """Note the state of the tree; without this note it is made anew."""

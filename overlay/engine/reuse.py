@@ -140,7 +140,9 @@ def _seen(path: str) -> tuple[int, ...]:
 def _found_for(paths: tuple[str, ...], _: object) -> frozenset[str]:
     """The libraries that the loader finds for programs.
 
-    ldd starts two processes for each, and each guest asks for some 300.
+    ldd starts two processes for each, and each guest asks for some 300. A run asks
+    again when a program changes or ldconfig has run, and not for a library that
+    appears in a folder before those that ldconfig knows.
     """
     done = subprocess.run(["ldd", *paths], capture_output=True, text=True,
                           check=False)

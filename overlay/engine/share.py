@@ -59,10 +59,14 @@ class Share:
     def hardware(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What its guest has: parameters of its kernel, options of QEMU."""
         kernel = KERNELS[self.mode]
-        qemu = HARDWARE[self.kind].qemu if self.kind else ()
+        other = HARDWARE[self.kind] if self.kind else None
+        qemu = other.qemu if other else ()
+        # `make soak` copies the other way
+        words = kernel.by_words and self.scale == 1 and \
+            (other is None or other.by_words)
         # a kernel's guests may have what it asks for already
-        return (*guest.PMEM, *kernel.append, *self.append), \
-            tuple(dict.fromkeys((*kernel.qemu, *qemu)))
+        return (*guest.PMEM, *kernel.append, *self.append), tuple(dict.fromkeys(
+            (*kernel.qemu, *qemu, *(guest.by_words() if words else ()))))
 
     def packages(self) -> tuple[str, ...]:
         """The packages that its tests call."""

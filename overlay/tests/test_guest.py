@@ -185,6 +185,29 @@ class Boot(Folder):
         with self.assertRaisesRegex(UserError, "tcg or kvm"):
             self.command()
 
+    def words(self, flags, kvm=False):
+        guest.by_words.cache_clear()
+        self.addCleanup(guest.by_words.cache_clear)
+        with mock.patch.object(host, "output", lambda _: f"Flags:\n  fpu {flags}\n"), \
+                mock.patch.object(guest, "accelerated", lambda: kvm):
+            return guest.by_words()
+
+    def test_a_processor_without_instructions_for_bytes(self):
+        self.assertEqual(self.words("erms fsgsbase"), ("-cpu max,-erms",))
+        self.assertEqual(self.words("erms fsrm fsrs"), ("-cpu max,-erms,-fsrm,-fsrs",))
+        self.assertEqual(self.words("erms", kvm=True), ())
+
+    def test_where_memory_is_copied_by_words(self):
+        def qemu(mode, **how):
+            return kselftest.Share(mode, "x", self.top, ("a:b",), **how).hardware()[1]
+        words = guest.by_words()[0]
+        for mode in kernels.having("checked"):
+            self.assertIn(words, qemu(mode))
+            self.assertIn(words, qemu(mode, kind="intx"))
+            self.assertNotIn(words, qemu(mode, kind="iommu"))
+            self.assertNotIn(words, qemu(mode, scale=4))
+        self.assertNotIn(words, qemu("coverage", kind="intx"))
+
     def test_a_qemu_that_races_gets_one_thread(self):
         option = f"--qemu-opts={guest.ONE_THREAD}"
         for version, wanted in (((7, 2), True), ((8, 0), True),

@@ -508,24 +508,57 @@ class Built(Kept):
         self.kernel.origin = "kdir"
         self.assertEqual(self.builds() + self.builds(), 2)
 
-    def test_headers_of_another_folder_are_taken_but_for_ours(self):
-        ours = Item("x", "include/uapi/linux/nvme_uq.h", "file")
-        self.replace(build.lay, "items", lambda: [ours])
-        there = build.folder("debug") / build.HEADERS / "linux"
-        for name in ("fs.h", "nvme_uq.h"):
-            host.write(there / name, name)
-        host.write(there / ".fs.h.cmd",
-                   f"sh {build.tree()}/install.sh {build.tree()}/fs.h linux/fs.h\n")
-        into, tree = self.top / "parts/objects", self.top / "parts/tree"
-        build.take_headers(into, tree)
-        here = into / build.HEADERS / "linux"
+    def header(self, name, here="text", there="text", later=0):
+        """One that is installed, and its source in both trees."""
+        installed = build.folder("debug") / build.HEADERS / "linux"
+        host.write(installed / name, name)
+        host.write(installed / f".{name}.cmd",
+                   f"sh {build.tree()}/install.sh {build.tree()}/{name}\n")
+        for number, (tree, text) in enumerate(((build.tree(), here),
+                                               (self.top / "parts/tree", there))):
+            path = tree / "include/uapi/linux" / name
+            host.write(path, text)
+            os.utime(path, ns=(0, 10**18 + number * later))
+
+    def taken(self):
+        into = self.top / "parts/objects"
+        build.take_headers(into, self.top / "parts/tree")
+        return into / build.HEADERS / "linux"
+
+    def test_headers_of_the_same_source_are_taken(self):
+        self.header("fs.h")
+        self.header("nvme_uq.h", there="text of an earlier commit")
+        self.header("stat.h", later=1)
+        host.write(build.folder("debug") / build.HEADERS / "linux/version.h", "made")
+        here = self.taken()
         self.assertEqual(sorted(path.name for path in here.iterdir()),
                          [".fs.h.cmd", "fs.h"])
         # make looks at a header's time, and at the command that made it.
-        self.assertEqual((here / "fs.h").stat().st_mtime_ns,
-                         (there / "fs.h").stat().st_mtime_ns)
+        self.assertEqual(
+            (here / "fs.h").stat().st_mtime_ns, (build.folder("debug") /
+             build.HEADERS / "linux/fs.h").stat().st_mtime_ns)
+        tree = self.top / "parts/tree"
         self.assertEqual((here / ".fs.h.cmd").read_text("ascii"),
-                         f"sh {tree}/install.sh {tree}/fs.h linux/fs.h\n")
+                         f"sh {tree}/install.sh {tree}/fs.h\n")
+
+    def test_headers_are_taken_whole_or_not_at_all(self):
+        self.header("fs.h")
+        with mock.patch.object(build.shutil, "copy2", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, self.taken)
+        self.assertFalse((self.top / "parts/objects" / build.HEADERS).exists())
+        self.assertEqual((self.taken() / "fs.h").read_text("ascii"), "fs.h")
+
+    def test_a_kernels_programs_take_headers(self):
+        with mock.patch.object(build, "take_headers") as take:
+            self.builds("lean")
+        take.assert_called_once_with(build.folder("lean"), build.tree())
+
+    def test_a_series_takes_headers(self):
+        shop = objects.Shop(None, self.top / "log")
+        with mock.patch.object(build, "take_headers") as take, \
+                mock.patch.object(shop, "make"):
+            shop.headers()
+        take.assert_called_once_with(shop.build, shop.tree)
 
     def test_headers_that_are_there_stay(self):
         host.write(build.folder("debug") / build.HEADERS / "fs.h", "theirs")
