@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import host, prose
+from engine import host
+from engine.bench import tables
 from engine.host import UserError
 
 PACKAGES = ("gcc", "linux-libc-dev", "liburing-dev")
@@ -157,12 +158,6 @@ def _measure(program: Path, cell: Cell, path: str) -> tuple[
     return read_line(done.stdout), ""
 
 
-def _results() -> list[dict[str, Any]]:
-    if not prose.RESULTS.exists():
-        return []
-    return list(json.loads(prose.RESULTS.read_text("utf-8"))["results"])
-
-
 def machine() -> str:
     """One line on what was measured."""
     model = re.search(r"^model name\s*:\s*(.+)$", Path(
@@ -180,7 +175,7 @@ def main(args: list[str]) -> None:
     kinds = {path: kind(path) for path in args}
     host.need(*PACKAGES)
     host.fresh("here")
-    results, rows = _results(), []
+    results, rows = tables.results(), []
     made = {of: _compile(*of) for of in {MADE_OF[what] for what in kinds.values()}}
     for path, what in kinds.items():
         program = made[MADE_OF[what]]

@@ -25,13 +25,12 @@ from engine import (
     modular,
     objects,
     packages,
-    prose,
     reuse,
     rules,
     source,
     store,
-    words,
 )
+from engine.bench import tables
 from engine.checkpatch import ASKED_APART
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
@@ -459,34 +458,18 @@ def own_rules(job: Job) -> Iterator[Case]:
                 licence=rules.carries_licence(host.ROOT / name)))
 
 
-def subjects(job: Job) -> Iterator[Case]:
-    """How often comments, and documentation, say who instead of a subject."""
-    found = words.measure((name, text) for name in job.files
-                          if (text := rules.text_of(host.ROOT / name)))
-    for kind, measure in found.items():
-        host.say(f"    {kind}: {measure}")
-        yield _case("words", kind, words.complaints(measure))
-
-
-def figures(job: Job) -> Iterator[Case]:
-    """Each number of instructions in prose says where it is from."""
-    texts = [(name, text) for name in job.files
-             if (text := rules.text_of(host.ROOT / name))]
-    known = prose.listed(prose.LIST.read_text(encoding="utf-8"))
-    found: dict[str, list[str]] = {name: [] for name, _ in texts
-                                   if prose.is_prose(name)}
-    for name, line in prose.complaints(texts, known, prose.results()):
-        found.setdefault(name, []).append(line)
-    for name, lines in found.items():
-        yield _case("figures", name, lines)
+def readme_tables(job: Job) -> Iterator[Case]:
+    """The rows of README.md's tables are those of overlay/bench/results.json."""
+    for name, wrong in tables.check(tables.README.read_text("utf-8"),
+                                    tables.results()):
+        yield _case("tables", name, wrong)
 
 
 # -- make lint --------------------------------------------------------------
 
 TOOLS = {
-    "rules": own_rules, "words": subjects, "figures": figures,
-    "shellcheck": shellcheck, "ruff": ruff,
-    "mypy": mypy,
+    "rules": own_rules, "tables": readme_tables,
+    "shellcheck": shellcheck, "ruff": ruff, "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch,
     "obsolete": obsolete, "W=1": w1, "sparse": sparse, "arm64": arm64,

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import build, host, ktap, limits, prose, source, store
+from engine import build, host, ktap, limits, source, store
 from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, parts, reap
 from engine.bench.figures import Row
 from engine.bench.measurement import Measurement
 from engine.bench.parts import DISTRO, LINES, PARTS, Part
+from engine.bench.tables import RESULTS
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -170,7 +171,7 @@ def _measured(data: Data, before: Data, names: list[str]) -> Data:
 
 
 def kept(data: Data) -> str:
-    """The text of results.json: covers and prose go by it.
+    """The text of results.json: covers, README.md and `make here` go by it.
 
     A row a line, so that a change of one figure is a change of one line.
     """
@@ -316,7 +317,7 @@ def _measure(run: Run, wanted: list[str]) -> None:
 
 def _draw() -> None:
     """Draw what README.md shows of the results."""
-    host.run([host.pytool("python"), "-m", "engine.report.front", prose.RESULTS,
+    host.run([host.pytool("python"), "-m", "engine.report.front", RESULTS,
               PLOTS], env={"PYTHONPATH": str(host.ROOT / "overlay"),
                            "PYTHONDONTWRITEBYTECODE": "1"},
              what="drawing the results")
@@ -326,9 +327,9 @@ def _keep(data: Data, names: list[str]) -> list[str]:
     """Leave in the tree what was measured of these parts."""
     if not names:
         return []
-    before = json.loads(prose.RESULTS.read_text("utf-8")) \
-        if prose.RESULTS.exists() else {}
-    host.write(prose.RESULTS, kept(_measured(data, before, names)))
+    before = json.loads(RESULTS.read_text("utf-8")) \
+        if RESULTS.exists() else {}
+    host.write(RESULTS, kept(_measured(data, before, names)))
     if names == [LINES]:
         return ["overlay/bench/results.json"]
     _draw()

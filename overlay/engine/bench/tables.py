@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tables in README.md: their rows are those of overlay/bench/results.json.
+
+A table stands between <!-- table: NAME --> and <!-- end -->. TABLES has the cell of
+each of its rows: text, bench, the variants of the two columns, and parameters.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from engine import host
+from engine.bench.figures import Row, find
+from engine.host import UserError
+
+README = host.ROOT / "README.md"
+RESULTS = host.ROOT / "overlay" / "bench" / "results.json"
+MARKED = re.compile(r"^<!-- table: ([\w-]+) -->\n(.*?)^<!-- end -->$",
+                    re.MULTILINE | re.DOTALL)
+READ = {"fs": "ext4", "syscall": "pread", "extents": 1, "hole": False, "threads": 1}
+NVME = {"bs": 512, "fixed": True, "op": "read", "queues": 2, "iommu": "off"}
+POLLED, ONE = {**NVME, "mode": "poll", "batch": 32, "depth": 32}, \
+    {**NVME, "mode": "irq", "batch": 1, "depth": 1}
+TABLES: dict[str, tuple[tuple[str, str, str, str, dict[str, Any]], ...]] = {
+    "gains": (
+        ("`pread()` of 8 bytes, ext4 with DAX", "dax-read", "generic", "read",
+         {**READ, "size": 8}),
+        ("the same of 4 KiB, of which the copy alone counts 4,096", "dax-read",
+         "generic", "read", {**READ, "size": 4096}),
+        ("a page of a DAX mapping, in order, in its first fault", "dax-mmap", "dax",
+         "dax-fault-around", {"kind": "data", "access": "sequential",
+                              "mapping": "pte", "touch": "first", "window": 65536}),
+        ("512 bytes from NVMe by io_uring, polled, 32 at a time", "nvme",
+         "passthru", "uq", POLLED),
+        ("the same, in memory of the open file", "nvme", "passthru", "uq-memory",
+         POLLED),
+        ("by interrupts, 32 at a time", "nvme", "passthru", "uq",
+         {**POLLED, "mode": "irq"}),
+        ("by interrupts, one at a time", "nvme", "passthru", "uq", ONE),
+    ),
+}
+
+
+def results() -> list[Row]:
+    """The results that `make bench` has left in the tree; none is []."""
+    if not RESULTS.exists():
+        return []
+    return list(json.loads(RESULTS.read_text("utf-8"))["results"])
+
+
+def rows(name: str, found: list[Row]) -> list[str]:
+    """The rows of a table, as README.md has them."""
+    if name not in TABLES:
+        raise UserError(f"bench/tables.py has no table {name}")
+    lines = []
+    for text, bench, before, after, params in TABLES[name]:
+        base, here = (find(found, bench, variant, config="lean", **params)
+                      for variant in (before, after))
+        if not base or here is None:
+            raise UserError("overlay/bench/results.json has no figure for the row "
+                            f"'{text}' of table {name}")
+        lines.append(f"| {text} | {base:,.0f} | {here:,.0f} | {here / base:.2f} |")
+    return lines
+
+
+def check(text: str, found: list[Row]) -> Iterator[tuple[str, list[str]]]:
+    """Each table of a text and the lines that are wrong in it."""
+    marked = dict(MARKED.findall(text))
+    for name in dict.fromkeys((*TABLES, *marked)):
+        # The first two lines of a table are its heading and a rule.
+        there = marked.get(name, "").strip().splitlines()[2:]
+        wanted = rows(name, found)
+        yield name, [f"row {number} is {is_now!r}, results.json has {row!r}"
+                     for number, (is_now, row) in enumerate(
+                         zip(there, wanted, strict=False), 1) if is_now != row] + (
+            [] if len(there) == len(wanted) else
+            [f"it has {len(there)} rows of {len(wanted)}"])
