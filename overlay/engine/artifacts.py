@@ -33,7 +33,7 @@ from engine import (
 from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
-from engine.results import report
+from engine.results import kcidb
 
 PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
             "gzip", "tar", "coreutils")
@@ -210,7 +210,7 @@ def of_now() -> dict[str, Any]:
 
 def _sources() -> dict[str, Any]:
     """What has to be the same for the same files to be made."""
-    return {**of_now(), "compiler": report.compiler(), "source_date_epoch": epoch()}
+    return {**of_now(), "compiler": kcidb.compiler(), "source_date_epoch": epoch()}
 
 
 def manifest() -> dict[str, Any]:

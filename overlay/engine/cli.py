@@ -32,7 +32,7 @@ COMMANDS = {
     "here": ("here", "what reads cost on this machine: of files and namespaces "
              "that are named"),
     "series": ("series", "make the patch series and their mails"),
-    "report": ("report", "a page of results, times and figures, of what the "
+    "report": ("page", "a page of results, times and figures, of what the "
                "last runs left"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
     "artifacts": ("artifacts", "kernels, kselftests and a root file system for "
@@ -122,12 +122,8 @@ def _command(name: str, args: list[str]) -> int:
     host.lock()
     host.remove(host.OUT / "engine.log")
     store.forget_if_asked()
-    try:
-        run = importlib.import_module(f"engine.{module}")
-    except ModuleNotFoundError as missing:
-        if missing.name != f"engine.{module}":
-            raise
-        raise UserError(f"{name} is not there yet") from None
+    package = "" if module.startswith("bench.") else "engine."
+    run = importlib.import_module(f"{package}{module}")
     ran.begin(name)
     cases = getattr(run, function or "main")(list(args))
     if cases is None:

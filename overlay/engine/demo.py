@@ -9,11 +9,11 @@ instructions, show what a read and a command cost.
 """
 
 from pathlib import Path
+from types import ModuleType
 
+from bench import guests
+from bench.parts import MEASUREMENTS
 from engine import build, guest, host, ktap, ready
-from engine.bench import measure
-from engine.bench.command import MEASUREMENTS
-from engine.bench.measurement import Measurement
 from engine.guest import Machine
 from engine.ktap import Case
 
@@ -22,7 +22,7 @@ MACHINE = Machine(append=guest.PMEM, qemu=guest.NVME, timeout=600)
 
 def _show(out: Path) -> list[Case]:
     """Boot the kernel, print what the guest shows, and judge it."""
-    show = measure.compiled(out, "dax-show")
+    show = guests.compiled(out, "dax-show")
     with host.step("booting the patched kernel, with pmem and NVMe"):
         ran = guest.boot("lean", f"exec sh '{guest.SCRIPTS}/demo.sh' '{show}'\n",
                          name="demo", out=out, machine=MACHINE)
@@ -32,7 +32,7 @@ def _show(out: Path) -> list[Case]:
     return ktap.parse(ran.ktap) + ran.cases()
 
 
-def _measure(one: Measurement, out: Path) -> Case:
+def _measure(one: ModuleType, out: Path) -> Case:
     """A quick measurement's rows as a small table."""
     with host.step(one.COUNTS):
         rows = one.few(out)

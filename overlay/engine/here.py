@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import tables
+from bench.results import find
 from engine import host
-from engine.bench import tables
 from engine.host import UserError
 
 PACKAGES = ("gcc", "linux-libc-dev", "liburing-dev")
@@ -40,7 +41,7 @@ class Cell:
     bench: str
     options: tuple[str, ...]
     title: str
-    near: tuple[tuple[str, object], ...]
+    near: dict[str, Any]
     variant: str
 
 
@@ -77,20 +78,17 @@ def cells(path: str, what: str) -> list[Cell]:
     """What is measured of something that is named."""
     if what == "file":
         return [Cell("dax-read", ("--random", f"--size={size}"),
-                     f"pread, {size} bytes", (
-                         ("config", "lean"), ("fs", "ext4"), ("extents", 1),
-                         ("size", size), ("hole", False), ("threads", 1),
-                         ("syscall", "pread")), "read")
+                     f"pread, {size} bytes", {**tables.READ, "config": "lean",
+                                              "size": size}, "read")
                 for size in SIZES]
     variant = "block" if what == "block" else \
         "uq" if re.search(r"q\d+$", path) else "passthru"
     return [Cell("nvme", ("--fixed", f"--batch={batch}", f"--depth={max(batch, 64)}",
                           f"--size={size}", *(["--poll"] if poll else [])),
                  f"{'polled' if poll else 'interrupts'}, batch {batch}, "
-                 f"{size} bytes", (
-                     ("config", "lean"), ("mode", "poll" if poll else "irq"),
-                     ("batch", batch), ("bs", size), ("fixed", True),
-                     ("op", "read"), ("iommu", "off")), variant)
+                 f"{size} bytes", {
+                     **tables.NVME, "config": "lean", "bs": size, "batch": batch,
+                     "mode": "poll" if poll else "irq"}, variant)
             for poll in (True, False) for batch in (1, 32) for size in (512, 4096)]
 
 
@@ -101,15 +99,6 @@ def read_line(line: str) -> dict[str, float | None]:
         raise UserError(f"the program has printed {line.strip()!r}, and no time")
     return {name: None if words.get(name, "-") == "-" else float(words[name])
             for name in NUMBERS}
-
-
-def in_the_guest(cell: Cell, results: list[dict[str, Any]]) -> float | None:
-    """What `make bench` counts for a cell, if it has such a row."""
-    for row in results:
-        if row["bench"] == cell.bench and row["variant"] == cell.variant and all(
-                row["params"].get(name) == value for name, value in cell.near):
-            return float(row["insn_per_op"])
-    return None
 
 
 def table(rows: list[Row]) -> str:
@@ -175,14 +164,15 @@ def main(args: list[str]) -> None:
     kinds = {path: kind(path) for path in args}
     host.need(*PACKAGES)
     host.fresh("here")
-    results, rows = tables.results(), []
+    counted, rows = tables.results(), []
     made = {of: _compile(*of) for of in {MADE_OF[what] for what in kinds.values()}}
     for path, what in kinds.items():
         program = made[MADE_OF[what]]
         for cell in cells(path, what):
             with host.step(f"{path}: {cell.title}"):
                 found, why = _measure(program, cell, path)
-            rows.append(Row(path, cell.title, found, in_the_guest(cell, results),
+            rows.append(Row(path, cell.title, found, find(
+                counted, cell.bench, cell.variant, **cell.near),
                             why))
     host.write(host.OUT / "here" / "here.json", json.dumps(
         {"machine": machine(), "rows": [vars(row) for row in rows]}, indent=1)

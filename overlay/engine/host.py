@@ -713,6 +713,13 @@ def pytool(name: str) -> Path:
     return tool
 
 
+def module(name: str, *args: object, also: str = "", **how: Any) -> Done:
+    """Run a Python module of ours, beside others in ALSO, where the tools are."""
+    path = f"{ROOT / 'overlay'}{':' if also else ''}{also}"
+    return run([pytool("python"), "-m", name, *args], env={
+        "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}, **how)
+
+
 def _make_venv(venv: Path) -> None:
     need("python3-venv")
     with step("installing Python tools (virtme-ng, b4, ruff, mypy, gcovr, "

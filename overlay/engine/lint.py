@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench import tables
 from engine import (
     branch,
     host,
@@ -30,7 +31,6 @@ from engine import (
     source,
     store,
 )
-from engine.bench import tables
 from engine.checkpatch import ASKED_APART
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
@@ -41,7 +41,7 @@ PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
             "shellcheck", "codespell", "python3-ply", "python3-git",
             *objects.ARM64.packages)
 PYTHON = packages.PYTHON
-ENGINE = "overlay/engine/"
+ENGINE = ("overlay/engine/", "overlay/bench/")
 # W=1 without kernel-doc, which has a checker of its own that asks it for more, of
 # the same files and once.
 W1 = ("W=1", "cmd_checkdoc=")

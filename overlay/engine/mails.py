@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from bench import parts
+from bench.parts import LINES
+from bench.results import Row, bare
 from engine import host, rules, sender
-from engine.bench import figures, parts
-from engine.bench.figures import Row
-from engine.bench.parts import LINES
 from engine.branch import NOBODY, Branch
 from engine.entries import COVER, WIDTH, Series
 from engine.host import UserError
@@ -147,8 +147,7 @@ def _cells(cells: dict[str, Row], variants: list[str],
            every: list[Row] | None) -> list[str]:
     """One row's figures, each after the first with its ratio to the first."""
     value = {name: row["insn_per_op"] for name, row in cells.items()}
-    bare = {name: figures.bare(every or [], row)
-            for name, row in cells.items()}
+    spared = {name: bare(every or [], row) for name, row in cells.items()}
     first = variants[0]
     out = []
     for number, name in enumerate(variants):
@@ -156,7 +155,7 @@ def _cells(cells: dict[str, Row], variants: list[str],
         if number:
             out.append(_ratio(value.get(name), value.get(first)))
         if number and every is not None:
-            out.append(_ratio(bare.get(name), bare.get(first)))
+            out.append(_ratio(spared.get(name), spared.get(first)))
     return out
 
 

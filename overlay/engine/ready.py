@@ -9,6 +9,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 
+from bench import guests
 from engine import (
     branch,
     build,
@@ -23,7 +24,6 @@ from engine import (
     share,
     source,
 )
-from engine.bench import measure
 from engine.host import UserError
 
 # What one guest and a few compilers take; with twice that, two guests run.
@@ -31,7 +31,7 @@ MEMORY = 4 << 30
 # What fio reads in `make demo` is for show; kselftests have it anyway.
 DEMO = ("fio",)
 NEEDS = {
-    "demo": (build, guest, measure),
+    "demo": (build, guest, guests),
     "selftest": (),
     "lint": (build, lint),
     "kunit": (build, kunit),

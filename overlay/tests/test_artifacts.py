@@ -10,7 +10,7 @@ from unittest import mock
 
 from engine import artifacts, disks, host, kernels, kselftest, packages, ran
 from engine.host import UserError
-from engine.results import report
+from engine.results import kcidb
 from tests import shell
 from tests.test_host import Folder
 
@@ -106,7 +106,7 @@ class Artifacts(Folder):
         self.assertFalse(changed(bzImage="3"))
         host.write(init, "#!/bin/sh\nmount\n")
         self.assertFalse(changed(bzImage="4"))
-        with mock.patch.object(report, "compiler", return_value="gcc 99"):
+        with mock.patch.object(kcidb, "compiler", return_value="gcc 99"):
             self.assertFalse(changed(bzImage="5"))
             with mock.patch.dict(artifacts.os.environ,
                                  {"SOURCE_DATE_EPOCH": "1000"}):
@@ -146,7 +146,7 @@ class Artifacts(Folder):
         manifest = json.loads((artifacts.folder() / "manifest.json")
                               .read_text("utf-8"))
         self.assertRegex(manifest["patchset_hash"], "^[0-9a-f]{64}$")
-        self.assertEqual(manifest["compiler"], report.compiler())
+        self.assertEqual(manifest["compiler"], kcidb.compiler())
 
     def test_the_guests_kernel_has_what_ours_have(self):
         for mode in kernels.having("checked"):

@@ -9,8 +9,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
+from bench import command, dax_read, guests, nvme, parts, profiles, results
 from engine import host, ktap, limits
-from engine.bench import command, dax_read, figures, measure, nvme, parts
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -55,7 +55,7 @@ def met():
 
 def rows(text=None, config="lean"):
     """Results of an output."""
-    return figures.results(figures.parse(text or output()), config)
+    return results.read(text or output(), config)
 
 
 def status(cases, start):
@@ -76,29 +76,16 @@ class Parse(unittest.TestCase):
 
     def test_broken_off(self):
         with self.assertRaisesRegex(UserError, "broke off"):
-            figures.parse(output().replace("complete", ""))
+            results.parse(output().replace("complete", ""))
 
     def test_error_of_the_program(self):
         with self.assertRaisesRegex(UserError, "wrong bytes"):
-            figures.parse("error read read wrong bytes: 8\ncomplete\n")
-
-    def test_no_figures(self):
-        with self.assertRaisesRegex(UserError, "without a single figure"):
-            figures.parse("complete 0 cells\n")
+            results.parse("error read read wrong bytes: 8\ncomplete\n")
 
     def test_a_lost_run(self):
         text = output() + line("generic", 3, 1000)
         with self.assertRaisesRegex(UserError, "more often"):
-            figures.parse(text)
-
-    def test_unreadable_line(self):
-        with self.assertRaisesRegex(UserError, "cannot be read"):
-            figures.parse("cell dax-read generic size=8\ncomplete\n")
-
-    def test_spread(self):
-        self.assertEqual(figures.spread([100] * 9), 0)
-        self.assertEqual(figures.spread([100]), 0)
-        self.assertGreater(figures.spread([100, 100, 100, 200, 200]), 50)
+            results.parse(text)
 
 
 class Judge(unittest.TestCase):
@@ -128,19 +115,11 @@ class Judge(unittest.TestCase):
             cases = dax_read.judge(rows(overwrites(write)))
             self.assertEqual(status(cases, name).status, ktap.FAIL)
 
-    def test_bars_apply_to_the_lean_kernel(self):
-        cases = dax_read.judge(rows(config="distro"))
-        self.assertEqual(status(cases, "read takes").status, ktap.FAIL)
-
     def test_missing_variant_is_not_run(self):
         cases = dax_read.judge(rows(output(read=None)))
         case = status(cases, "read takes")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN", case.detail)
-
-    def test_unpatched_kernel_is_red(self):
-        cases = dax_read.judge(rows(output(read=None, read_iter=None)))
-        self.assertEqual(status(cases, "no cell").status, ktap.FAIL)
 
     def test_a_slower_cell(self):
         text = output() + output(read=1021, size=65536)
@@ -148,12 +127,6 @@ class Judge(unittest.TestCase):
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("size=65536", case.detail)
         self.assertNotIn("size=8 ", case.detail)
-
-    def test_each_system_call_has_its_own_base(self):
-        text = output() + output(generic=2000, read_iter=1500, read=None,
-                                 syscall="preadv")
-        cases = dax_read.judge(rows(text))
-        self.assertEqual(status(cases, "no cell").status, ktap.PASS)
 
     def test_runs_that_differ(self):
         text = "".join(line("generic", run, insn) for run, insn
@@ -172,12 +145,6 @@ class Judge(unittest.TestCase):
         self.assertEqual(judged(32, "irq"), ktap.FAIL)
         self.assertEqual(judged(2, "poll"), ktap.FAIL)
 
-    def test_two_tasks_may_differ(self):
-        text = "".join(line("generic", run, insn, threads=2) for run, insn
-                       in enumerate([100, 100, 150])) + "complete\n"
-        case = status([command.steady(rows(text))], "runs of a cell")
-        self.assertEqual(case.status, ktap.PASS)
-
 
 class Bare(unittest.TestCase):
     def bare(self, **params):
@@ -187,7 +154,7 @@ class Bare(unittest.TestCase):
             f"insn={insn}\n" for fs, insn in (("ext4", 300), ("xfs", 400))
             for run in range(3))
         found = rows(text)
-        return figures.bare(found, found[0])
+        return results.bare(found, found[0])
 
     def test_without_call_and_copy(self):
         self.assertEqual(self.bare(), 1000 - 300 - 8)
@@ -202,12 +169,6 @@ class Bare(unittest.TestCase):
 
 
 class Baseline(unittest.TestCase):
-    def test_the_file_is_whole(self):
-        baseline = json.loads(command.BASELINE.read_text(encoding="utf-8"))
-        for entry in baseline["rows"]:
-            self.assertEqual(entry["params"]["config"], "lean")
-            self.assertGreater(entry["insn_per_op"], 0)
-        self.assertTrue(baseline["about"] and baseline["explained"])
 
     def test_move_is_flagged(self):
         baseline = json.loads(command.BASELINE.read_text(encoding="utf-8"))
@@ -217,7 +178,7 @@ class Baseline(unittest.TestCase):
             insn = factor * entry["insn_per_op"]
             for name in (baseline["compiler"], "gcc 99"):
                 same = name == baseline["compiler"]
-                with mock.patch.object(measure, "compiler",
+                with mock.patch.object(guests, "compiler",
                                        return_value=name):
                     part = command._baseline_part(rows(output(generic=insn)))
                 self.assertEqual("(!)" in part, flagged and same, factor)
@@ -274,13 +235,6 @@ class Apart(unittest.TestCase):
         self.assertEqual(run.good, [])
         self.assertEqual(run.rows, rows())
 
-    def test_a_quiet_machine(self):
-        run = self.run_part()
-        self.assertEqual({case.status for case in run.cases}, {ktap.PASS})
-        self.assertEqual([case.name for case in run.cases],
-                         ["toys was measured", f"toys: {command.QUIET}", "judged"])
-        self.assertEqual(run.good, ["toys"])
-
     def test_a_lost_part_is_red_and_loses_no_other(self):
         run = self.run_part(work=mock.Mock(side_effect=UserError("it is gone")))
         case = status(run.cases, "toys was measured")
@@ -315,10 +269,10 @@ class Complete(unittest.TestCase):
     """A guest that lost a command, or broke off, has measured nothing."""
 
     def boot(self, output):
-        with mock.patch.object(measure.guest, "boot", return_value=mock.Mock(
+        with mock.patch.object(guests.guest, "boot", return_value=mock.Mock(
                 ktap=output, cases=list)) as booted:
             try:
-                return measure.boot("lean", Path("out"), "toy", "toy.sh", ())
+                return guests.boot("lean", Path("out"), "toy", "toy.sh", ())
             except UserError as error:
                 return str(error)
             finally:
@@ -346,7 +300,7 @@ class Profile(unittest.TestCase):
 
     def profiles(self, output=None, raw=None):
         """Instructions by function of each profile."""
-        found = figures.profiles(output or self.OUTPUT, raw or self.RAW, MAP)
+        found = profiles.profiles(output or self.OUTPUT, raw or self.RAW, MAP)
         return {key: one.functions() for key, one in found.items()}
 
     def test_by_function(self):
@@ -354,7 +308,7 @@ class Profile(unittest.TestCase):
             "ext4_map_blocks": 3, "vfs_read": 2, "[user space]": 1}})
 
     def test_by_stack(self):
-        found = figures.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
+        found = profiles.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
         self.assertEqual(found.stacks.total(), 12)
         self.assertEqual(found.stacks["vfs_read", "ext4_map_blocks"], 3)
         self.assertNotIn(("[user space]",), found.of_the_kernel().stacks)
@@ -366,21 +320,15 @@ class Profile(unittest.TestCase):
                                                    wrong))
 
     def test_written(self):
-        found = figures.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
+        found = profiles.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
         with tempfile.TemporaryDirectory() as folder:
-            written = figures.write_profiles(Path(folder), "8",
-                                             {"generic": found}, "a read")
-            self.assertEqual(written, {"generic": found.functions()})
+            profiles.write_profiles(Path(folder), "8", {"generic": found}, "a read")
             self.assertIn("6   all", (Path(folder) / "profile-8.txt").read_text())
             lines = (Path(folder) / "profile-8-generic.folded"
                      ).read_text().splitlines()
         self.assertEqual(lines[0], "2 reads: generic;[user space] 2")
         self.assertIn("2 reads: generic;vfs_read;ext4_map_blocks 3", lines)
         self.assertEqual(sum(int(line.split()[-1]) for line in lines), 12)
-
-    def test_a_variant_with_a_hyphen(self):
-        found = self.profiles(self.OUTPUT.replace("generic", "uq-memory_poll"))
-        self.assertEqual(list(found), [("uq-memory_poll", 8)])
 
     def test_windows_and_the_rounds_that_count(self):
         # Two windows a round; one round of four has others' work in it.
@@ -393,29 +341,16 @@ class Profile(unittest.TestCase):
         self.assertEqual(found, {("generic", 8): {
             "vfs_read": 2, "ext4_map_blocks": 4}})
         with self.assertRaisesRegex(UserError, "fewer rounds"):
-            figures.profiles("profiled generic 8 2 5 2 +-+++\n"
+            profiles.profiles("profiled generic 8 2 5 2 +-+++\n"
                              "complete profile\n", raw, MAP)
 
     def test_missing_round(self):
         with self.assertRaisesRegex(UserError, "fewer rounds"):
-            figures.profiles(self.OUTPUT, "round\n", MAP)
+            profiles.profiles(self.OUTPUT, "round\n", MAP)
 
     def test_a_round_too_many(self):
         with self.assertRaisesRegex(UserError, "not those"):
-            figures.profiles(self.OUTPUT, self.RAW + "round\n", MAP)
-
-    def test_empty_map(self):
-        with self.assertRaisesRegex(UserError, "System.map"):
-            figures.profiles(self.OUTPUT, self.RAW, "")
-
-    def test_texts(self):
-        functions = {"vfs_read": 30.0, "[user space]": 10.0}
-        text = figures.profile_text(functions, "a read")
-        self.assertIn("75.00%            30  [k] vfs_read", text)
-        table = figures.profile_table(
-            {"generic": functions, "read": {"[user space]": 10.0}}, "a read")
-        self.assertRegex(table, r"30 +- +vfs_read")
-        self.assertRegex(table, r"40 +10 +all")
+            profiles.profiles(self.OUTPUT, self.RAW + "round\n", MAP)
 
 
 class Main(unittest.TestCase):
@@ -443,8 +378,8 @@ class Main(unittest.TestCase):
                                   self.built_or_not(broken)) as build, \
                 mock.patch.object(command, "_finish", finished), \
                 mock.patch.object(command.dax_read, "clock", return_value=None), \
-                mock.patch.object(command.lines, "rows", return_value=[]), \
-                mock.patch.object(command.lines, "judge", return_value=[]), \
+                mock.patch.object(command.cachelines, "rows", return_value=[]), \
+                mock.patch.object(command.cachelines, "judge", return_value=[]), \
                 mock.patch.object(command.limits.Others, "look",
                                   return_value=0.0), \
                 mock.patch.object(
@@ -499,20 +434,6 @@ class Main(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError):
             self.run_main(distro={"side_effect": ZeroDivisionError})
         self.assertEqual(self.kept, (["dax-read", "lines"], 3))
-
-    def test_a_lost_kernel_is_red_and_loses_nothing_else(self):
-        cases, data = self.run_main(distro={
-            "side_effect": UserError("it did not boot")})
-        case = status(cases, "distro was measured")
-        self.assertEqual(case.status, ktap.FAIL)
-        self.assertIn("NOT RUN: it did not boot", case.detail)
-        self.assertEqual(len(data["results"]), 3)
-
-
-class Tools(unittest.TestCase):
-    def test_unknown_kernel(self):
-        with self.assertRaisesRegex(UserError, "not debug"):
-            command.main(["debug"])
 
 
 if __name__ == "__main__":

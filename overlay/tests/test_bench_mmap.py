@@ -3,8 +3,8 @@
 
 import unittest
 
+from bench import dax_mmap, results
 from engine import ktap
-from engine.bench import dax_mmap, figures
 
 
 def output(around=100, dax=1000, access="sequential", touch="first", window=65536):
@@ -19,7 +19,7 @@ def output(around=100, dax=1000, access="sequential", touch="first", window=6553
 
 def rows(*texts, config="lean"):
     """Results of outputs."""
-    return figures.results(figures.parse("".join(texts) + "complete\n"), config)
+    return results.read("".join(texts) + "complete\n", config)
 
 
 GOOD = (output(), output(1100, access="random"))

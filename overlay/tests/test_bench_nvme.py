@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measuring NVMe: doorbells go to the right cells, and bars are bars."""
 
-import io
+import json
 import tempfile
 import unittest
 from collections import Counter
-from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
+from bench import guests, nvme, profiles
 from engine import disks, guest, kselftest, ktap
-from engine.bench import figures, measure, nvme
 from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
@@ -39,7 +38,7 @@ def rows(output, bells):
 
 def profile(functions):
     """A profile of one command, in which none of these calls another."""
-    return figures.Profile(1, Counter({(name,): insns for name, insns
+    return profiles.Profile(1, Counter({(name,): insns for name, insns
                                        in functions.items()}))
 
 
@@ -53,11 +52,6 @@ class Doorbells(unittest.TestCase):
         trace = (ADMIN * 277 + IO * 9 + MARK + IO * 3 + ADMIN * 2 + IO + MARK
                  + IO * 5 + ADMIN * 200 + IO + MARK + IO + MARK + IO)
         self.assertEqual(nvme.doorbells(trace), [4, 1])
-
-    def test_others_ask_for_features_too(self):
-        other = MARK.replace("0x6d61726b", "0x0")
-        trace = MARK + IO * 3 + other + IO + MARK + other + IO
-        self.assertEqual(nvme.doorbells(trace), [4])
 
     def test_go_to_their_rows(self):
         found = rows(cell("passthru", 2000) + cell("uq", 900), [100, 4])
@@ -133,10 +127,6 @@ class Judge(unittest.TestCase):
         self.assertEqual(self.deep(rises, (900, 900, 900, 1010)), ktap.PASS)
         self.assertEqual(self.deep(rises, (900, 900, 900, 1050)), ktap.FAIL)
 
-    def test_cheaper_passthru_is_no_growth(self):
-        falls = (2000, 1900, 1900, 1900)
-        self.assertEqual(self.deep(falls, (900, 900, 900, 900)), ktap.PASS)
-
     def test_growth_with_queues(self):
         for insn, result in ((940, ktap.PASS), (950, ktap.FAIL)):
             output = cell("uq", 900, possible=4) + cell("uq", insn, queues=8,
@@ -144,6 +134,17 @@ class Judge(unittest.TestCase):
             self.assertEqual(status(nvme.judge(rows(output, [1, 1])),
                                     "uq, poll does not grow with the number"),
                              result)
+
+    def test_off(self):
+        stored = [row for row in json.loads(nvme.BASELINE.read_text("utf-8"))["rows"]
+                  if row["bench"] == "nvme"][:1]
+        for more, compiler, wanted in ((1, "gcc 12", ktap.PASS),
+                                       (1.01, "gcc 12", ktap.FAIL),
+                                       (1, "gcc 99", ktap.SKIP)):
+            found = [{**row, "insn_per_op": more * row["insn_per_op"],
+                      "doorbells_per_op": 0, "whole_to_parts": 1} for row in stored]
+            with mock.patch.object(guests, "compiler", return_value=compiler):
+                self.assertEqual(status(nvme.judge(found), "off"), wanted)
 
     def behind(self, large, small, modes=("poll", "irq")):
         """How cells behind a strict IOMMU are judged: all, and small ones."""
@@ -174,29 +175,6 @@ class Judge(unittest.TestCase):
                      + cell("uq", 500, iommu="strict"), [9, 1])
         self.assertEqual(status(nvme.judge(found), self.NAME), ktap.FAIL)
 
-    def test_off(self):
-        params = {"mode": "poll", "batch": 32, "depth": 32, "bs": 512,
-                  "fixed": True, "op": "read", "queues": 0, "iommu": "off",
-                  "config": "lean"}
-        base = [{"bench": "nvme", "variant": "block", "params": params,
-                 "insn_per_op": 3000}]
-        for insn, result in ((3010, ktap.PASS), (3030, ktap.FAIL)):
-            found = rows(cell("block", insn, queues=0), [1])
-            for stored, wanted in ((None, result), ("gcc 12", ktap.SKIP)):
-                with mock.patch.object(nvme, "unpatched",
-                                       return_value=base), \
-                        mock.patch.object(nvme, "other_compiler",
-                                          return_value=stored):
-                    self.assertEqual(status(nvme.judge(found), "off"),
-                                     wanted)
-
-    def test_the_compiler_of_the_stored_figures(self):
-        with mock.patch.object(measure, "compiler", return_value="gcc 99"):
-            self.assertRegex(nvme.other_compiler(), r"^gcc \d+$")
-        stored = nvme._baseline()["compiler"]
-        with mock.patch.object(measure, "compiler", return_value=stored):
-            self.assertIsNone(nvme.other_compiler())
-
 
 class Profile(unittest.TestCase):
     """A profile is of what its cell counts."""
@@ -205,35 +183,16 @@ class Profile(unittest.TestCase):
         """How a profile of a cell of 1000 instructions is judged."""
         found = rows(cell("uq", 1000), [1])
         return nvme.judge_profile(
-            found, {"poll-32": {"uq": profile(functions)}}).status
+            found, {("poll", 32): {"uq": profile(functions)}}).status
 
     def test_a_sum_within_two_percent(self):
         self.assertEqual(self.judge(a=600, b=390), ktap.PASS)
         self.assertEqual(self.judge(a=600, b=370), ktap.FAIL)
         self.assertEqual(self.judge(a=600, b=390, string=1000), ktap.FAIL)
 
-    def test_commands_one_at_a_time(self):
-        found = rows(cell("uq", 2000, batch=1, depth=1), [1])
-        for insn, wanted in ((2010, ktap.PASS), (1000, ktap.FAIL)):
-            self.assertEqual(nvme.judge_profile(
-                found, {"poll-1": {"uq": profile({"a": insn})}}).status, wanted)
-
-    def test_titles(self):
-        with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(measure, "profiles"), \
-                mock.patch.object(nvme, "by_cell", return_value={
-                    cell: {"uq": profile({"a": 1000})}
-                    for cell in ("irq-1", "poll-128")}), redirect_stdout(io.StringIO()):
-            nvme.profile("lean", Path(folder), [])
-            titles = [(Path(folder) / f"profile-nvme-{cell}.txt").read_text(
-                      ).splitlines()[0] for cell in ("irq-1", "poll-128")]
-        self.assertEqual(titles, [
-            "# NVMe commands, irq, batch 1: reads of 512 bytes, fixed",
-            "# NVMe commands, poll, batch 32, depth 128: reads of 512 bytes, fixed"])
-
     def test_a_profile_of_what_was_not_measured(self):
         found = rows(cell("uq", 1000), [1])
-        for cells in ({"irq-32": {"uq": profile({"a": 1000})}}, {}):
+        for cells in ({("irq", 32): {"uq": profile({"a": 1000})}}, {}):
             self.assertEqual(nvme.judge_profile(found, cells).status,
                              ktap.FAIL)
 
@@ -251,10 +210,7 @@ class Report(unittest.TestCase):
         found = {("passthru_poll", 32): profile({"[user space]": 9000, "f": 2}),
                  ("uq_poll", 32): g, ("uq_irq", 32): g}
         self.assertEqual(nvme.by_cell(found), {
-            "poll-32": {"passthru": f, "uq": g}, "irq-32": {"uq": g}})
-
-    def test_nothing_measured(self):
-        self.assertEqual(nvme.section([]), "")
+            ("poll", 32): {"passthru": f, "uq": g}, ("irq", 32): {"uq": g}})
 
 
 class Disks(unittest.TestCase):

@@ -4,8 +4,8 @@
 import unittest
 from collections import Counter
 
+from bench import nvme_reap, profiles
 from engine import ktap
-from engine.bench import figures, reap
 from engine.host import UserError
 
 DEPTHS = (1, 8, 32, 128)
@@ -34,7 +34,7 @@ def rows(mapped, iopoll=1000, depths=DEPTHS, empty=0, whole=1000, ready=900):
                     for depth in depths)
     output = "".join(entries("iopoll", depth, 400, 300)
                      + entries("mmap", depth, 100, empty) for depth in depths)
-    return reap.complete_rows(insns + "complete insns\n",
+    return nvme_reap.complete_rows(insns + "complete insns\n",
                                     output + "complete entries\n", "lean")
 
 
@@ -55,18 +55,18 @@ class Rows(unittest.TestCase):
 
     def test_entries_not_counted(self):
         with self.assertRaisesRegex(UserError, "mmap depth=1 .* not counted"):
-            reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
+            nvme_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
                                      entries("iopoll", 1, 4, 1) + "complete\n",
                                      "lean")
 
     def test_entries_broke_off(self):
         with self.assertRaisesRegex(UserError, "broke off"):
-            reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
+            nvme_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
                                      entries("mmap", 1, 4, 0), "lean")
 
     def test_a_busy_host_is_an_error(self):
         with self.assertRaisesRegex(UserError, "too busy"):
-            reap.complete_rows("error the host is too busy\n", "", "lean")
+            nvme_reap.complete_rows("error the host is too busy\n", "", "lean")
 
 
 class Judge(unittest.TestCase):
@@ -77,32 +77,32 @@ class Judge(unittest.TestCase):
         for insn, one, many in ((999, ktap.PASS, ktap.PASS),
                                 (1000, ktap.PASS, ktap.FAIL),
                                 (1001, ktap.FAIL, ktap.FAIL)):
-            cases = reap.judge(rows(insn))
+            cases = nvme_reap.judge(rows(insn))
             self.assertEqual(status(cases, self.ONE), one)
             self.assertEqual(status(cases, self.MANY), many)
 
     def test_bar_when_all_is_ready(self):
         for ready, one in ((900, ktap.PASS), (901, ktap.FAIL)):
-            cases = reap.judge(rows(800, ready=ready))
+            cases = nvme_reap.judge(rows(800, ready=ready))
             self.assertEqual(status(cases, "mmap when all is ready, depth 1"),
                              one)
 
     def test_not_measured_is_red(self):
-        for case in reap.judge([])[:4]:
+        for case in nvme_reap.judge([])[:4]:
             self.assertEqual(case.status, ktap.FAIL)
             self.assertIn("NOT RUN", case.detail)
 
     def test_a_depth_less_is_red(self):
-        cases = reap.judge(rows(900, depths=(1, 8, 32)))
+        cases = nvme_reap.judge(rows(900, depths=(1, 8, 32)))
         self.assertEqual(status(cases, "mmap never"), ktap.FAIL)
 
     def test_one_empty_entry_is_red(self):
         for empty, result in ((0, ktap.PASS), (1, ktap.FAIL)):
-            self.assertEqual(status(reap.judge(rows(900, empty=empty)),
+            self.assertEqual(status(nvme_reap.judge(rows(900, empty=empty)),
                                     "mmap never"), result)
 
     def test_hidden_work(self):
-        self.assertEqual(status(reap.judge(rows(900, whole=1100)),
+        self.assertEqual(status(nvme_reap.judge(rows(900, whole=1100)),
                                 "what is counted"), ktap.FAIL)
 
 
@@ -123,40 +123,40 @@ class Tail(unittest.TestCase):
                                 ((5000, 5300), ktap.FAIL),
                                 ((8000, 8000), ktap.FAIL)):
             found = tails((8000, 24000), limited)
-            self.assertEqual(status(reap.judge(found), self.NAME),
+            self.assertEqual(status(nvme_reap.judge(found), self.NAME),
                              result)
 
     def test_not_measured_is_red(self):
         found = tails((8000, 24000), (5000, 5000))[:-1]
-        self.assertEqual(status(reap.judge(found), self.NAME), ktap.FAIL)
+        self.assertEqual(status(nvme_reap.judge(found), self.NAME), ktap.FAIL)
 
     def test_table(self):
-        text = reap.section(rows(800) + tails((8000, 24000), (5, 5)))
+        text = nvme_reap.section(rows(800) + tails((8000, 24000), (5, 5)))
         self.assertRegex(text, r"\| unlimited +\| +240 \| +none \| +24000 \|")
 
 
 class Profile(unittest.TestCase):
     def test_variants_beside_each_other(self):
-        one = figures.Profile(1, Counter({("nvme_uq_pci_submit",): 209}))
-        both = figures.Profile(1, one.stacks + Counter({("[user space]",): 9000}))
+        one = profiles.Profile(1, Counter({("nvme_uq_pci_submit",): 209}))
+        both = profiles.Profile(1, one.stacks + Counter({("[user space]",): 9000}))
         self.assertEqual(
-            reap.by_depth({("iopoll", 1): one, ("mmap", 1): both,
+            nvme_reap.by_depth({("iopoll", 1): one, ("mmap", 1): both,
                            ("mmap", 32): one}),
             {1: {"iopoll": one, "mmap": one}, 32: {"mmap": one}})
 
 
 class Report(unittest.TestCase):
     def test_section(self):
-        text = reap.section(rows(800))
+        text = nvme_reap.section(rows(800))
         self.assertRegex(text, r"\| 32 +\| +1000 \| +800 \| +0\.800 \| +900 "
                                r"\| +900 \| +2\.00 \| +75\.0% \| +0\.50 \| "
                                r"+0\.0% \|")
 
     def test_nothing_measured(self):
-        self.assertEqual(reap.section([]), "")
+        self.assertEqual(nvme_reap.section([]), "")
 
     def test_demo_has_a_line_with_both_shares(self):
-        line = reap.lines(rows(800, depths=(1, 32)))[0]
+        line = nvme_reap.lines(rows(800, depths=(1, 32)))[0]
         self.assertIn("depth 1: 75.0% and 0.0%, depth 32: 75.0% and 0.0%",
                       line)
 

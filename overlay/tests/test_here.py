@@ -71,14 +71,6 @@ class Lines(unittest.TestCase):
         self.assertTrue(lines[2].endswith("ring of io_uring: Operation not "
                                           "permitted"))
 
-    def test_the_nearest_row_of_the_guest(self):
-        cell = here.cells("f", "file")[0]
-        row = {"bench": "dax-read", "variant": "read", "insn_per_op": 687,
-               "params": dict(cell.near)}
-        self.assertEqual(here.in_the_guest(cell, [row]), 687.0)
-        row["variant"] = "generic"
-        self.assertIsNone(here.in_the_guest(cell, [row]))
-
 
 class ForReal(unittest.TestCase):
     """A file of this machine."""

@@ -411,8 +411,8 @@ class Commands(Folder):
 
     def known(self, command, word):
         """Fails unless a command knows this word of ARGS."""
+        from bench import parts
         from engine import arches, check, kunit, lint
-        from engine.bench import parts
         from engine.lava import jobs
         words = {"check": check.STEPS, "lint": lint.TOOLS,
                  "kunit": (kunit.UM, kernels.SUITES),

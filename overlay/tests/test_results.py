@@ -15,7 +15,7 @@ from unittest import mock
 from engine import build, cli, host, ktap, lay, ran, results, source
 from engine.host import UserError
 from engine.ktap import Case
-from engine.results import report
+from engine.results import kcidb
 from tests.test_host import Folder
 
 PATH = re.compile(r"^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$")
@@ -41,7 +41,7 @@ class Here(Folder):
         self.guests = "1"
         # None asks for the kernel's source, which would be fetched.
         for module, name, value in (
-                (report, "checkout",
+                (kcidb, "checkout",
                  lambda: {"id": "overlay:1", "origin": "overlay"}),
                 (ran, "built", lambda: dict(self.here)),
                 (ran, "now", lambda: {**self.here, "guests": self.guests}),
@@ -63,7 +63,7 @@ class Here(Folder):
 
     def report(self):
         """The paths of all tests, and how each kernel's build ended."""
-        data = report.report(host.OUT)
+        data = kcidb.report(host.OUT)
         return ([test["path"] for test in data["tests"]],
                 {row["config_name"]: row.get("status") for row in data["builds"]})
 
@@ -76,7 +76,7 @@ class Report(Here):
         self.ran("kselftest", *CASES)
         self.ran("kunit", Case("um: ext4_inode_test: a case", ktap.PASS))
         self.built("lean")
-        self.data = report.report(host.OUT)
+        self.data = kcidb.report(host.OUT)
         self.tests = {test["path"]: test for test in self.data["tests"]}
 
     def test_paths(self):
@@ -96,7 +96,7 @@ class Report(Here):
         ids = [test["id"] for test in self.data["tests"]]
         self.assertEqual(len(ids), len(set(ids)))
         self.assertEqual(ids, [test["id"] for test
-                               in report.report(host.OUT)["tests"]])
+                               in kcidb.report(host.OUT)["tests"]])
 
     def test_status_and_excerpt(self):
         status = [test["status"] for test in self.data["tests"]]
@@ -114,7 +114,7 @@ class Report(Here):
 
     def status(self, kernel):
         """A build's row now."""
-        row, = [row for row in report.report(host.OUT)["builds"]
+        row, = [row for row in kcidb.report(host.OUT)["builds"]
                 if row["config_name"] == kernel]
         return row.get("status")
 
@@ -125,7 +125,7 @@ class Report(Here):
         host.remove(host.OUT / "kunit")
         host.write(build.status("lean"), "failed\n")
         host.write(host.OUT / "build" / "lean.log", "dax.c:1: error: it is broken")
-        rows = {row["config_name"]: row for row in report.report(host.OUT)["builds"]}
+        rows = {row["config_name"]: row for row in kcidb.report(host.OUT)["builds"]}
         self.assertEqual(rows["lean"]["status"], "FAIL")
         self.assertIn("it is broken", rows["lean"]["log_excerpt"])
         self.assertEqual(rows["debug"]["status"], "MISS")
@@ -156,7 +156,7 @@ class Report(Here):
         json.dumps(self.data)
 
     def test_a_long_excerpt_is_cut(self):
-        self.assertEqual(len(report._excerpt("x" * 99999)), report.EXCERPT)
+        self.assertEqual(len(kcidb._excerpt("x" * 99999)), kcidb.EXCERPT)
 
 
 class Old(Here):
@@ -316,13 +316,13 @@ class Bad(Here):
         for text in ("<testsuite><testcase", b"\xff\xfe\x00"):
             host.write(host.OUT / "kselftest" / "junit.xml", text)
             with self.assertRaisesRegex(UserError, "xml is not what a run leaves"):
-                report.report(host.OUT)
+                kcidb.report(host.OUT)
 
     def test_an_origin_that_kcidb_does_not_take(self):
         for name in ("My CI", "a-b", "A"):
-            with mock.patch.dict(report.os.environ, {"KCIDB_ORIGIN": name}), \
+            with mock.patch.dict(kcidb.os.environ, {"KCIDB_ORIGIN": name}), \
                     self.assertRaisesRegex(UserError, "no name for KCIDB"):
-                report.origin()
+                kcidb.origin()
 
 
 class Checkout(Folder):
@@ -334,7 +334,7 @@ class Checkout(Folder):
                if name != "KCIDB_ORIGIN"}
         with mock.patch.dict(os.environ, {**env, **named}, clear=True), \
                 mock.patch.object(source, "kernel", return_value=self.src):
-            return report.checkout()
+            return kcidb.checkout()
 
     def setUp(self):
         super().setUp()
@@ -389,7 +389,7 @@ class Times(Here):
         """The times of cases that a step leaves."""
         self.ran("kselftest", *cases)
         return [(test.get("start_time"), test.get("duration"))
-                for test in report.report(host.OUT)["tests"]]
+                for test in kcidb.report(host.OUT)["tests"]]
 
     def test_a_guest_has_its_own_time(self):
         with mock.patch.object(host, "TIMES", []):
@@ -448,7 +448,7 @@ class Command(Folder):
         """The cases, when the venv's module ends so."""
         done = host.Done([], code, output)
         with mock.patch.object(results, "_venv", return_value=done), \
-                mock.patch.object(report, "report",
+                mock.patch.object(kcidb, "report",
                                   return_value={"builds": [], "tests": self.TESTS}):
             return results.main(list(args))
 
@@ -482,7 +482,7 @@ class Command(Folder):
             return host.Done([], 0, "")
 
         with mock.patch.object(results, "_venv", venv), \
-                mock.patch.object(report, "report", return_value={
+                mock.patch.object(kcidb, "report", return_value={
                     "builds": [], "tests": self.TESTS}):
             results.main([str(old)])
         return seen

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make results`: what the last runs left, as KernelCI's KCIDB takes it.
 
-report.py makes out/results/kcidb.json from what is in out/. validate.py and
+kcidb.py makes out/results/kcidb.json from what is in out/. validate.py and
 compare.py run in the venv that has kcidb-io and kci-dev.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from engine import host, ktap
 from engine.host import UserError
 from engine.ktap import Case
-from engine.results import report
+from engine.results import kcidb
 
 FILE = "kcidb.json"
 # What compare.py puts before what passed and now does not.
@@ -35,7 +35,7 @@ def write() -> list[Case]:
     # Other files stay: one of them may be what is compared with.
     path = _path()
     with host.step(f"results for KCIDB ({host.short(path)})"):
-        data = report.report(host.OUT)
+        data = kcidb.report(host.OUT)
         host.write(path, json.dumps(data, indent=1) + "\n")
         done = _venv("validate", path, what="validating KCIDB's report")
         host.say(f"    {len(data['builds'])} builds, {len(data['tests'])} tests")

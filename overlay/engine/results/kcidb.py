@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from engine import build, host, kernels, kunit, ran, reuse, source
 from engine.host import UserError
 from engine.kernels import KERNELS
-from engine.report import collect
+from engine.page import collect
 
 # The CI's name, unless KCIDB_ORIGIN= is another.
 ORIGIN = "overlay"

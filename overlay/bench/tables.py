@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from bench.results import Row, find
 from engine import host
-from engine.bench.figures import Row, find
 from engine.host import UserError
 
 README = host.ROOT / "README.md"

@@ -3,7 +3,7 @@
 
 import unittest
 
-from engine.bench import figures, stacks
+from bench import profiles
 
 # Each function is of 0x100 bytes.
 FUNCTIONS = ("entry_SYSCALL_64", "asm_common_interrupt", "irq_entries_start",
@@ -37,11 +37,11 @@ class Stacks(unittest.TestCase):
             raw.append(f"block {number} {end} {at + 4:x} {at:x} {at + 2:x}")
             words.append(f"{number}{times}")
         raw += ["round", f"sums {' '.join(words)}", f"ran {' '.join(words)}"]
-        table = figures.symbols(MAP)
-        (found,), blocks = stacks.rounds(
-            "\n".join(raw), lambda at: figures.function_at(table, at))
-        folded = stacks.fold(found.ran, blocks)
-        self.assertEqual(stacks.by_function(folded), found.functions)
+        table = profiles.symbols(MAP)
+        (found,), blocks = profiles.rounds_of(
+            "\n".join(raw), lambda at: profiles.function_at(table, at))
+        folded = profiles.fold(found.ran, blocks)
+        self.assertEqual(profiles.by_function(folded), found.functions)
         return {";".join(stack): number for stack, number in folded.items()}
 
     def test_calls_and_returns(self):
@@ -126,12 +126,12 @@ class Stacks(unittest.TestCase):
         raw = ("round\nblock 1 call ffffffff81000404 ffffffff81000400\nsums 1\n"
                "ran 1\nround\nblock 2 - ffffffff81000602 ffffffff81000600\n"
                "sums 2\nran 2\n")
-        table = figures.symbols(MAP)
-        windows, blocks = stacks.rounds(
-            raw, lambda at: figures.function_at(table, at))
-        whole = sum(windows, stacks.Round())
+        table = profiles.symbols(MAP)
+        windows, blocks = profiles.rounds_of(
+            raw, lambda at: profiles.function_at(table, at))
+        whole = sum(windows, profiles.Round())
         self.assertEqual(whole.total(), 2)
-        self.assertEqual(stacks.fold(whole.ran, blocks),
+        self.assertEqual(profiles.fold(whole.ran, blocks),
                          {("outer",): 1, ("leaf",): 1})
 
 

@@ -8,13 +8,14 @@ and a guest with a clock that counts instructions does not know it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from engine import guest, host, ktap
-from engine.bench import figures, measure
-from engine.bench.figures import Profile, Profiles, Row
+from bench import guests, profiles, results
+from bench.profiles import Profile, Profiles
+from bench.results import Row
+from engine import guest, host
 from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
@@ -78,80 +79,50 @@ waiting."""
 
 def programs(out: Path) -> Path:
     """A folder with the measuring program."""
-    folder = out / "programs-reap"
-    if not (folder / BENCH).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        measure.compiled(
-            folder, BENCH,
-            f"-I{host.ROOT / 'tools' / 'nvme'}",
-            f"-I{host.ROOT / 'include' / 'uapi'}",
-            # the library comes before the source that needs it
-            "-Wl,--no-as-needed", "-luring")
-    return folder
+    # The library comes before the source that needs it.
+    return guests.compiled(
+        out / "programs-reap", BENCH, f"-I{host.ROOT / 'tools' / 'nvme'}",
+        f"-I{host.ROOT / 'include' / 'uapi'}", "-Wl,--no-as-needed", "-luring").parent
 
 
 # -- what the guests say -----------------------------------------------------
 
-def _values(words: Iterable[str]) -> dict[str, int]:
-    return {name: int(value) for name, value in
-            (word.split("=", 1) for word in words)}
-
-
-def _lines(output: str, what: str) -> Iterator[tuple[str, int, dict[str, int]]]:
-    """Lines that begin so: (variant, depth, all values) for each."""
+def _lines(output: str, what: str) -> Iterator[tuple[Cell, dict[str, int]]]:
+    """Lines that begin so: variant and depth, and all values, for each."""
     for line in output.splitlines():
         if line.startswith(f"{what} {BENCH} "):
-            _, _, variant, *words = line.split()
-            values = _values(word for word in words
-                             if re.fullmatch(r"\w+=\d+", word))
-            yield variant, values["depth"], values
+            values = {name: int(value) for name, value
+                      in re.findall(r"(\w+)=(\d+)\b", line)}
+            yield (line.split()[2], values["depth"]), values
 
 
 def _ready(output: str) -> dict[Cell, float]:
-    """The figures without the early look: (variant, depth) -> figure."""
-    lines = [line.replace("ready ", "cell ", 1) for line in output.splitlines()
-             if line.startswith("ready ")]
-    found = figures.results(figures.parse("\n".join([*lines, "complete"])),
-                            "")
+    """The figures without the early look."""
+    text = "\n".join(line.replace("ready ", "cell ", 1)
+                     for line in output.splitlines() if line.startswith("ready "))
     return {(row["variant"], row["params"]["depth"]): row["insn_per_op"]
-            for row in found}
-
-
-def _whole(output: str) -> dict[Cell, float]:
-    """How the whole of a cell's runs is to the sum of its parts."""
-    sums: dict[Cell, tuple[int, int]] = {}
-    for variant, depth, values in _lines(output, "about"):
-        whole, parts = sums.get((variant, depth), (0, 0))
-        sums[variant, depth] = (whole + values["whole"],
-                                parts + values["parts"])
-    return {key: round(whole / parts, 4)
-            for key, (whole, parts) in sums.items()}
-
-
-def _entries(output: str) -> dict[Cell, tuple[float, float]]:
-    """(entries per command, share that found nothing) of each cell."""
-    figures.check_complete(output)
-    found = {}
-    for variant, depth, values in _lines(output, "entries"):
-        found[variant, depth] = (
-            round(values["entries"] / values["ops"], 4),
-            # not rounded: one of very many is not none
-            values["empty"] / values["entries"])
-    return found
+            for row in results.read(f"{text}\ncomplete", "")}
 
 
 def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
     """Results, with the entries into the kernel of each."""
-    rows = figures.results(figures.parse(insns), mode)
-    ready, whole, counted = _ready(insns), _whole(insns), _entries(entries)
+    rows = results.read(insns, mode)
+    results.check_complete(entries)
+    ready, counted = _ready(insns), dict(_lines(entries, "entries"))
     for row in rows:
         key = row["variant"], row["params"]["depth"]
         if key not in counted:
-            raise UserError(f"the entries of {figures.cell_name(row)} were not "
+            raise UserError(f"the entries of {results.cell_name(row)} were not "
                             "counted")
         row["insn_ready_per_op"] = ready[key]
-        row["whole_to_parts"] = whole[key]
-        row["entries_per_op"], row["empty_share"] = counted[key]
+        runs = [values for cell, values in _lines(insns, "about") if cell == key]
+        # How the whole of a cell's runs is to the sum of its parts.
+        row["whole_to_parts"] = round(sum(run["whole"] for run in runs)
+                                      / sum(run["parts"] for run in runs), 4)
+        seen = counted[key]
+        row["entries_per_op"] = round(seen["entries"] / seen["ops"], 4)
+        # Not rounded: one of very many is not none.
+        row["empty_share"] = seen["empty"] / seen["entries"]
     return rows
 
 
@@ -159,7 +130,7 @@ def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
 
 def _boot(mode: str, out: Path, which: str, words: tuple[int, ...],
           machine: Machine = COUNTING) -> str:
-    return measure.boot(mode, out, f"{BENCH}-{which}-{mode}", "nvme-reap.sh",
+    return guests.boot(mode, out, f"{BENCH}-{which}-{mode}", "nvme-reap.sh",
                         (programs(out), which, *words), machine)
 
 
@@ -172,7 +143,7 @@ def _count(mode: str, out: Path, runs: int,
 
 def _tail(mode: str, out: Path, runs: int) -> list[Row]:
     output = _boot(mode, out, "tail", (runs, QOS_ROUNDS, LIMIT, *OTHERS))
-    return figures.results(figures.parse(output), mode)
+    return results.read(output, mode)
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
@@ -188,12 +159,12 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     """Profiles by function and by stack, of both variants."""
     with host.step("counting instructions of completions by function "
                    f"({mode})"):
-        profiles = measure.profiles(
+        seen = guests.profiles(
             mode, out, "profile-nvme-reap",
             lambda plugin: _boot(mode, out, "profile", (1, 12, 1, 32),
                                  COUNTING.adding(qemu=(plugin,))))
-    for depth, beside in by_depth(profiles).items():
-        figures.write_profiles(
+    for depth, beside in by_depth(seen).items():
+        profiles.write_profiles(
             out, f"nvme-reap-{depth}", beside, "NVMe commands and their "
             f"completions: reads of 512 bytes, fixed, depth {depth}", "command")
     return []
@@ -214,69 +185,55 @@ def few(out: Path, runs: int = 3) -> list[Row]:
 
 # -- judging -----------------------------------------------------------------
 
-def _row(found: list[Row], variant: str, depth: int) -> Row | None:
-    return next((row for row in found if row["bench"] == BENCH
-                 and row["variant"] == variant
-                 and row["params"]["depth"] == depth), None)
+def _pair(found: list[Row], depth: int) -> tuple[Row, Row] | None:
+    """The rows of both variants, if both were measured."""
+    base, here = (results.row_of(found, BENCH, variant, depth=depth)
+                  for variant in (BASE, MAPPED))
+    return (base, here) if base and here else None
 
 
 def _bar(found: list[Row], depth: int, less: bool, field: str = "insn_per_op",
          kind: str = "") -> Case:
     name = (f"{MAPPED}{kind}, depth {depth} takes "
             f"{'less than' if less else 'no more than'} {BASE}")
-    base, here = (_row(found, one, depth) for one in (BASE, MAPPED))
-    if not base or not here:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    first, now = base[field], here[field]
-    detail = f"{now:.0f} / {first:.0f} = {now / first:.3f}"
-    if now > first or (less and now == first):
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    pair = _pair(found, depth)
+    if not pair:
+        return results.missing(name)
+    first, now = (row[field] for row in pair)
+    return results.verdict(name, now < first or (now == first and not less),
+                           f"{now:.0f} / {first:.0f} = {now / first:.3f}")
 
 
 def _no_empty(found: list[Row]) -> Case:
     name = f"{MAPPED} never enters the kernel for nothing"
-    mine = {depth: row for depth in DEPTHS
-            if (row := _row(found, MAPPED, depth))}
-    missing = [depth for depth in DEPTHS if depth not in mine]
-    if missing:
-        return Case(name, ktap.FAIL,
-                    f"NOT RUN: depths {missing} were not measured")
-    bad = [f"{figures.cell_name(row)}: {row['empty_share']}"
-           for row in mine.values() if row["empty_share"]]
-    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
-
-
-def _hidden(found: list[Row]) -> Case:
-    return figures.hidden("what is counted of reaping is all there is", found,
-                          BENCH, HIDDEN)
-
-
-def _beside(found: list[Row], variant: str, others: int) -> float | None:
-    return figures.find(found, QOS, variant, others=others)
+    mine = [row for depth in DEPTHS
+            if (row := results.row_of(found, BENCH, MAPPED, depth=depth))]
+    if len(mine) < len(DEPTHS):
+        return results.missing(name, f"not all of depths {DEPTHS} were measured")
+    return results.none_of(name, (f"{results.cell_name(row)}: {row['empty_share']}"
+                                  for row in mine if row["empty_share"]))
 
 
 def _kept(found: list[Row]) -> Case:
     """A limit keeps the tail, however much the other one wants."""
     name = "a tenant's tail beside a greedy one with a limit"
-    few, many = (_beside(found, "limited", others) for others in OTHERS)
-    without = [figure for others in OTHERS
-               if (figure := _beside(found, "unlimited", others))]
-    if not (few and many and len(without) == len(OTHERS)):
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = (f"{few:.0f} and {many:.0f}, without a limit {without[0]:.0f} and "
-              f"{without[1]:.0f}")
-    if many > KEPT * few or few >= without[0]:
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    few, many, first, second = (
+        results.find(found, QOS, variant, others=others)
+        for variant in ("limited", "unlimited") for others in OTHERS)
+    if not (few and many and first and second):
+        return results.missing(name)
+    return results.verdict(
+        name, many <= KEPT * few and few < first,
+        f"{few:.0f} and {many:.0f}, without a limit {first:.0f} and {second:.0f}")
 
 
 def judge(found: list[Row]) -> list[Case]:
     """The cases that the figures prove or not."""
     ready = ("insn_ready_per_op", " when all is ready")
     return [_bar(found, 1, False), _bar(found, 32, True),
-            _bar(found, 1, False, *ready), _no_empty(found), _hidden(found),
-            _kept(found)]
+            _bar(found, 1, False, *ready), _no_empty(found),
+            results.hidden("what is counted of reaping is all there is", found,
+                           BENCH, HIDDEN), _kept(found)]
 
 
 # -- the report --------------------------------------------------------------
@@ -287,24 +244,21 @@ def _table(found: list[Row]) -> str:
              f"{MAPPED} entries per op", "empty"]
     lines = []
     for depth in DEPTHS:
-        base, here = (_row(found, one, depth) for one in (BASE, MAPPED))
-        if not base or not here:
-            continue
-        lines.append([
-            depth, f"{base['insn_per_op']:.0f}", f"{here['insn_per_op']:.0f}",
-            f"{here['insn_per_op'] / base['insn_per_op']:.3f}",
-            f"{base['insn_ready_per_op']:.0f}",
-            f"{here['insn_ready_per_op']:.0f}",
-            *(text for row in (base, here) for text in
-              (f"{row['entries_per_op']:.2f}", f"{row['empty_share']:.1%}"))])
-    return figures.markdown(heads, lines)
+        if pair := _pair(found, depth):
+            first, now = (row["insn_per_op"] for row in pair)
+            lines.append([
+                depth, f"{first:.0f}", f"{now:.0f}", f"{now / first:.3f}",
+                *(f"{row['insn_ready_per_op']:.0f}" for row in pair),
+                *(text for row in pair for text in
+                  (f"{row['entries_per_op']:.2f}", f"{row['empty_share']:.1%}"))])
+    return results.markdown(heads, lines)
 
 
 def _qos_table(found: list[Row]) -> str:
     lines = [[row["variant"], row["params"]["others"],
               row["params"]["limit"] or "none", f"{row['insn_per_op']:.0f}"]
              for row in found if row["bench"] == QOS]
-    return figures.markdown(["tenant", "others wanted", "their limit",
+    return results.markdown(["tenant", "others wanted", "their limit",
                              "instructions"], lines)
 
 
@@ -321,9 +275,7 @@ def section(found: list[Row]) -> str:
 def lines(found: list[Row]) -> list[str]:
     """What `make demo` shows, as lines."""
     shares = ", ".join(
-        f"depth {depth}: {base['empty_share']:.1%} and "
-        f"{here['empty_share']:.1%}" for depth in DEPTHS
-        if (base := _row(found, BASE, depth))
-        and (here := _row(found, MAPPED, depth)))
+        f"depth {depth}: " + " and ".join(f"{row['empty_share']:.1%}" for row in pair)
+        for depth in DEPTHS if (pair := _pair(found, depth)))
     return [f"entries into the kernel that found nothing, {BASE} and "
             f"{MAPPED}: {shares}", *_table(found).splitlines()]

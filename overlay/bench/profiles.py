@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Stacks: who has called whom, by what the profiling plugin saw run.
+"""Profiles: instructions by function and by stack, by what a plugin saw run.
 
-The plugin (overlay/host/insnprof.c) writes blocks of instructions in the order in
-which they ran, and how each of them ends. What runs after a call is the callee, up
-to the return to what is behind the call. A jump to another function puts it in the
-place of the one that jumped, which the callee then returns for.
+The profiling plugin (overlay/host/insnprof.c) writes blocks of instructions in the
+order in which they ran, and how each of them ends. What runs after a call is the
+callee, up to the return to what is behind the call. A jump to another function puts
+it in the place of the one that jumped, which the callee then returns for.
 
 Where the processor enters the kernel, by a system call or an interrupt, a stack
 begins; what was interrupted goes on when the interrupt returns. Another task's
 callers are not known when it is switched to: its stack begins there.
 """
 
+import bisect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import TypeVar
+
+from bench.results import check_complete
+from engine import host
+from engine.host import UserError
 
 # Functions, the caller before the callee.
 Stack = tuple[str, ...]
+# Instructions per operation by function.
+Functions = dict[str, float]
+# Sorted addresses, and the functions that start there.
+Symbols = tuple[list[int], list[str]]
 Number = TypeVar("Number", int, float)
 
 # All code of programs: it is not told apart.
@@ -96,7 +107,7 @@ def _sums(words: str, blocks: dict[str, Block]) -> Counter[str]:
     return found
 
 
-def rounds(raw: str, function_at: Callable[[int], str]
+def rounds_of(raw: str, function_at: Callable[[int], str]
            ) -> tuple[list[Round], dict[str, Block]]:
     """What the plugin wrote: rounds, and the blocks that they name by ID."""
     found: list[Round] = []
@@ -197,3 +208,128 @@ def by_function(found: Mapping[Stack, Number]) -> dict[str, Number]:
     for stack, number in found.items():
         functions[stack[-1]] = functions.get(stack[-1], 0) + number
     return functions
+
+
+# -- profiles ----------------------------------------------------------------
+
+def symbols(text: str) -> Symbols:
+    """System.map as sorted addresses and the functions that start there."""
+    found: dict[int, str] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] in "tTwW":
+            found.setdefault(int(words[0], 16), words[2])
+    if not found:
+        raise UserError("System.map names no functions")
+    addresses = sorted(found)
+    return addresses, [found[address] for address in addresses]
+
+
+def function_at(table_of_symbols: Symbols, address: int) -> str:
+    """The function that an address is in; those of programs are not told apart."""
+    if address < 1 << 63:
+        return USER
+    addresses, names = table_of_symbols
+    at = bisect.bisect_right(addresses, address) - 1
+    return names[at] if at >= 0 else hex(address)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a round executed, which is so many operations."""
+
+    operations: int
+    # Instructions of all of them, by who has called whom.
+    stacks: Counter[Stack]
+
+    def functions(self) -> Functions:
+        """Instructions per operation by function, the most expensive first."""
+        found = by_function(self.stacks)
+        return {name: found[name] / self.operations
+                for name in sorted(found, key=found.__getitem__, reverse=True)}
+
+    def of_the_kernel(self) -> "Profile":
+        """Without the program's own part, with the spin."""
+        return Profile(self.operations, Counter({
+            stack: number for stack, number in self.stacks.items()
+            if stack != (USER,)}))
+
+
+# By variant and size.
+Profiles = dict[tuple[str, int], Profile]
+
+
+def _profile(one: Round, blocks: dict[str, Block], operations: int) -> Profile:
+    """A round's profile, in which each instruction is in the stack of one call."""
+    found = fold(one.ran, blocks)
+    if by_function(found) != one.functions:
+        raise UserError(f"the stacks of a profile have {found.total()} "
+                        f"instructions, of {one.total()} that ran, or not those "
+                        "of each function")
+    return Profile(operations, found)
+
+
+def profiles(output: str, raw: str, system_map: str) -> Profiles:
+    """The profiles that a program has said it marked.
+
+    Of the rounds of each, the one with the fewest instructions counts: the
+    timer did not tick in it.
+
+    A program may say that each of its rounds is the sum of so many windows, and
+    which rounds it would have measured: then their median counts.
+    """
+    check_complete(output)
+    rounds, blocks = rounds_of(raw, partial(function_at, symbols(system_map)))
+    found: Profiles = {}
+    for line in output.splitlines():
+        match = re.fullmatch(r"profiled ([\w-]+) (\d+) (\d+) (\d+)"
+                             r"(?: (\d+) ([+-]+))?", line)
+        if not match:
+            continue
+        size, reads, taken, windows = map(int, match.groups("1")[1:5])
+        mine, rounds = rounds[:taken * windows], rounds[taken * windows:]
+        if len(mine) != taken * windows:
+            raise UserError("the profile has fewer rounds than were marked")
+        mine = [sum(mine[at:at + windows], Round())
+                for at in range(0, len(mine), windows)]
+        mine = [one for one, kept in zip(mine, match[6] or "+" * taken,
+                                         strict=True) if kept == "+"]
+        quiet = sorted(mine, key=Round.total)[len(mine) // 2 if match[6] else 0]
+        found[match[1], size] = _profile(quiet, blocks, reads)
+    if rounds or not found:
+        raise UserError("the profile's rounds are not those that were marked")
+    return found
+
+
+def profile_table(beside: dict[str, Functions], title: str,
+                  what: str = "read") -> str:
+    """Profiles beside each other, so that one sees which functions went."""
+    names = list(beside)
+    order = sorted({name for functions in beside.values()
+                    for name, value in functions.items() if value >= 0.5},
+                   key=lambda name: ([-beside[one].get(name, 0)
+                                      for one in names], name))
+    lines = [f"# {title}", f"# Instructions per {what}, by function; "
+             "'-' is a function that is not reached.", "#",
+             "".join(f"{name:>12}" for name in names) + "   function"]
+    for name in order:
+        values = (beside[one].get(name, 0) for one in names)
+        lines.append("".join(f"{value:12.0f}" if value >= 0.5 else f"{'-':>12}"
+                             for value in values) + f"   {name}")
+    lines.append("".join(f"{sum(beside[one].values()):12.0f}"
+                         for one in names) + "   all")
+    return "\n".join(lines) + "\n"
+
+
+def write_profiles(out: Path, name: str, beside: dict[str, Profile], title: str,
+                   what: str = "read") -> None:
+    """The profiles of a cell: variants by function, and the stacks of each."""
+    host.write(out / f"profile-{name}.txt", profile_table(
+        {variant: one.functions() for variant, one in beside.items()}, title, what))
+    for variant, one in beside.items():
+        # In the format that tools for flame graphs read. The numbers are of all
+        # operations, of which the outermost frame says how many.
+        root = f"{one.operations} {what}s: {variant}"
+        host.write(out / f"profile-{name}-{variant}.folded", "".join(
+            f"{';'.join((root, *stack))} {number}\n"
+            for stack, number in one.stacks.items()))

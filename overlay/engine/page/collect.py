@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine.bench.stacks import Stack, by_function
+from bench.profiles import Stack, by_function
+from bench.tables import RESULTS
 from engine.kernels import HARDWARE, KERNELS
 
 # A result of bench.json.
@@ -18,8 +19,6 @@ Row = dict[str, Any]
 KSELFTEST = re.compile(r"([^:]+): ([\w/]+): (\w+(?:\.sh)?)(?:: (.*))?$")
 KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
 STORED = "taken from the store"
-# What the tree keeps of `make bench`.
-RESULTS = Path(__file__).parents[2] / "bench" / "results.json"
 # A parameter that mostly is what another one is: a plot over the one lets it.
 FOLLOWS = {"batch": "depth"}
 # Of each bench the parameter over which README.md shows it.

@@ -15,19 +15,20 @@ the first cell come turns of which is known what has to be counted.
 import bisect
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine import build, host, ktap
-from engine.bench import dax_mmap, dax_read, figures, measure, nvme
-from engine.bench.figures import Params, Row, Symbols
+from bench import dax_mmap, dax_read, guests, nvme, profiles
+from bench import results as counted
+from bench.profiles import Symbols
+from bench.results import Key, Params, Row
+from engine import build, host
 from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
 
-TITLE = "cache lines"
 # Of the measuring programs.
 CPUS = 4
 RUNS = 3
@@ -42,7 +43,7 @@ KEPT = tuple(called for called in FIELDS.values() if called != "insn_per_op")
 SLACK = 2
 # Lines of data of a polled command in a batch of 32, without rings and buffers.
 MOST_LINES = 14
-DAX = Machine(append=measure.PMEM, icount=True, cpus=CPUS, timeout=3600)
+DAX = Machine(append=guests.PMEM, icount=True, cpus=CPUS, timeout=3600)
 # Interrupts where the commands are submitted: elsewhere they are not seen.
 NVME = replace(nvme.MACHINE.adding(append=("irqaffinity=0",)), cpus=CPUS)
 
@@ -114,7 +115,7 @@ def read_turns(raw: str) -> list[Turn]:
 
 def read_told(output: str) -> list[Told]:
     """What the program said of the turns, in order."""
-    figures.check_complete(output)
+    counted.check_complete(output)
     found = []
     for text in output.splitlines():
         if not text.startswith("turns "):
@@ -125,7 +126,7 @@ def read_told(output: str) -> list[Told]:
         ops, warm, turns = (int(params.pop(name))
                             for name in ("ops", "warm", "turns"))
         found.append(Told(bench, variant, {
-            name: figures.value(word) for name, word in params.items()},
+            name: counted.value(word) for name, word in params.items()},
             ops, warm, turns))
     return found
 
@@ -168,9 +169,6 @@ def check_known(told: Told, turns: list[Turn]) -> None:
 
 # -- results -----------------------------------------------------------------
 
-Key = tuple[str, str, tuple[tuple[str, Any], ...]]
-
-
 def _median(turns: list[Turn], name: str, ops: int) -> float:
     return statistics.median(turn.figures[name] for turn in turns) / ops
 
@@ -191,7 +189,7 @@ def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
     if bench == nvme.BENCH:
         # A ring that looks for completions until they are there is in them.
         del row["insn_per_op"]
-    row["spread_pct"] = round(figures.spread(
+    row["spread_pct"] = round(counted.spread(
         [_median(turns, "lines", ops) for ops, turns in runs]), 2)
     return row
 
@@ -215,28 +213,18 @@ def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
 
 # -- by function -------------------------------------------------------------
 
-def objects(system_map: str) -> Symbols:
+def _variables(system_map: str) -> Symbols:
     """System.map as sorted addresses and the variables that start there."""
-    found = sorted((int(words[0], 16), words[2]) for words in
-                   map(str.split, system_map.splitlines())
-                   if len(words) == 3 and words[1] in "bBdDrR")
+    rows = [line.split() for line in system_map.splitlines()]
+    found = sorted((int(row[0], 16), row[2]) for row in rows
+                   if len(row) == 3 and row[0] >= "ffffffff8" and row[1] in "bBdDrR")
     return [at for at, _ in found], [name for _, name in found]
 
 
-def _named(address: int, symbols: Symbols, text: tuple[int, int]) -> str:
+def _variable_at(symbols: Symbols, address: int) -> str:
     """The variable of an address, if it is in the kernel's image."""
-    addresses, names = symbols
-    if not addresses or not text[0] <= address < text[1]:
-        return "-"
-    at = bisect.bisect_right(addresses, address) - 1
-    return names[at] if at >= 0 else "-"
-
-
-def _image(system_map: str) -> tuple[int, int]:
-    ends = [int(words[0], 16) for words in
-            map(str.split, system_map.splitlines())
-            if len(words) == 3 and words[2] in ("_text", "_end")]
-    return (min(ends), max(ends)) if ends else (0, 0)
+    at = bisect.bisect_right(symbols[0], address) - 1
+    return "-" if at < 0 or symbols[1][at] == "_end" else symbols[1][at]
 
 
 def by_function(turns: Iterable[Turn], ops: int,
@@ -245,26 +233,20 @@ def by_function(turns: Iterable[Turn], ops: int,
 
     A line is the function's that touched it first.
     """
-    functions, variables = figures.symbols(system_map), objects(system_map)
-    image = _image(system_map)
-    lines: Counter[tuple[str, str]] = Counter()
-    own: Counter[tuple[str, str]] = Counter()
-    taken: Counter[tuple[str, str]] = Counter()
+    functions, variables = profiles.symbols(system_map), _variables(system_map)
+    seen: dict[str, Counter[tuple[str, str]]] = {
+        flag: Counter() for flag in ("", "o", "t")}
     detailed = [turn for turn in turns if turn.lines]
     for turn in detailed:
         for pc, address, flags in turn.lines:
-            if "k" not in flags and "t" not in flags:
-                continue
-            at = bisect.bisect_right(functions[0], pc) - 1
-            name = functions[1][at] if pc >= 1 << 63 and at >= 0 else \
-                "[user space]"
-            key = name, _named(address, variables, image)
-            lines[key] += 1
-            own[key] += "o" in flags
-            taken[key] += "t" in flags
+            if "k" in flags or "t" in flags:
+                key = (profiles.function_at(functions, pc),
+                       _variable_at(variables, address))
+                for flag, count in seen.items():
+                    count[key] += flag in flags
     per = len(detailed) * ops
-    return [(*key, nr / per, own[key] / per, taken[key] / per)
-            for key, nr in lines.most_common()]
+    return [(*key, nr / per, seen["o"][key] / per, seen["t"][key] / per)
+            for key, nr in seen[""].most_common()]
 
 
 def function_text(told: Told, turns: list[Turn], system_map: str) -> str:
@@ -289,9 +271,9 @@ def _boot(mode: str, out: Path, bench: str, script: str,
     name = f"lines-{bench}"
     raw = out / f"{name}.raw"
     host.remove(raw)
-    option = f"-plugin {measure.plugin('cachelines')},out={raw}"
+    option = f"-plugin {guests.plugin('cachelines')},out={raw}"
     with host.step(f"following cache lines: {bench} ({mode})"):
-        output = measure.boot(mode, out, f"{name}-{mode}", script, command,
+        output = guests.boot(mode, out, f"{name}-{mode}", script, command,
                               machine.adding(qemu=(option,)))
     found = match(output, raw.read_text("ascii"))
     rows = results(found, mode)
@@ -318,38 +300,28 @@ def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
 
 # -- judging and the report --------------------------------------------------
 
-def _find(found: list[Row], bench: str, variant: str, **params: Any) -> Row | None:
-    return next((row for row in found if row["bench"] == bench
-                 and row["variant"] == variant
-                 and figures.matches(row, params)), None)
-
-
 def _command(found: list[Row]) -> Case:
     """The lines of a command that are neither a ring's nor a buffer's."""
     name = (f"uq, poll, batch 32 touches at most {MOST_LINES} lines of data a "
             "command, without rings")
-    row = _find(found, nvme.BENCH, "uq", mode="poll", batch=32, cpus=1)
+    row = counted.row_of(found, nvme.BENCH, "uq", mode="poll", batch=32, cpus=1)
     if not row:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+        return counted.missing(name)
     lines = row["lines_per_op"] - row["own_lines_per_op"]
-    if lines > MOST_LINES:
-        return Case(name, ktap.FAIL, f"{lines:.2f}")
-    return Case(f"{name} ({lines:.2f})", ktap.PASS)
+    return counted.verdict(name, lines <= MOST_LINES, f"{lines:.2f}")
 
 
 def _readers(found: list[Row]) -> Case:
     """Several readers take no more lines from each other than before."""
     name = f"{CPUS} readers by the short way take no more lines than by generic"
-    base = _find(found, dax_read.BENCH, dax_read.BASE, cpus=CPUS, files="own")
-    others = [row for variant in ("read_iter", "read") if (row := _find(
-        found, dax_read.BENCH, variant, cpus=CPUS, files="own"))]
-    if not base or not others:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    detail = ", ".join(f"{row['variant']} {row['transfers_per_op']:.2f}"
-                       for row in (base, *others))
-    if any(row["transfers_per_op"] > base["transfers_per_op"] for row in others):
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+    base, *others = (counted.row_of(found, dax_read.BENCH, variant, cpus=CPUS,
+                                    files="own") for variant in dax_read.MEANING)
+    if not base or not any(others):
+        return counted.missing(name)
+    rows = [base, *(row for row in others if row)]
+    return counted.verdict(
+        name, all(row["transfers_per_op"] <= base["transfers_per_op"] for row in rows),
+        ", ".join(f"{row['variant']} {row['transfers_per_op']:.2f}" for row in rows))
 
 
 def judge(found: list[Row]) -> list[Case]:
@@ -363,21 +335,12 @@ SHOWN = {dax_read.BENCH: ("size", "cpus", "files"),
          nvme.BENCH: ("mode", "batch", "cpus")}
 
 
-def _insns(row: Row) -> str:
-    return f"{row['insn_per_op']:.0f}" if "insn_per_op" in row else "-"
-
-
-def _lines_of(found: list[Row], bench: str) -> Iterator[list[str]]:
-    for row in found:
-        if row["bench"] != bench:
-            continue
-        low, high = row["transfers_range"]
-        yield [row["variant"],
-               *(str(row["params"][name]) for name in SHOWN[bench]),
-               _insns(row), f"{row['lines_per_op']:.2f}",
-               f"{row['own_lines_per_op']:.2f}",
-               f"{row['code_lines_per_op']:.2f}",
-               f"{row['transfers_per_op']:.2f} ({low:g}..{high:g})"]
+def _line(row: Row) -> list[str]:
+    low, high = row["transfers_range"]
+    return [row["variant"], *(str(row["params"][name]) for name in SHOWN[row["bench"]]),
+            f"{row['insn_per_op']:.0f}" if "insn_per_op" in row else "-",
+            *(f"{row[name]:.2f}" for name in KEPT[:-1]),
+            f"{row['transfers_per_op']:.2f} ({low:g}..{high:g})"]
 
 
 def section(found: list[Row]) -> str:
@@ -386,10 +349,9 @@ def section(found: list[Row]) -> str:
         return ""
     parts = ["## Cache lines", ABOUT]
     for bench, shown in SHOWN.items():
-        lines = list(_lines_of(found, bench))
+        lines = [_line(row) for row in found if row["bench"] == bench]
         if lines:
-            parts += [f"### {bench}", figures.markdown(
+            parts += [f"### {bench}", counted.markdown(
                 ["variant", *shown, "instructions", "lines", "own", "code",
                  "taken"], lines)]
     return "\n\n".join([*parts, "By function: `out/bench/lines-*.txt`."])
-

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The parts of `make bench`: each is measured, judged and kept by itself."""
+"""The parts of `make bench`: each is measured, judged and kept by itself.
+
+Modules in MEASUREMENTS have the same functions: few() and lines() are for
+`make demo`, which says NAME and COUNTS; section() is a part of out/bench.md; and
+profile(), where there is one, writes profiles and is called PROFILE.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from engine.bench import dax_mmap, dax_read, nvme, reap
-from engine.bench.figures import Row
-from engine.bench.measurement import Profiled
+from bench import dax_mmap, dax_read, nvme, nvme_reap
+from bench.results import Row
 from engine.ktap import Case
 
+MEASUREMENTS: tuple[ModuleType, ...] = (dax_read, dax_mmap, nvme, nvme_reap)
 # What is measured on the kernel like a distribution's, and what follows cache
 # lines, are parts too.
 DISTRO, LINES = "distro", "lines"
@@ -28,7 +34,7 @@ class Part:
     benches: tuple[str, ...]
     behind: bool = False
     # What has profiles of it by function and by stack.
-    profiled: Profiled | None = None
+    profiled: ModuleType | None = None
 
     def has(self, row: dict[str, Any]) -> bool:
         """Whether a result is one of its own."""
@@ -42,8 +48,8 @@ PARTS = (
     Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs")),
     Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme),
     Part("nvme-iommu", nvme.rows_behind, nvme.judge_behind, ("nvme",), behind=True),
-    Part("nvme-reap", reap.rows, reap.judge, ("nvme-reap", "nvme-qos"),
-         profiled=reap),
+    Part("nvme-reap", nvme_reap.rows, nvme_reap.judge, ("nvme-reap", "nvme-qos"),
+         profiled=nvme_reap),
 )
 NAMES = (*(part.name for part in PARTS), DISTRO, LINES)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from engine.report import collect, plots
+from engine.page import collect, plots
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 # Seconds of a run from which on a part of it has a row in the time line.

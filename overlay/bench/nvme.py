@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench import guests, profiles, results
+from bench.profiles import Profile, Profiles
+from bench.results import Params, Row
 from engine import guest, host, ktap
-from engine.bench import figures, measure
-from engine.bench.figures import Params, Profile, Profiles, Row
 from engine.guest import Machine
 from engine.host import UserError
 from engine.kernels import IOMMU, LAZY, STRICT
@@ -28,7 +29,7 @@ PROFILE = "profile of NVMe commands by function"
 BENCH = "nvme"
 NOP = "io_uring-nop"
 BASE = "passthru"
-BASELINE = measure.PROGRAMS / "nvme-baseline.json"
+BASELINE = guests.PROGRAMS / "nvme-baseline.json"
 # The Get Features that is a mark (nvme-bench.c), and what QEMU logs of it.
 MARK = "0x6d61726b"
 EVENTS = ("pci_nvme_mmio_doorbell_sq", "pci_nvme_getfeat")
@@ -100,13 +101,9 @@ in several, for *passthru* and *uq* alike, once for each mapping."""
 
 def programs(out: Path) -> Path:
     """A folder with the measuring program."""
-    folder = out / "programs-nvme"
-    if not (folder / "nvme-bench").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # the library comes before the source that needs it
-        measure.compiled(folder, "nvme-bench", "-Wl,--no-as-needed",
-                         "-luring")
-    return folder
+    # The library comes before the source that needs it.
+    return guests.compiled(out / "programs-nvme", "nvme-bench",
+                           "-Wl,--no-as-needed", "-luring").parent
 
 
 # -- doorbells ---------------------------------------------------------------
@@ -129,47 +126,38 @@ def doorbells(trace: str) -> list[int]:
     return counts
 
 
-def _about(output: str) -> dict[tuple[str, ...], list[dict[str, int]]]:
-    """The lines that tell about runs: (irqs, ops, whole, parts) for each."""
-    found: dict[tuple[str, ...], list[dict[str, int]]] = {}
+def _about(output: str) -> dict[str, list[dict[str, int]]]:
+    """The lines that tell about runs: (irqs, ops, whole, parts) for each cell."""
+    found: dict[str, list[dict[str, int]]] = {}
     for line in output.splitlines():
-        if not line.startswith("about "):
-            continue
-        words = line.split()[1:]
-        cut = next(n for n, word in enumerate(words) if word.startswith("run="))
-        values = {name: int(value) for name, value in
-                  (word.split("=", 1) for word in words[cut:])}
-        found.setdefault(tuple(words[:cut]), []).append(values)
+        if line.startswith("about "):
+            cell, _, values = line.removeprefix("about ").partition(" run=")
+            found.setdefault(cell, []).append({
+                name: int(value) for name, value in
+                (word.split("=", 1) for word in values.split()[1:])})
     return found
-
-
-def _row_key(row: Row) -> tuple[str, ...]:
-    """A row as the words of its lines."""
-    words = [row["bench"], row["variant"]]
-    for name, value in row["params"].items():
-        if name != "config":
-            words.append(f"{name}={json.dumps(value).strip(chr(34))}")
-    return tuple(words)
 
 
 def complete_rows(output: str, trace: str, mode: str) -> list[Row]:
     """Results, with doorbells and interrupts of each."""
-    rows = figures.results(figures.parse(output), mode)
+    rows = results.read(output, mode)
     about, bells = _about(output), doorbells(trace)
     nvme = [row for row in rows if row["bench"] == BENCH]
     if len(bells) != len(nvme):
         raise UserError(f"QEMU's log has doorbells of {len(bells)} cells, and "
                         f"{len(nvme)} were measured")
     for row in rows:
-        runs = about[_row_key(row)]
-        ops = sum(run["ops"] for run in runs)
-        row["whole_to_parts"] = round(
-            sum(run["whole"] for run in runs)
-            / sum(run["parts"] for run in runs), 4)
+        # A cell is called as its line begins, which says nothing of the kernel.
+        runs = about[results.cell_name({**row, "params": {
+            name: value for name, value in row["params"].items()
+            if name != "config"}})]
+
+        def total(name: str, runs: list[dict[str, int]] = runs) -> int:
+            return sum(run[name] for run in runs)
+        row["whole_to_parts"] = round(total("whole") / total("parts"), 4)
         if row["bench"] == BENCH:
-            row["irqs_per_op"] = round(
-                sum(run["irqs"] for run in runs) / ops, 4)
-            row["doorbells_per_op"] = round(bells.pop(0) / ops, 4)
+            row["irqs_per_op"] = round(total("irqs") / total("ops"), 4)
+            row["doorbells_per_op"] = round(bells.pop(0) / total("ops"), 4)
     return rows
 
 
@@ -177,7 +165,7 @@ def complete_rows(output: str, trace: str, mode: str) -> list[Row]:
 
 def _boot(mode: str, out: Path, which: str, runs: int, qemu: str,
           machine: Machine = MACHINE) -> str:
-    return measure.boot(
+    return guests.boot(
         mode, out, f"{BENCH}-{which}-{mode}", "nvme-bench.sh",
         (programs(out), which, runs), machine.adding(qemu=(qemu,)))
 
@@ -215,56 +203,46 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     """Profiles by function and by stack, of all variants of a cell."""
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
-        profiles = measure.profiles(
+        cells = by_cell(guests.profiles(
             mode, out, "profile-nvme",
-            lambda plugin: _boot(mode, out, "profile", 1, plugin))
-    cells = by_cell(profiles)
-    for name, beside in cells.items():
-        figures.write_profiles(
-            out, f"nvme-{name}", beside, f"NVMe commands, {_words(name)}: reads of "
-            "512 bytes, fixed", "command")
+            lambda plugin: _boot(mode, out, "profile", 1, plugin)))
+    for (way, depth), beside in cells.items():
+        batch = min(32, depth)
+        deep = "" if depth == batch else f", depth {depth}"
+        profiles.write_profiles(
+            out, f"nvme-{way}-{depth}", beside, f"NVMe commands, {way}, batch {batch}"
+            f"{deep}: reads of 512 bytes, fixed", "command")
     return [judge_profile(found, cells)] if cells else []
 
 
-def _words(cell: str) -> str:
-    """A cell that is called by its mode and depth, as a title has it."""
-    mode, depth = cell.split("-")
-    return f"{mode}, batch {_batch(cell)}" + (
-        "" if int(depth) == _batch(cell) else f", depth {depth}")
+# By mode and depth, and by variant.
+Cells = dict[tuple[str, int], dict[str, Profile]]
 
 
-def _batch(cell: str) -> int:
-    """The batch of a cell that is called by its mode and depth."""
-    return min(32, int(cell.split("-")[1]))
+def by_cell(found: Profiles) -> Cells:
+    """Profiles as cell -> variant -> profile, of the kernel."""
+    cells: Cells = {}
+    for (name, depth), one in found.items():
+        variant, mode = name.rsplit("_", 1)
+        cells.setdefault((mode, depth), {})[variant] = one.of_the_kernel()
+    return cells
 
 
-def judge_profile(found: list[Row],
-                  cells: dict[str, dict[str, Profile]]) -> Case:
+def judge_profile(found: list[Row], cells: Cells) -> Case:
     """Whether each profile is of what its cell counts, and of all of it."""
     name = "profiles of NVMe commands add up to their cells"
     bad, seen = [], 0
-    for cell, beside in cells.items():
-        mode, depth = cell.split("-")
+    for (mode, depth), beside in cells.items():
         for variant, one in beside.items():
-            counted = figures.find(found, BENCH, variant, **_cell(
-                mode, _batch(cell), True, 512, depth=int(depth)))
+            counted = results.find(found, BENCH, variant, **_cell(
+                mode, min(32, depth), True, 512, depth=depth))
             total = one.stacks.total() / one.operations
             seen += counted is not None
             if counted is None or abs(total / counted - 1) > HIDDEN:
-                bad.append(f"{variant} {cell}: {total:.0f} by function, "
+                bad.append(f"{variant} {mode}-{depth}: {total:.0f} by function, "
                            f"{counted or 0:.0f} counted")
-    if not seen:
-        return Case(name, ktap.FAIL, "NOT RUN: there is no profile")
-    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
-
-
-def by_cell(found: Profiles) -> dict[str, dict[str, Profile]]:
-    """Profiles as cell -> variant -> profile, of the kernel."""
-    cells: dict[str, dict[str, Profile]] = {}
-    for (name, depth), one in found.items():
-        variant, mode = name.rsplit("_", 1)
-        cells.setdefault(f"{mode}-{depth}", {})[variant] = one.of_the_kernel()
-    return cells
+    return results.none_of(name, bad) if seen else \
+        results.missing(name, "there is no profile")
 
 
 def few(out: Path, runs: int = 3, mode: str = "lean") -> list[Row]:
@@ -280,6 +258,13 @@ def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
             "config": "lean", **more}
 
 
+def _pair(found: list[Row], here: str, base: str,
+          **params: Any) -> tuple[float | None, float | None]:
+    """What two variants count in a cell."""
+    return (results.find(found, BENCH, here, **params),
+            results.find(found, BENCH, base, **params))
+
+
 def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
          aim: float, variant: str = "uq", iommu: str = "off",
          config: str = "lean") -> Case:
@@ -289,19 +274,16 @@ def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
         f", {config} kernel" if config != "lean" else "")
     name = (f"{variant}, {mode}, batch {batch}, {bs} B, {kind} takes at most "
             f"{most:.2f} of {BASE}")
-    params = _cell(mode, batch, fixed, bs, iommu=iommu, config=config)
-    base = figures.find(found, BENCH, BASE, **params)
-    here = figures.find(found, BENCH, variant, **params)
-    return figures.at_most(name, here, base, most, aim)
+    return results.at_most(name, *_pair(found, variant, BASE, **_cell(
+        mode, batch, fixed, bs, iommu=iommu, config=config)), most, aim)
 
 
 def _read(found: list[Row], mode: str) -> Case:
     """What reading a user queue's node costs, beside a command to it."""
     name = (f"uq-rw, {mode}, batch 32, 512 B, fixed takes at most "
             f"{RW_MOST:.2f} of uq")
-    here, base = (figures.find(found, BENCH, variant, **_cell(
-        mode, 32, True, 512)) for variant in ("uq-rw", "uq"))
-    return figures.at_most(name, here, base, RW_MOST, RW_AIM)
+    return results.at_most(name, *_pair(found, "uq-rw", "uq", **_cell(
+        mode, 32, True, 512)), RW_MOST, RW_AIM)
 
 
 def _deep(found: list[Row], mode: str) -> Case:
@@ -310,26 +292,25 @@ def _deep(found: list[Row], mode: str) -> Case:
     That is what it adds to a passthrough command.
     """
     name = f"uq, {mode} does not grow with depth"
-    here, base = ([figure for depth in DEPTHS if (figure := figures.find(
-        found, BENCH, variant, **_cell(mode, 32, True, 512, depth=depth)))]
-        for variant in ("uq", BASE))
-    if not len(here) == len(base) == len(DEPTHS):
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
+    pairs = [_pair(found, "uq", BASE, **_cell(mode, 32, True, 512, depth=depth))
+             for depth in DEPTHS]
+    known = [(here, base) for here, base in pairs if here and base]
+    if len(known) < len(DEPTHS):
+        return results.missing(name)
     detail = "; ".join(f"{variant} " + ", ".join(f"{value:.0f}" for value in row)
-                       for variant, row in (("uq", here), (BASE, base)))
-    more = max(one - here[0] - max(0, other - base[0])
-               for one, other in zip(here, base, strict=True))
-    if more > (GROWS - 1) * here[0]:
-        return Case(name, ktap.FAIL, detail)
-    return Case(f"{name} ({detail})", ktap.PASS)
+                       for variant, row in zip(("uq", BASE), zip(*known, strict=True),
+                                               strict=True))
+    first, floor = known[0]
+    more = max(here - first - max(0, base - floor) for here, base in known)
+    return results.verdict(name, more <= (GROWS - 1) * first, detail)
 
 
 def _many(found: list[Row], mode: str) -> Case:
     """A command costs no more where there are more queues."""
-    name = f"uq, {mode} does not grow with the number of queues"
-    few, many = (figures.find(found, BENCH, "uq", **_cell(
+    few, many = (results.find(found, BENCH, "uq", **_cell(
         mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8))
-    return figures.at_most(name, many, few, GROWS, 1)
+    return results.at_most(f"uq, {mode} does not grow with the number of queues",
+                           many, few, GROWS, 1)
 
 
 def _behind(found: list[Row], iommu: str, sizes: tuple[int, ...],
@@ -337,28 +318,22 @@ def _behind(found: list[Row], iommu: str, sizes: tuple[int, ...],
     """What a command costs behind an IOMMU, in all cells of these sizes."""
     name = (f"uq, {iommu} IOMMU, {', '.join(map(str, sizes))} B takes at most "
             f"{most:.2f} of {BASE}")
-    part = {_kind(row["params"]): ratio
-            for row, _, ratio in figures.ratios(
-                [row for row in found if row["params"].get("iommu") == iommu],
-                BENCH, BASE)
-            if row["variant"] == "uq" and row["params"]["bs"] in sizes}
-    missing = [f"{mode}, {bs} B" for mode in ("poll", "irq") for bs in sizes
-               if not any(cell.startswith(f"{mode},") and f" {bs} B" in cell
-                          for cell in part)]
-    if missing:
-        return Case(name, ktap.FAIL,
-                    f"NOT RUN: {'; '.join(missing)} was not measured")
-    bad = [f"{cell}: {ratio:.3f}" for cell, ratio in part.items()
-           if ratio > most]
-    if bad:
-        return Case(name, ktap.FAIL, "\n".join(bad))
-    worst = max(part, key=lambda cell: part[cell])
-    return Case(f"{name} (most: {part[worst]:.3f}, {worst})", ktap.PASS)
+    part = [(ratio, row["params"]) for row, _, ratio in results.ratios(
+        found, BENCH, BASE) if row["variant"] == "uq"
+        and results.matches(row, {"iommu": iommu, "bs": sizes})]
+    lacking = [f"{mode}, {bs} B" for mode in ("poll", "irq") for bs in sizes
+               if not any((params["mode"], params["bs"]) == (mode, bs)
+                          for _, params in part)]
+    if lacking:
+        return results.missing(name, f"{'; '.join(lacking)} was not measured")
+    bad = [f"{_kind(params)}: {ratio:.3f}" for ratio, params in part if ratio > most]
+    ratio, params = max(part, key=lambda one: one[0])
+    return results.verdict(name, not bad, "\n".join(bad)
+                           or f"most: {ratio:.3f}, {_kind(params)}")
 
 
 def _hidden(found: list[Row]) -> Case:
-    return figures.hidden("what is counted is all there is", found,
-                          BENCH, HIDDEN)
+    return results.hidden("what is counted is all there is", found, BENCH, HIDDEN)
 
 
 def _bells(found: list[Row]) -> Case:
@@ -366,49 +341,34 @@ def _bells(found: list[Row]) -> Case:
     name = "uq rings at most one doorbell for a batch of 32"
     rung = [row for row in found if row["bench"] == BENCH
             and row["variant"] == "uq" and row["params"]["batch"] == 32]
-    bad = [f"{figures.cell_name(row)}: {row['doorbells_per_op']}"
-           for row in rung if row["doorbells_per_op"] > 1 / 32 + 0.002]
     if not rung:
-        return Case(name, ktap.FAIL, "NOT RUN: it was not measured")
-    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
+        return results.missing(name)
+    return results.none_of(name, (
+        f"{results.cell_name(row)}: {row['doorbells_per_op']}" for row in rung
+        if row["doorbells_per_op"] > 1 / 32 + 0.002))
 
 
-def _baseline() -> dict[str, Any]:
-    baseline: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))
-    return baseline
-
-
-def unpatched() -> list[Row]:
-    """What the same cells cost without our patches."""
-    rows: list[Row] = _baseline()["rows"] if BASELINE.exists() else []
-    return rows
-
-
-def other_compiler() -> str | None:
-    """The compiler of the stored figures, if it is not this machine's."""
-    stored = _baseline()["compiler"] if BASELINE.exists() else None
-    return stored if stored != measure.compiler() else None
+def unpatched(found: list[Row]) -> tuple[str, list[tuple[Row, float]]]:
+    """What the same cells cost without our patches, and now; by which compiler."""
+    baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
+    pairs = [(row, results.find(found, BENCH, row["variant"], **row["params"]))
+             for row in baseline["rows"]]
+    return baseline["compiler"], [(row, now) for row, now in pairs if now is not None]
 
 
 def _off(found: list[Row]) -> Case:
     """Without user queues, as in a kernel without our patches."""
     name = "off, user queues cost nothing"
-    bad, seen = [], 0
-    for row in unpatched():
-        now = figures.find(found, BENCH, row["variant"], **row["params"])
-        if now is None:
-            continue
-        seen += 1
-        if now / row["insn_per_op"] > OFF:
-            bad.append(f"{figures.cell_name(row)}: {now:.0f}, unpatched "
-                       f"{row['insn_per_op']:.0f}")
-    if not seen:
-        return Case(name, ktap.FAIL, "NOT RUN: there is nothing to compare")
-    if stored := other_compiler():
+    compiler, pairs = unpatched(found)
+    if not pairs:
+        return results.missing(name, "there is nothing to compare")
+    if compiler != guests.compiler():
         # Two compilers' kernels differ by more than what is looked for.
-        return Case(name, ktap.SKIP, f"the stored figures are of {stored}, "
-                    f"this kernel is of {measure.compiler()}")
-    return Case(name, ktap.FAIL if bad else ktap.PASS, "\n".join(bad))
+        return Case(name, ktap.SKIP, f"the stored figures are of {compiler}, "
+                    f"this kernel is of {guests.compiler()}")
+    return results.none_of(name, (
+        f"{results.cell_name(row)}: {now:.0f}, unpatched {row['insn_per_op']:.0f}"
+        for row, now in pairs if now / row["insn_per_op"] > OFF))
 
 
 def _memory(found: list[Row], behind: bool) -> list[Case]:
@@ -455,36 +415,6 @@ def _kind(params: Params) -> str:
     return text + f", {params['queues']} queues"
 
 
-def _events(found: list[Row]) -> str:
-    """Doorbells and interrupts per command."""
-    lines = [[row["variant"], _kind(row["params"]),
-              f"{row['doorbells_per_op']:.3f}", f"{row['irqs_per_op']:.3f}"]
-             for row in found if row["params"]["bs"] == 512
-             and row["params"]["fixed"] and row["params"]["queues"] == 2
-             and row["params"]["iommu"] == "off"
-             and "possible" not in row["params"]]
-    return figures.markdown(["variant", "cell", "doorbells per op",
-                             "interrupts per op"], lines)
-
-
-def _floor(found: list[Row]) -> str:
-    lines = [[row["params"]["batch"], f"{row['insn_per_op']:.0f}"]
-             for row in found if row["bench"] == NOP]
-    return figures.markdown(["batch", "io_uring NOP"], lines)
-
-
-def _unpatched(found: list[Row]) -> str:
-    lines = []
-    for row in unpatched():
-        now = figures.find(found, BENCH, row["variant"], **row["params"])
-        if now is not None:
-            lines.append([f"{row['variant']}, {_kind(row['params'])}",
-                          f"{row['insn_per_op']:.0f}", f"{now:.0f}"])
-    stored = other_compiler()
-    return figures.markdown(
-        ["off", f"unpatched{f', {stored}' if stored else ''}", "now"], lines)
-
-
 def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
     mine, distro = ([row for row in found if row["bench"] == BENCH
@@ -492,17 +422,30 @@ def section(found: list[Row]) -> str:
                     for config in ("lean", "distro"))
     if not mine:
         return ""
+    events = [[row["variant"], _kind(row["params"]),
+               f"{row['doorbells_per_op']:.3f}", f"{row['irqs_per_op']:.3f}"]
+              for row in mine if results.matches(row, {
+                  "bs": 512, "fixed": True, "queues": 2, "iommu": "off",
+                  "possible": None})]
+    compiler, pairs = unpatched(found)
     return "\n\n".join([
-        "## NVMe commands", ABOUT, figures.table(mine, BASE, ("read", _kind)),
+        "## NVMe commands", ABOUT, results.table(mine, BASE, ("read", _kind)),
         *(["### On a kernel like a distribution's",
-           figures.table(distro, BASE, ("read", _kind))] if distro else []),
-        "### The floor: io_uring without a device", _floor(found),
-        "### Doorbells and interrupts", _events(mine),
-        "### Without user queues", _unpatched(found)])
+           results.table(distro, BASE, ("read", _kind))] if distro else []),
+        "### The floor: io_uring without a device",
+        results.markdown(["batch", "io_uring NOP"], [
+            [row["params"]["batch"], f"{row['insn_per_op']:.0f}"]
+            for row in found if row["bench"] == NOP]),
+        "### Doorbells and interrupts",
+        results.markdown(["variant", "cell", "doorbells per op",
+                          "interrupts per op"], events),
+        "### Without user queues",
+        results.markdown(["off", f"unpatched, {compiler}", "now"], [
+            [f"{row['variant']}, {_kind(row['params'])}",
+             f"{row['insn_per_op']:.0f}", f"{now:.0f}"] for row, now in pairs])])
 
 
 def lines(found: list[Row]) -> list[str]:
     """The few cells that `make demo` shows, as lines."""
     mine = [row for row in found if row["bench"] == BENCH]
-    text = figures.table(mine, BASE, ("instructions per command", _kind))
-    return text.splitlines()
+    return results.table(mine, BASE, ("instructions per command", _kind)).splitlines()

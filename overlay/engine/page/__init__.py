@@ -2,7 +2,7 @@
 """`make report`: a page of results, times and figures, out/report/index.html.
 
 collect.py reads what the last runs left in out/, without running anything;
-plots.py draws, page.py writes the page. These two need Python tools of
+plots.py draws, html.py writes the page. These two need Python tools of
 overlay/requirements.txt, and run in the venv that has them.
 """
 
@@ -19,10 +19,7 @@ def main(args: list[str]) -> list[Case]:
     if args:
         raise UserError("report takes nothing: the page is of all that is in "
                         f"{host.short(host.OUT)}")
-    python = host.pytool("python")
     with host.step("the report (out/report/index.html)"):
-        host.run([python, "-m", "engine.report.page", host.OUT, *check.STEPS],
-                 env={"PYTHONPATH": str(host.ROOT / "overlay"),
-                      "PYTHONDONTWRITEBYTECODE": "1"},
-                 what="drawing the report")
+        host.module("engine.page.html", host.OUT, *check.STEPS,
+                    what="drawing the report")
     return [Case("out/report/index.html", PASS)]

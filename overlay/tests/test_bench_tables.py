@@ -3,7 +3,7 @@
 
 import unittest
 
-from engine.bench import tables
+from bench import tables
 from engine.host import UserError
 
 

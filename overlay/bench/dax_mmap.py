@@ -8,9 +8,9 @@ as in kernels without the series. Everything is measured in one boot.
 from dataclasses import replace
 from pathlib import Path
 
+from bench import guests, results
+from bench.results import Params, Row
 from engine import host
-from engine.bench import figures, measure
-from engine.bench.figures import Params, Row
 from engine.ktap import Case
 
 NAME = "mapped reads"
@@ -19,7 +19,7 @@ BENCH = "dax-mmap"
 BASE = "dax"
 AROUND = "dax-fault-around"
 WINDOW = 65536
-MACHINE = replace(measure.COUNTING, timeout=3600)
+MACHINE = replace(guests.COUNTING, timeout=3600)
 # What fault-around may cost at most beside a fault per page, and ought to.
 BARS = (("sequential", "hole", 0.15, 0.12), ("sequential", "data", 0.15, 0.12),
         ("random", "hole", 1.15, 1.00), ("random", "data", 1.15, 1.00))
@@ -44,18 +44,14 @@ alone, on the clock."""
 
 def programs(out: Path) -> Path:
     """A folder with the measuring program."""
-    folder = out / "programs-mmap"
-    folder.mkdir(parents=True, exist_ok=True)
-    measure.compiled(folder, "dax-mmap")
-    return folder
+    return guests.compiled(out / "programs-mmap", "dax-mmap").parent
 
 
 def _count(mode: str, out: Path, name: str, kind: str, which: str,
            runs: int) -> list[Row]:
-    output = measure.boot(mode, out, f"{name}-{which.split(maxsplit=1)[0]}-{mode}",
-                          "dax-mmap.sh",
-                          (programs(out), name, kind, which, runs), MACHINE)
-    return figures.results(figures.parse(output), mode)
+    return results.read(guests.boot(
+        mode, out, f"{name}-{which}-{mode}", "dax-mmap.sh",
+        (programs(out), name, kind, which, runs), MACHINE), mode)
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
@@ -73,12 +69,13 @@ def few(out: Path, runs: int = 3) -> list[Row]:
 
 def _bar(found: list[Row], access: str, kind: str, most: float,
          aim: float) -> Case:
-    name = f"{AROUND}, {access} {kind}, takes at most {most:.2f} of {BASE}"
     cell = {"access": access, "kind": kind, "mapping": "pte",
             "touch": "first", "window": WINDOW, "config": "lean"}
-    base = figures.find(found, BENCH, BASE, **cell)
-    here = figures.find(found, BENCH, AROUND, **cell)
-    return figures.at_most(name, here, base, most, aim)
+    base, here = (results.find(found, BENCH, variant, **cell)
+                  for variant in (BASE, AROUND))
+    return results.at_most(
+        f"{AROUND}, {access} {kind}, takes at most {most:.2f} of {BASE}",
+        here, base, most, aim)
 
 
 def judge(found: list[Row]) -> list[Case]:
@@ -94,9 +91,8 @@ def _kind(params: Params) -> str:
 
 
 def _cold(found: list[Row]) -> str:
-    cell = {"touch": "cold", "config": "lean"}
-    dax = figures.find(found, BENCH, BASE, **cell)
-    cache = figures.find(found, BENCH, "pagecache", **cell)
+    dax, cache = (results.find(found, BENCH, variant, touch="cold", config="lean")
+                  for variant in (BASE, "pagecache"))
     if not dax or not cache:
         return ""
     return COLD.format(dax=dax, cache=cache, ratio=dax / cache, seed=SEED)
@@ -111,11 +107,10 @@ def section(found: list[Row]) -> str:
                 and row["params"]["touch"] != "cold"]
         if mine:
             parts += [f"## {title}", *([ABOUT] if bench == BENCH else []),
-                      figures.table(mine, BASE, ("read", _kind))]
+                      results.table(mine, BASE, ("read", _kind))]
     return "\n\n".join(part for part in [*parts, _cold(found)] if part)
 
 
 def lines(found: list[Row]) -> list[str]:
     """The few cells that `make demo` shows, as lines."""
-    text = figures.table(found, BASE, ("instructions per page", _kind))
-    return text.splitlines()
+    return results.table(found, BASE, ("instructions per page", _kind)).splitlines()

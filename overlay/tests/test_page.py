@@ -4,17 +4,15 @@
 import json
 import tempfile
 import unittest
-from collections import Counter
 from pathlib import Path
 from unittest import mock
 
-from engine import host, ktap, report
-from engine.bench import figures
+from engine import host, ktap, page
 from engine.host import UserError
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
-from engine.report import collect
-from engine.report.collect import Curve, Figures, Flame, Profile, Program, Span
+from engine.page import collect
+from engine.page.collect import Curve, Figures, Flame, Profile, Program, Span
 from tests.test_host import Folder
 
 
@@ -253,11 +251,6 @@ class Profiles(Left):
         found, = collect.profiles(self.out)
         self.assertEqual(found.flames, ())
 
-    def test_what_is_drawn_is_what_make_bench_writes(self):
-        self.assertEqual(collect.flame(figures.folded(
-            figures.Profile(2, Counter({("a", "b"): 3})), "uq-memory", "command")),
-            Flame("uq-memory", "command", {("a", "b"): 1.5}))
-
     def test_boxes_stand_on_their_callers(self):
         flame = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("c",): 4,
                                     ("a", "d", "e"): 8, ("a", "b", "e"): 16})
@@ -291,7 +284,7 @@ class Command(Folder):
         """The page after a run whose drawing ends so."""
         with mock.patch.object(host, "pytool"), \
                 mock.patch.object(host, "run", side_effect=error) as run:
-            report.main([*args])
+            page.main([*args])
         return run
 
     def test_a_page_that_cannot_be_drawn_leaves_the_old_one(self):

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Plots as SVG, told apart by marks, hatches and shades as well as by colour."""
+"""Plots as SVG, told apart by marks, hatches and shades as well as by colour.
+
+As a program, plots RESULTS FOLDER, it draws those of README.md: the same results
+make the same files. It runs in the venv, where the tools are that draw.
+"""
 
 import html
 import io
+import json
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import matplotlib as mpl
 
-from engine.report.collect import Curve, Flame, Span
+from engine.page import collect
+from engine.page.collect import Curve, Flame, Span
 
 mpl.use("svg")
 
@@ -176,3 +184,14 @@ def flames(beside: Sequence[Flame], width: float) -> str:
     axes.set_xlabel(f"instructions per {beside[0].what}")
     return _svg(figure, f"Instructions per {beside[0].what}, by caller and function",
                 tips)
+
+
+def main(results: Path, into: Path) -> None:
+    """Draw the results of the lean kernel that README.md shows."""
+    into.mkdir(parents=True, exist_ok=True)
+    for one in collect.front(json.loads(results.read_text("utf-8"))["results"]):
+        (into / f"{one.bench}.svg").write_text(curve(one), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -2,14 +2,13 @@
 """Reads of a DAX file by system calls: the iomap path and the fast one."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import build, guest, host, ktap
-from engine.bench import figures, measure
-from engine.bench.figures import Params, Profiles, Row
+from bench import guests, profiles, results
+from bench.results import Params, Row
+from engine import build, guest, host
 from engine.guest import Machine
 from engine.ktap import Case
 
@@ -69,38 +68,28 @@ OTHERS = {
 }
 
 
-# -- programs ----------------------------------------------------------------
-
-def _module(mode: str, out: Path) -> None:
-    """The measuring module, built for a mode's kernel."""
-    folder = out / "module"
-    host.remove(folder)
-    folder.mkdir()
-    host.write(folder / "noread.c",
-               (measure.PROGRAMS / "noread.c").read_bytes())
-    host.write(folder / "Kbuild", "obj-m := noread.o\n")
-    build.make(mode, f"M={folder}", "modules", log=out / "compile.log",
-               what="building the measuring module noread")
-    (folder / "noread.ko").rename(out / "noread.ko")
-
+# -- guests ------------------------------------------------------------------
 
 def programs(mode: str, out: Path) -> Path:
-    """A folder with everything that the guests of a mode need."""
+    """A folder with the measuring program, and a module for a mode's kernel."""
     folder = out / f"programs-{mode}"
     if not (folder / "noread.ko").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        measure.compiled(folder, BENCH)
-        _module(mode, folder)
+        guests.compiled(folder, BENCH)
+        module = folder / "module"
+        host.remove(module)
+        host.write(module / "noread.c", (guests.PROGRAMS / "noread.c").read_bytes())
+        host.write(module / "Kbuild", "obj-m := noread.o\n")
+        build.make(mode, f"M={module}", "modules", log=folder / "compile.log",
+                   what="building the measuring module noread")
+        (module / "noread.ko").rename(folder / "noread.ko")
     return folder
 
 
-# -- guests ------------------------------------------------------------------
-
 def _boot(mode: str, out: Path, name: str, command: tuple[Any, ...],
-          machine: Machine = measure.COUNTING, fs: str = "ext4") -> str:
+          machine: Machine = guests.COUNTING, fs: str = "ext4") -> str:
     """Boot, run a measurement of reads, and return what it printed."""
     guest.tools_there(f"mkfs.{fs}", "insmod")
-    return measure.boot(mode, out, name, "dax-read.sh",
+    return guests.boot(mode, out, name, "dax-read.sh",
                         (programs(mode, out), fs, *command), machine)
 
 
@@ -108,7 +97,7 @@ def _count(mode: str, out: Path, which: str, runs: int, fs: str) -> list[Row]:
     """The cells of one boot, as results."""
     with host.step(f"counting instructions on the {mode} kernel, {fs}"):
         output = _boot(mode, out, f"{which}-{fs}-{mode}", (which, runs), fs=fs)
-    return figures.results(figures.parse(output), mode)
+    return results.read(output, mode)
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
@@ -121,15 +110,15 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
 def few(out: Path, runs: int = 3) -> list[Row]:
     """What `make demo` shows: 8 bytes and 4 KB of data."""
     return [row for row in _count(JUDGED, out, "few", runs, "ext4")
-            if row["bench"] == BENCH and not row["params"]["hole"]
-            and row["params"]["syscall"] not in OTHERS]
+            if row["bench"] == BENCH and row["params"]["syscall"] == "pread"
+            and not row["params"]["hole"]]
 
 
 def clock(mode: str, out: Path) -> Wall:
     """What a read takes on the clock."""
     with host.step("reading on the clock, by one and by two processes"):
         output = _boot(mode, out, f"wall-{mode}", ("wall",),
-                       Machine(cpus=2, append=measure.PMEM))
+                       Machine(cpus=2, append=guests.PMEM))
     found: dict[tuple[str, int], list[float]] = {}
     for variant, readers, ns in re.findall(
             r"^wall (\w+) (\d) \d+ ([\d.]+)$", output, re.MULTILINE):
@@ -140,23 +129,16 @@ def clock(mode: str, out: Path) -> Wall:
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     """Profiles by function and by stack, written for each size and variant."""
     with host.step("counting instructions by function"):
-        _write_profiles(measure.profiles(
+        seen = guests.profiles(
             mode, out, "profile",
             lambda plugin: _boot(mode, out, f"profile-{mode}", ("profile",),
-                                 measure.COUNTING.adding(qemu=(plugin,)))),
-            out)
+                                 guests.COUNTING.adding(qemu=(plugin,))))
+    for size in sorted({size for _, size in seen}):
+        profiles.write_profiles(
+            out, str(size), {variant: one for (variant, its), one in seen.items()
+                             if its == size},
+            f"pread of {size} bytes of an ext4 DAX file")
     return []
-
-
-def _write_profiles(found: Profiles, out: Path) -> None:
-    for size in sorted({size for _, size in found}):
-        title = f"pread of {size} bytes of an ext4 DAX file"
-        beside = {variant: profile for (variant, one), profile in found.items()
-                  if one == size}
-        written = figures.write_profiles(out, str(size), beside, title)
-        for variant, functions in written.items():
-            host.write(out / f"profile-{size}-{variant}.txt",
-                       figures.profile_text(functions, f"{title}, {variant}"))
 
 
 # -- judging -----------------------------------------------------------------
@@ -169,28 +151,20 @@ def _bar(found: list[Row], bar: Bar, config: str = JUDGED) -> Case:
                     if bar.params[key] != SMALL[key])
     if config != JUDGED:
         name += f", {config} kernel"
-    params = {**bar.params, "config": config}
-    base = figures.find(found, bar.bench, BASE, **params)
-    here = figures.find(found, bar.bench, bar.variant, **params)
-    if not base or not here:
-        return Case(name, ktap.FAIL, "NOT RUN: the kernel that was measured "
-                    f"has no {bar.variant}")
-    detail = f"{here:.0f} / {base:.0f} = {here / base:.3f}, aim {bar.aim:.2f}"
-    if here / base > bar.most:
-        return Case(name, ktap.FAIL,
-                    f"{detail}; by function: out/bench/profile-8.txt")
-    return Case(f"{name} ({detail})", ktap.PASS)
+    base, here = (results.find(found, bar.bench, variant, config=config,
+                               **bar.params) for variant in (BASE, bar.variant))
+    return results.at_most(name, here, base, bar.most, bar.aim,
+                           "; by function: out/bench/profile-8.txt")
 
 
 def _none_slower(found: list[Row]) -> Case:
     name = "no cell is slower than generic by more than 2 %"
     every = [one for bench in (BENCH, WRITES)
-             for one in figures.ratios(found, bench, BASE)]
-    slow = [f"{figures.cell_name(row)}: {ratio:.3f}"
-            for row, _, ratio in every if ratio > SLOWER]
+             for one in results.ratios(found, bench, BASE)]
     if not every:
-        return Case(name, ktap.FAIL, "NOT RUN: there is only one variant")
-    return Case(name, ktap.FAIL if slow else ktap.PASS, "\n".join(slow))
+        return results.missing(name, "there is only one variant")
+    return results.none_of(name, (f"{results.cell_name(row)}: {ratio:.3f}"
+                                  for row, _, ratio in every if ratio > SLOWER))
 
 
 def judge(found: list[Row]) -> list[Case]:
@@ -206,62 +180,50 @@ def judge_distro(found: list[Row]) -> list[Case]:
 # -- the report --------------------------------------------------------------
 
 def _kind(params: Params) -> str:
-    where = "a hole" if params["hole"] else "data"
+    if params["syscall"] == "pwrite":
+        return f"{params['size']} B"
     extents = params["extents"]
-    return f"{params['size']} B of {where}, {extents} extent" + \
-        ("" if extents == 1 else "s")
+    text = (f"{params['size']} B of {'a hole' if params['hole'] else 'data'}, "
+            f"{extents} extent{'' if extents == 1 else 's'}")
+    return f"{params['syscall']}, {text}" if params["syscall"] in OTHERS else text
 
 
-def _way(params: Params) -> str:
-    return f"{params['syscall']}, {_kind(params)}"
-
-
-def _table(title: str, found: list[Row], note: str = "",
-           kind: Callable[[Params], str] = _kind) -> str:
-    if not found:
-        return ""
-    text = figures.table(found, BASE, ("read", kind))
-    return "\n".join([f"## {title}", "", *([note, ""] if note else []), text])
+PREAD = {"config": "lean", "syscall": "pread", "threads": 1}
+# Of each table its title, a note, the parameters and variants of its rows.
+TABLES: tuple[tuple[str, str, Params, tuple[str, ...]], ...] = (
+    ("DAX reads of ext4 by pread()", "", {**PREAD, "fs": "ext4"}, tuple(MEANING)),
+    ("DAX reads of XFS by pread()", "", {**PREAD, "fs": "xfs"}, ()),
+    ("Switched off", "", {**PREAD, "fs": "ext4", "extents": 1, "hole": False},
+     ("generic", "off")),
+    ("The same by preadv() of one segment", "preadv() costs more before it reaches "
+     "the file; what is saved behind ->read_iter is the same.",
+     {**PREAD, "syscall": "preadv", "fs": "ext4"}, ()),
+    *((f"Other ways to read, {fs}", "; ".join(
+        f"*{name}* is {what}" for name, what in OTHERS.items()) + ".",
+       {"config": "lean", "fs": fs, "syscall": tuple(OTHERS)}, ())
+      for fs in ("ext4", "xfs")),
+    ("Overwrites of DAX files of ext4 by pwrite()", "",
+     {"config": "lean", "syscall": "pwrite"}, ()),
+    ("Two readers of one file", "Two tasks on one CPU, task switches and ticks "
+     "included. Locks are never contended here.",
+     {"config": "lean", "threads": 2}, ()),
+    ("On a distribution-like config, ext4", "Mitigations, cgroups, LSM, hardened "
+     "usercopy: overlay/configs/distro.config.",
+     {**PREAD, "config": "distro", "fs": "ext4"}, ()),
+)
 
 
 def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
-    def chosen(bench: str = BENCH, **params: Any) -> list[Row]:
-        return [row for row in found if row["bench"] == bench
-                and figures.matches(row, params)]
-
-    parts = [
-        _table("DAX reads of ext4 by pread()", [
-            row for row in chosen(config="lean", syscall="pread", threads=1,
-                                  fs="ext4") if row["variant"] != "off"]),
-        _table("DAX reads of XFS by pread()", chosen(
-            config="lean", syscall="pread", threads=1, fs="xfs")),
-        _table("Switched off", [
-            row for row in chosen(config="lean", syscall="pread", threads=1,
-                                  fs="ext4", extents=1, hole=False)
-            if row["variant"] in ("generic", "off")]),
-        _table("The same by preadv() of one segment", chosen(
-            config="lean", syscall="preadv", threads=1, fs="ext4"),
-            "preadv() costs more before it reaches the file; what is saved "
-            "behind ->read_iter is the same."),
-        *[_table(f"Other ways to read, {fs}", [
-            row for row in chosen(config="lean", fs=fs)
-            if row["params"]["syscall"] in OTHERS], "; ".join(
-                f"*{name}* is {what}" for name, what in OTHERS.items()) + ".",
-            _way) for fs in ("ext4", "xfs")],
-        _table("Overwrites of DAX files of ext4 by pwrite()", chosen(
-            WRITES, config="lean"), kind=lambda params:
-            f"{params['size']} B"),
-        _table("Two readers of one file", chosen(config="lean", threads=2),
-               "Two tasks on one CPU, task switches and ticks included. "
-               "Locks are never contended here."),
-        _table("On a distribution-like config, ext4", [
-            row for row in chosen(config="distro", threads=1, fs="ext4")
-            if row["params"]["syscall"] == "pread"],
-            "Mitigations, cgroups, LSM, hardened usercopy: "
-            "overlay/configs/distro.config."),
-    ]
-    return "\n\n".join(part for part in parts if part)
+    parts = []
+    for title, note, params, variants in TABLES:
+        mine = [row for row in found if row["bench"] in (BENCH, WRITES)
+                and results.matches(row, params)
+                and (not variants or row["variant"] in variants)]
+        if mine:
+            parts += [f"## {title}", *([note] if note else []),
+                      results.table(mine, BASE, ("read", _kind))]
+    return "\n\n".join(parts)
 
 
 def clock_section(wall: Wall) -> str:
@@ -275,26 +237,22 @@ def clock_section(wall: Wall) -> str:
     note = ("4 KB reads of one warm file, each reader on a CPU of its own, "
             "under plain TCG, the best of many short rounds: for information. "
             "An emulator's clock is no promise for any machine.")
-    return "\n".join(["## On the clock", "", note, "", figures.markdown(
+    return "\n".join(["## On the clock", "", note, "", results.markdown(
         ["variant", "readers", "ns per read", "/ generic"], lines)])
 
 
 def lines(found: list[Row]) -> list[str]:
     """What `make demo` shows: one line per size, a column per variant."""
-    found = [row for row in found if row["variant"] in MEANING]
-    names = [name for name in MEANING
-             if any(row["variant"] == name for row in found)]
-    cells = {(row["params"].get("size"), row["variant"]): row["insn_per_op"]
-             for row in found if row["params"].get("syscall", "pread")
-             == "pread" or row["variant"] == "read_iter"}
+    cells = {(row["params"]["size"], row["variant"]): row["insn_per_op"]
+             for row in found}
+    names = [name for name in MEANING if any(name == one for _, one in cells)]
     text = ["instructions per pread() of an ext4 DAX file",
             "   bytes" + "".join(f"{name:>16}" for name in names)]
-    for size in sorted({size for size, _ in cells if size is not None}):
-        base = cells.get((size, BASE))
-        line = f"{size:>8}"
+    for size in sorted({size for size, _ in cells}):
+        line, base = f"{size:>8}", cells.get((size, BASE))
         for name in names:
             value = cells.get((size, name))
-            shown = "-" if value is None else f"{value:.0f}"
+            shown = f"{value:.0f}" if value else "-"
             if value and base and name != BASE:
                 shown += f" ({value / base:.2f})"
             line += f"{shown:>16}"

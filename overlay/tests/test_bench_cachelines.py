@@ -6,8 +6,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from bench import cachelines, guests
 from engine import host, ktap
-from engine.bench import lines, measure
 from engine.host import UserError
 
 START, STOP, TURN, DETAIL, SHOW, ARM = range(1, 7)
@@ -45,7 +45,7 @@ class Plugin(unittest.TestCase):
         subprocess.run([self.program, f"out={raw}"], check=True, text=True,
                        input="".join(f"{word}\n" for word in
                                      (f"mark 0 {ARM}", *words)))
-        return lines.read_turns(raw.read_text())
+        return cachelines.read_turns(raw.read_text())
 
     @staticmethod
     def turn(cpu, *words, end=TURN):
@@ -168,7 +168,7 @@ BOUNCED = turn(taken=1) * 2
 
 def rows(output, raw):
     """Results of what program and plugin said."""
-    return lines.results(lines.match(KNOWN + output + "complete\n",
+    return cachelines.results(cachelines.match(KNOWN + output + "complete\n",
                                      BOUNCED + raw), "lean")
 
 
@@ -207,15 +207,16 @@ class Turns(unittest.TestCase):
 
     def test_what_cannot_be_read(self):
         with self.assertRaisesRegex(UserError, "cannot be read"):
-            lines.read_turns("turn 0 insns=many\n")
+            cachelines.read_turns("turn 0 insns=many\n")
         with self.assertRaisesRegex(UserError, "cannot be read"):
-            lines.read_turns("other 0\n")
+            cachelines.read_turns("other 0\n")
         with self.assertRaisesRegex(UserError, "broke off"):
-            lines.read_turns("line ffffffff81000104 1000 k\n")
+            cachelines.read_turns("line ffffffff81000104 1000 k\n")
 
     def test_the_known_has_to_be_there(self):
         with self.assertRaisesRegex(UserError, "was not seen"):
-            lines.results(lines.match(told() + "complete\n", turn() * 3), "lean")
+            cachelines.results(cachelines.match(told() + "complete\n", turn() * 3),
+                               "lean")
 
     def test_the_known_has_to_be_right(self):
         right = {"touch": turn(user=101), "apart": turn(taken=0),
@@ -236,13 +237,13 @@ class Functions(unittest.TestCase):
            "line 401000 7ffd0000 u\n" + turn())
 
     def test_by_function(self):
-        found = lines.by_function(lines.read_turns(self.RAW), 1, MAP)
+        found = cachelines.by_function(cachelines.read_turns(self.RAW), 1, MAP)
         self.assertEqual(found, [("vfs_read", "jiffies", 1, 0, 1),
                                  ("vfs_read", "-", 1, 1, 0)])
 
     def test_text(self):
-        cell, = lines.read_told(told() + "complete\n")
-        text = lines.function_text(cell, lines.read_turns(self.RAW), MAP)
+        cell, = cachelines.read_told(told() + "complete\n")
+        text = cachelines.function_text(cell, cachelines.read_turns(self.RAW), MAP)
         self.assertIn("    1.00    0.00    1.00   vfs_read, jiffies", text)
         self.assertIn("    2.00    1.00    1.00   all", text)
 
@@ -262,7 +263,7 @@ def readers(generic=5, read_iter=4, read=4):
 
 class Judge(unittest.TestCase):
     def failed(self, found):
-        return [case.name for case in lines.judge(found)
+        return [case.name for case in cachelines.judge(found)
                 if case.status == ktap.FAIL]
 
     def test_met(self):
@@ -280,16 +281,16 @@ class Judge(unittest.TestCase):
         self.assertEqual(len(self.failed([])), 2)
 
     def test_section(self):
-        text = lines.section(command(18) + readers())
+        text = cachelines.section(command(18) + readers())
         self.assertIn("stands in for time", text)
         self.assertIn("| read ", text)
-        self.assertEqual(lines.section([]), "")
+        self.assertEqual(cachelines.section([]), "")
 
 
 class Programs(unittest.TestCase):
     def test_marks_are_the_same_on_both_sides(self):
         header = (host.PROGRAMS / "plugin.h").read_text()
-        turns = (measure.PROGRAMS / "turns.h").read_text()
+        turns = (guests.PROGRAMS / "turns.h").read_text()
         for name, number in (("TURN", TURN), ("DETAIL", DETAIL),
                              ("SHOW", SHOW), ("ARM", ARM)):
             self.assertRegex(header, rf"#define MARK_{name}\s+{number}\b")

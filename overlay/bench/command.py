@@ -5,32 +5,28 @@ The guests run under QEMU's -icount with one processor, where guest time is
 instructions. All variants of an operation are measured in one boot. Results
 go to out/bench.json and out/bench.md, profiles to out/bench/profile-*. What
 the same operations do to cache lines is followed in guests of four processors
-(lines.py), and stands apart in both. Each part of it is kept in the tree by itself
+(cachelines.py), and stands apart in both. Each part of it is kept in the tree by itself
 (parts.py), so that one that fails loses no other.
 """
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import build, host, ktap, limits, source, store
-from engine.bench import dax_mmap, dax_read, figures, lines, measure, nvme, parts, reap
-from engine.bench.figures import Row
-from engine.bench.measurement import Measurement
-from engine.bench.parts import DISTRO, LINES, PARTS, Part
-from engine.bench.tables import RESULTS
+from bench import cachelines, dax_read, guests, nvme, parts, results
+from bench.parts import DISTRO, LINES, MEASUREMENTS, PARTS, Part
+from bench.results import Row
+from bench.tables import RESULTS
+from engine import build, guest, host, ktap, limits, source, store
 from engine.host import UserError
 from engine.ktap import Case
 
-BASELINE = measure.PROGRAMS / "baseline.json"
-PLOTS = measure.PROGRAMS / "plots"
+BASELINE = guests.PROGRAMS / "baseline.json"
+PLOTS = guests.PROGRAMS / "plots"
 RUNS = 9
-MEASUREMENTS: tuple[Measurement, ...] = (dax_read, dax_mmap, nvme, reap)
 # All parts that are judged.
 LEAN = "lean"
 # Where others' work takes more than so much of a processor, QEMU's device ends the
@@ -76,10 +72,10 @@ def _by_clock(row: Row) -> bool:
 
 def steady(rows: list[Row]) -> Case:
     """What is counted comes out the same when it is counted again."""
-    name = f"runs of a cell are within {figures.SPREAD:g} % of each other"
-    wild = [f"{figures.cell_name(row)}: {row['spread_pct']} %" for row in rows
-            if row["spread_pct"] > figures.SPREAD and not _by_clock(row)]
-    return Case(name, ktap.FAIL if wild else ktap.PASS, "\n".join(wild))
+    name = f"runs of a cell are within {results.SPREAD:g} % of each other"
+    return results.none_of(name, (
+        f"{results.cell_name(row)}: {row['spread_pct']} %" for row in rows
+        if row["spread_pct"] > results.SPREAD and not _by_clock(row)))
 
 
 # -- the report --------------------------------------------------------------
@@ -87,9 +83,9 @@ def steady(rows: list[Row]) -> Case:
 def _baseline_part(rows: list[Row]) -> str:
     baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
     lines, flagged = [], False
-    same = baseline["compiler"] == measure.compiler()
-    for entry, now, moved in figures.moves(rows, baseline):
-        flag = same and abs(moved) > figures.MOVED
+    same = baseline["compiler"] == guests.compiler()
+    for entry, now, moved in results.moves(rows, baseline):
+        flag = same and abs(moved) > results.MOVED
         flagged |= flag
         lines.append([entry["what"], f"{entry['first']:.0f}",
                       f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
@@ -97,13 +93,13 @@ def _baseline_part(rows: list[Row]) -> str:
     if not lines:
         return ""
     part = ["## Baselines", "", baseline["about"], "",
-            figures.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
+            results.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
     if not same:
         part += ["", f"These are of {baseline['compiler']}, this kernel is of "
-                 f"{measure.compiler()}: what moved is not ours alone."]
+                 f"{guests.compiler()}: what moved is not ours alone."]
     if flagged:
         part += ["", "(!) moved by more than "
-                 f"{figures.MOVED:g} %: {baseline['explained']}"]
+                 f"{results.MOVED:g} %: {baseline['explained']}"]
     return "\n".join(part)
 
 
@@ -115,7 +111,7 @@ def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
         f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
         _baseline_part(rows),
         *(one.section(rows) for one in MEASUREMENTS),
-        lines.section(data.get("lines") or []),
+        cachelines.section(data.get("lines") or []),
         dax_read.clock_section(wall) if wall else "",
         "## Judged\n\n" + "\n".join(
             f"- {case.status}: {case.name}" +
@@ -127,22 +123,12 @@ def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
 
 def _commit() -> str:
     """The commit of this tree, and whether it was changed since."""
-    def git(*args: str) -> str | None:
-        done = subprocess.run(["git", "-C", str(host.ROOT), *args],
-                              capture_output=True, text=True, check=False,
-                              env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
-        return None if done.returncode else done.stdout.strip()
-    try:
-        head = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain")
-    except FileNotFoundError:
-        return "unknown"
-    return (head or "none") + ("-dirty" if changed else "")
+    return source.git(host.ROOT, "describe", "--always", "--abbrev=12", "--dirty",
+                      "--exclude=*") or "none"
 
 
 def _tool() -> str:
-    output = host.output(["qemu-system-x86_64", "--version"]) or ""
-    qemu = re.search(r"version (\S+)", output)
+    qemu = re.search(r"version (\S+)", host.output([guest.qemu(), "--version"]) or "")
     gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
     return f"QEMU {qemu[1] if qemu else 'unknown'} {COUNTED}; {gcc}"
 
@@ -156,7 +142,7 @@ def _origin(data: Data, name: str) -> Data:
     """What a part was measured on, and with what."""
     config = build.folder(DISTRO if name == DISTRO else LEAN) / ".config"
     return {**{key: data[key] for key in ("kernel", "commit", "tool")},
-            "compiler": measure.compiler(), "config": store.of_file(config)}
+            "compiler": guests.compiler(), "config": store.of_file(config)}
 
 
 def _measured(data: Data, before: Data, names: list[str]) -> Data:
@@ -175,7 +161,7 @@ def kept(data: Data) -> str:
 
     A row a line, so that a change of one figure is a change of one line.
     """
-    lists = {"results": ("insn_per_op",), "lines": lines.KEPT}
+    lists = {"results": ("insn_per_op",), "lines": cachelines.KEPT}
     head = {name: value for name, value in data.items() if name not in lists}
     return json.dumps(head, indent=1)[:-2] + "".join(
         f',\n "{each}": [\n  ' + ",\n  ".join(json.dumps({
@@ -212,9 +198,8 @@ class Run:
         found, case = _information(f"{name} was measured", work, self.out)
         self.cases.append(case)
         taken = others.look()
-        self.cases.append(Case(
-            f"{name}: {QUIET}", *((ktap.FAIL, f"others took {taken:.1f} processors")
-                                  if taken > OTHERS else (ktap.PASS, ""))))
+        self.cases.append(results.none_of(f"{name}: {QUIET}", [
+            f"others took {taken:.1f} processors"] if taken > OTHERS else []))
         if found is not None and taken <= OTHERS:
             self.good.append(name)
         return found
@@ -247,10 +232,10 @@ class Run:
 
     def lines(self) -> None:
         """Cache lines, on the kernel that is judged."""
-        found = self.add(LINES, lambda out: lines.rows(LEAN, out))
+        found = self.add(LINES, lambda out: cachelines.rows(LEAN, out))
         if found is not None:
             self.followed = found
-            self.cases += lines.judge(found)
+            self.cases += cachelines.judge(found)
 
 
 def _distro(out: Path) -> list[Row]:
@@ -315,24 +300,16 @@ def _measure(run: Run, wanted: list[str]) -> None:
         run.distro()
 
 
-def _draw() -> None:
-    """Draw what README.md shows of the results."""
-    host.run([host.pytool("python"), "-m", "engine.report.front", RESULTS,
-              PLOTS], env={"PYTHONPATH": str(host.ROOT / "overlay"),
-                           "PYTHONDONTWRITEBYTECODE": "1"},
-             what="drawing the results")
-
-
 def _keep(data: Data, names: list[str]) -> list[str]:
     """Leave in the tree what was measured of these parts."""
     if not names:
         return []
-    before = json.loads(RESULTS.read_text("utf-8")) \
-        if RESULTS.exists() else {}
+    before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     host.write(RESULTS, kept(_measured(data, before, names)))
     if names == [LINES]:
         return ["overlay/bench/results.json"]
-    _draw()
+    # What README.md shows of the results.
+    host.module("engine.page.plots", RESULTS, PLOTS, what="drawing the results")
     return ["overlay/bench/results.json", "overlay/bench/plots"]
 
 

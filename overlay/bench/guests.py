@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What all measurements share: compiled programs, and guests that count."""
+"""What all benchmarks share: compiled programs, and guests that count."""
 
 import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench import profiles as stacks
+from bench import results
+from bench.profiles import Profiles
 from engine import build, guest, host, ktap, plugins
-from engine.bench import figures
-from engine.bench.figures import Profiles
 from engine.guest import Machine
 from engine.host import UserError
 
 PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
-PROGRAMS = host.ROOT / "overlay" / "bench"
+PROGRAMS = Path(__file__).parent
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
 # A guest whose time is instructions.
@@ -21,12 +22,13 @@ COUNTING = Machine(append=PMEM, icount=True)
 
 
 def compiled(out: Path, name: str, *flags: str) -> Path:
-    """A measuring program, compiled into OUT."""
-    host.need(*PACKAGES)
-    source_file = PROGRAMS / f"{name}.c"
+    """A measuring program, compiled into OUT unless it is there."""
     target = out / name
-    host.run(["gcc", *FLAGS, *flags, "-o", target, source_file],
-             log=out / "compile.log", what=f"compiling {source_file.name}")
+    if not target.exists():
+        host.need(*PACKAGES)
+        out.mkdir(parents=True, exist_ok=True)
+        host.run(["gcc", *FLAGS, *flags, "-o", target, PROGRAMS / f"{name}.c"],
+                 log=out / "compile.log", what=f"compiling {name}.c")
     return target
 
 
@@ -46,14 +48,14 @@ def profiles(mode: str, out: Path, name: str,
              run: Callable[[str], str]) -> Profiles:
     """What RUN, given an option of QEMU, has executed and by which calls.
 
-    Returns what figures.profiles() does; what the plugin wrote is left in OUT.
+    What the plugin wrote is left in OUT.
     """
     raw = out / f"{name}.raw"
     host.remove(raw)
     output = run(f"-plugin {plugin('insnprof')},out={raw}")
     system_map = build.folder(mode) / "System.map"
-    return figures.profiles(output, raw.read_text("ascii"),
-                            system_map.read_text("ascii"))
+    return stacks.profiles(output, raw.read_text("ascii"),
+                           system_map.read_text("ascii"))
 
 
 def boot(mode: str, out: Path, name: str, script: str,
@@ -66,5 +68,5 @@ def boot(mode: str, out: Path, name: str, script: str,
     if bad:
         raise UserError(f"{bad[0].name} failed: "
                         f"{bad[0].detail.splitlines()[0]}")
-    figures.check_complete(ran.ktap)
+    results.check_complete(ran.ktap)
     return ran.ktap

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a measuring guest printed, made into rows of results and into tables.
+
+A measuring program prints a line for each run of each cell,
+
+    cell BENCH VARIANT name=value... run=N insn=X
+
+and at its end "complete"; without that line there are no results.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from engine import ktap
+from engine.host import UserError
+from engine.ktap import Case
+
+# One cell's parameters, and its result in the form of out/bench.json.
+Params = dict[str, Any]
+Row = dict[str, Any]
+# bench, variant and parameters of a cell.
+Key = tuple[str, str, tuple[tuple[str, Any], ...]]
+
+# More than this between the runs of one cell is not the same measurement.
+SPREAD = 3.0
+# A baseline that moves by more than this is flagged until it is explained.
+MOVED = 3.0
+
+
+# -- results -----------------------------------------------------------------
+
+def value(word: str) -> Any:
+    """A parameter, as a program prints it."""
+    if word in ("true", "false"):
+        return word == "true"
+    return int(word) if re.fullmatch(r"-?\d+", word) else word
+
+
+def _cell(line: str) -> tuple[Key, float]:
+    """One line: (bench, variant, params), value."""
+    try:
+        _, bench, variant, *words = line.split()
+        params = dict(word.split("=", 1) for word in words)
+        del params["run"]
+        insn = float(params.pop("insn"))
+    except (ValueError, KeyError):
+        raise UserError("the measuring guest printed a line that cannot be read: "
+                        f"{line.strip()[:80]!r}") from None
+    return (bench, variant,
+            tuple((name, value(word)) for name, word in params.items())), insn
+
+
+def check_complete(text: str) -> None:
+    """UserError when the measuring program said so or broke off."""
+    for line in text.splitlines():
+        if line.startswith("error "):
+            raise UserError(f"the measurement failed: {line[6:].strip()}")
+    if not re.search(r"^complete\b", text, re.MULTILINE):
+        raise UserError("the measurement broke off before its end")
+
+
+def parse(text: str) -> dict[Key, list[float]]:
+    """The runs of each cell: (bench, variant, params) -> [instructions]."""
+    check_complete(text)
+    runs: dict[Key, list[float]] = {}
+    for line in text.splitlines():
+        if line.startswith("cell "):
+            key, insn = _cell(line)
+            runs.setdefault(key, []).append(insn)
+    if not runs:
+        raise UserError("the measurement ended without a single figure")
+    if len({len(values) for values in runs.values()}) != 1:
+        raise UserError("some cells were measured more often than others")
+    return runs
+
+
+def spread(values: list[float]) -> float:
+    """How far apart the runs are: from the 10th to the 90th percentile, %."""
+    if len(values) < 2:
+        return 0.0
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    middle = statistics.median(values)
+    return 100 * (deciles[8] - deciles[0]) / middle if middle else 0.0
+
+
+def read(text: str, config: str) -> list[Row]:
+    """What a program printed, as results in the form of out/bench.json."""
+    return [{"bench": bench, "variant": variant,
+             "params": {**dict(params), "config": config},
+             "insn_per_op": round(statistics.median(values), 2),
+             "runs": len(values), "spread_pct": round(spread(values), 2)}
+            for (bench, variant, params), values in parse(text).items()]
+
+
+def matches(result: Row, wanted: Params) -> bool:
+    """Whether a result has these parameters; a tuple has values to choose from."""
+    return all(result["params"].get(name) in (
+        value if isinstance(value, tuple) else (value,))
+        for name, value in wanted.items())
+
+
+def row_of(rows: Iterable[Row], bench: str, variant: str,
+           **params: Any) -> Row | None:
+    """The row of one cell, or None."""
+    return next((row for row in rows if row["bench"] == bench
+                 and row["variant"] == variant and matches(row, params)), None)
+
+
+def find(rows: Iterable[Row], bench: str, variant: str,
+         **params: Any) -> float | None:
+    """The figure of one cell, or None."""
+    row = row_of(rows, bench, variant, **params)
+    return None if row is None else float(row["insn_per_op"])
+
+
+def ratios(rows: list[Row], bench: str,
+           base: str) -> Iterator[tuple[Row, float, float]]:
+    """Every variant over the base one: (row, base figure, ratio)."""
+    for row in rows:
+        if row["bench"] != bench or row["variant"] == base:
+            continue
+        first = find(rows, bench, base, **row["params"])
+        if first:
+            yield row, first, row["insn_per_op"] / first
+
+
+def bare(rows: Iterable[Row], row: Row) -> float | None:
+    """A read's figure without what no way of reading can spare it.
+
+    That is what a read of no bytes takes, and the copy: an instruction a byte,
+    as `rep movsb` counts. None where this was not measured, and of a hole.
+    """
+    params = row["params"]
+    if params.get("hole") or not params.get("size"):
+        return None
+    same = {name: params[name] for name in ("fs", "config") if name in params}
+    floor = find(rows, "syscall", "floor", syscall="pread", size=0, **same)
+    return None if floor is None else \
+        float(row["insn_per_op"]) - floor - params["size"]
+
+
+def cell_name(row: Row) -> str:
+    """A result's cell in words."""
+    params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
+                      for name, value in row["params"].items())
+    return f"{row['bench']} {row['variant']} {params}"
+
+
+def moves(rows: list[Row],
+          baseline: Mapping[str, Any]) -> Iterator[tuple[Row, float, float]]:
+    """Baselines beside what is measured now: (entry, now, moved in %)."""
+    for entry in baseline["rows"]:
+        now = find(rows, entry["bench"], entry["variant"], **entry["params"])
+        if now is not None:
+            yield entry, now, 100 * (now / entry["insn_per_op"] - 1)
+
+
+# -- tables ------------------------------------------------------------------
+
+def markdown(heads: list[str], lines: list[list[Any]]) -> str:
+    """A table that can be read as it stands and as Markdown."""
+    grid = [heads, *[[str(cell) for cell in line] for line in lines]]
+    widths = [max(len(line[i]) for line in grid) for i in range(len(heads))]
+
+    def row(cells: list[str]) -> str:
+        return "| " + " | ".join(
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width)
+            in enumerate(zip(cells, widths, strict=True))) + " |"
+
+    rule = "|" + "|".join("-" * (width + 1) + ("-" if number == 0 else ":")
+                          for number, width in enumerate(widths)) + "|"
+    return "\n".join([row(grid[0]), rule, *map(row, grid[1:])])
+
+
+def table(rows: list[Row], base: str,
+          label: tuple[str, Callable[[Params], str]]) -> str:
+    """Rows by parameters, variants beside each other with their ratios."""
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    cells: dict[tuple[tuple[str, Any], ...], dict[str, float]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row["params"].items()), {})[
+            row["variant"]] = row["insn_per_op"]
+    heads = [label[0]]
+    for name in names:
+        heads += [name] if name == base else [name, f"/ {base}"]
+    lines = []
+    for params, figures in cells.items():
+        line = [label[1](dict(params))]
+        for name in names:
+            figure = figures.get(name)
+            line.append("-" if figure is None else f"{figure:.0f}")
+            if name != base:
+                first = figures.get(base)
+                line.append(f"{figure / first:.3f}" if figure and first else "-")
+        lines.append(line)
+    return markdown(heads, lines)
+
+
+# -- judging -----------------------------------------------------------------
+
+def missing(name: str, why: str = "it was not measured") -> Case:
+    """The case of what could not be judged."""
+    return Case(name, ktap.FAIL, f"NOT RUN: {why}")
+
+
+def verdict(name: str, good: bool, detail: str) -> Case:
+    """A case that shows its figures, whether it is good or not."""
+    return Case(f"{name} ({detail})", ktap.PASS) if good else \
+        Case(name, ktap.FAIL, detail)
+
+
+def none_of(name: str, bad: Iterable[str]) -> Case:
+    """A case that is good if nothing is bad."""
+    text = "\n".join(bad)
+    return Case(name, ktap.FAIL if text else ktap.PASS, text)
+
+
+def at_most(name: str, here: float | None, base: float | None, most: float,
+            aim: float, hint: str = "") -> Case:
+    """Whether a figure is at most such a part of the base's."""
+    if not base or not here:
+        return missing(name)
+    good = here / base <= most
+    return verdict(name, good, f"{here:.0f} / {base:.0f} = {here / base:.3f}, "
+                   f"aim {aim:.2f}" + ("" if good else hint))
+
+
+def hidden(name: str, found: Iterable[Row], bench: str, most: float) -> Case:
+    """Whether the parts that were counted are the whole, within MOST."""
+    counted = [row for row in found if row["bench"] == bench]
+    if not counted:
+        return missing(name)
+    return none_of(name, (
+        f"{cell_name(row)}: the whole is {row['whole_to_parts']} of its parts"
+        for row in counted if abs(row["whole_to_parts"] - 1) > most))
