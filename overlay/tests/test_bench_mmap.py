@@ -40,11 +40,6 @@ class Judge(unittest.TestCase):
         self.assertEqual(len(red), 2)
         self.assertIn("sequential", red[0])
 
-    def test_random_bar(self):
-        red = failed(rows(GOOD[0], output(1151, access="random")))
-        self.assertEqual(len(red), 2)
-        self.assertIn("random", red[0])
-
     def test_bars_are_for_first_touch_and_the_usual_window(self):
         self.assertEqual(failed(rows(
             *GOOD, output(900, touch="remap"), output(900, window=16384))), [])
@@ -60,16 +55,6 @@ class Section(unittest.TestCase):
         self.assertIn("| hole, sequential, pte, first ", text)
         self.assertIn("window 16384", text)
         self.assertIn("0.100", text)
-
-    def test_cold_is_a_sentence(self):
-        text = dax_mmap.section(rows(
-            *GOOD, output(0, dax=25, access="random", touch="cold",
-                          window=4096)))
-        self.assertIn("25 / 50 = 0.50", text)
-        self.assertNotIn("cold", text)
-
-    def test_lines_for_the_demo(self):
-        self.assertIn("0.100", "\n".join(dax_mmap.lines(rows(output()))))
 
 
 if __name__ == "__main__":

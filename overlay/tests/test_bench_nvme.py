@@ -10,7 +10,6 @@ from unittest import mock
 
 from bench import guests, nvme, profiles
 from engine import disks, guest, kselftest, ktap
-from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
 IO = "pci_nvme_mmio_doorbell_sq sqid 4 new_tail 7\n"
@@ -59,10 +58,6 @@ class Doorbells(unittest.TestCase):
                          [1.0, 0.04])
         self.assertEqual([row["irqs_per_op"] for row in found], [0.1, 0.1])
 
-    def test_a_cell_too_many(self):
-        with self.assertRaisesRegex(UserError, "2 cells, and 1"):
-            rows(cell("uq", 900), [1, 1])
-
 
 class Judge(unittest.TestCase):
     NAME = "uq, poll, batch 32, 512 B, fixed"
@@ -71,20 +66,6 @@ class Judge(unittest.TestCase):
         for insn, result in ((880, ktap.PASS), (881, ktap.FAIL)):
             found = rows(cell("passthru", 2000) + cell("uq", insn), [9, 1])
             self.assertEqual(status(nvme.judge(found), self.NAME),
-                             result)
-
-    def test_bar_of_memory(self):
-        for bs, insn, result in ((4096, 760, ktap.PASS), (4096, 762, ktap.FAIL),
-                                 (131072, 800, ktap.PASS)):
-            found = rows(cell("passthru", 2000, bs=bs)
-                         + cell("uq-memory", insn, bs=bs), [9, 1])
-            self.assertEqual(status(nvme.judge(found), "uq-memory, poll, "
-                                    f"batch 32, {bs} B"), result)
-
-    def test_bar_of_reading(self):
-        for insn, result in ((1395, ktap.PASS), (1396, ktap.FAIL)):
-            found = rows(cell("uq", 900) + cell("uq-rw", insn), [1, 1])
-            self.assertEqual(status(nvme.judge(found), "uq-rw, poll, batch 32"),
                              result)
 
     def test_a_kernel_without_user_queues_is_red(self):
@@ -102,10 +83,6 @@ class Judge(unittest.TestCase):
         found = rows(cell("uq", 900, whole=1100), [1])
         self.assertEqual(status(nvme.judge(found), "what is counted"),
                          ktap.FAIL)
-
-    def test_nothing_counted_hides_work(self):
-        for judge in (nvme.judge, nvme.judge_behind):
-            self.assertEqual(status(judge([]), "what is counted"), ktap.FAIL)
 
     def deep(self, passthru, uq):
         output = "".join(cell(variant, insn, depth=depth)
@@ -170,11 +147,6 @@ class Judge(unittest.TestCase):
     def test_not_measured_behind_an_iommu(self):
         self.assertEqual(self.behind(0.5, 0.5, ("poll",)), (ktap.FAIL,) * 3)
 
-    def test_behind_an_iommu_is_no_cell_without(self):
-        found = rows(cell("passthru", 2000, iommu="strict")
-                     + cell("uq", 500, iommu="strict"), [9, 1])
-        self.assertEqual(status(nvme.judge(found), self.NAME), ktap.FAIL)
-
 
 class Profile(unittest.TestCase):
     """A profile is of what its cell counts."""
@@ -190,20 +162,8 @@ class Profile(unittest.TestCase):
         self.assertEqual(self.judge(a=600, b=370), ktap.FAIL)
         self.assertEqual(self.judge(a=600, b=390, string=1000), ktap.FAIL)
 
-    def test_a_profile_of_what_was_not_measured(self):
-        found = rows(cell("uq", 1000), [1])
-        for cells in ({("irq", 32): {"uq": profile({"a": 1000})}}, {}):
-            self.assertEqual(nvme.judge_profile(found, cells).status,
-                             ktap.FAIL)
-
 
 class Report(unittest.TestCase):
-    def test_section(self):
-        found = rows(cell("block", 3000) + cell("passthru", 2000)
-                     + cell("uq", 900), [9, 9, 1])
-        text = nvme.section(found)
-        self.assertRegex(text, r"poll, batch 32, 512 B, fixed, 2 queues +\| "
-                               r"+3000 \| +1\.500 \| +2000 \| +900 \| +0\.450")
 
     def test_profiles_leave_the_program_out(self):
         f, g = (profile({name: 2}) for name in "fg")

@@ -2,9 +2,8 @@
 """Measuring the end of NVMe commands: rows are whole, and bars are bars."""
 
 import unittest
-from collections import Counter
 
-from bench import nvme_reap, profiles
+from bench import nvme_reap
 from engine import ktap
 from engine.host import UserError
 
@@ -59,15 +58,6 @@ class Rows(unittest.TestCase):
                                      entries("iopoll", 1, 4, 1) + "complete\n",
                                      "lean")
 
-    def test_entries_broke_off(self):
-        with self.assertRaisesRegex(UserError, "broke off"):
-            nvme_reap.complete_rows(cell("mmap", 1, 9) + "complete\n",
-                                     entries("mmap", 1, 4, 0), "lean")
-
-    def test_a_busy_host_is_an_error(self):
-        with self.assertRaisesRegex(UserError, "too busy"):
-            nvme_reap.complete_rows("error the host is too busy\n", "", "lean")
-
 
 class Judge(unittest.TestCase):
     ONE = "mmap, depth 1 takes no more"
@@ -92,18 +82,10 @@ class Judge(unittest.TestCase):
             self.assertEqual(case.status, ktap.FAIL)
             self.assertIn("NOT RUN", case.detail)
 
-    def test_a_depth_less_is_red(self):
-        cases = nvme_reap.judge(rows(900, depths=(1, 8, 32)))
-        self.assertEqual(status(cases, "mmap never"), ktap.FAIL)
-
     def test_one_empty_entry_is_red(self):
         for empty, result in ((0, ktap.PASS), (1, ktap.FAIL)):
             self.assertEqual(status(nvme_reap.judge(rows(900, empty=empty)),
                                     "mmap never"), result)
-
-    def test_hidden_work(self):
-        self.assertEqual(status(nvme_reap.judge(rows(900, whole=1100)),
-                                "what is counted"), ktap.FAIL)
 
 
 def tails(unlimited, limited):
@@ -130,30 +112,8 @@ class Tail(unittest.TestCase):
         found = tails((8000, 24000), (5000, 5000))[:-1]
         self.assertEqual(status(nvme_reap.judge(found), self.NAME), ktap.FAIL)
 
-    def test_table(self):
-        text = nvme_reap.section(rows(800) + tails((8000, 24000), (5, 5)))
-        self.assertRegex(text, r"\| unlimited +\| +240 \| +none \| +24000 \|")
-
-
-class Profile(unittest.TestCase):
-    def test_variants_beside_each_other(self):
-        one = profiles.Profile(1, Counter({("nvme_uq_pci_submit",): 209}))
-        both = profiles.Profile(1, one.stacks + Counter({("[user space]",): 9000}))
-        self.assertEqual(
-            nvme_reap.by_depth({("iopoll", 1): one, ("mmap", 1): both,
-                           ("mmap", 32): one}),
-            {1: {"iopoll": one, "mmap": one}, 32: {"mmap": one}})
-
 
 class Report(unittest.TestCase):
-    def test_section(self):
-        text = nvme_reap.section(rows(800))
-        self.assertRegex(text, r"\| 32 +\| +1000 \| +800 \| +0\.800 \| +900 "
-                               r"\| +900 \| +2\.00 \| +75\.0% \| +0\.50 \| "
-                               r"+0\.0% \|")
-
-    def test_nothing_measured(self):
-        self.assertEqual(nvme_reap.section([]), "")
 
     def test_demo_has_a_line_with_both_shares(self):
         line = nvme_reap.lines(rows(800, depths=(1, 32)))[0]

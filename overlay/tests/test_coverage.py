@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Coverage: what is not reached is red or has a reason that still holds."""
 
-import json
 import unittest
 from unittest import mock
 
 from engine import build, coverage, host, kselftest, ktap, lay
-from engine.host import UserError
 from tests.test_host import Folder
 
 FILE = "drivers/nvme/host/uq/core.c"
@@ -52,16 +50,6 @@ class Reasons(unittest.TestCase):
         self.assertFalse(one.sometimes())
         self.assertTrue(two.sometimes())
 
-    def test_several_reasons_in_a_function(self):
-        one, two = coverage.reasons("[a b]\nx;\n: why\ny;\n: else\n")
-        self.assertEqual((one.texts, two.texts, two.function),
-                         (["x;"], ["y;"], "b"))
-
-    def test_what_is_not_one(self):
-        for text in ("x;\n: why\n", "[a b]\n: why\n", "[a b]\nx;\n"):
-            with self.assertRaises(UserError):
-                coverage.reasons(text)
-
     def test_ours_can_be_read(self):
         if coverage.LEFT.exists():
             targets = coverage.targets()
@@ -92,11 +80,6 @@ class Judge(Folder):
         case = coverage.judge(FILE, lines)
         self.assertEqual((case.status, case.detail), (ktap.FAIL, "80.0 % are"))
 
-    def test_nothing_counted(self):
-        case = coverage.judge(FILE, {})
-        self.assertEqual(case.status, ktap.FAIL)
-        self.assertIn("NOT RUN", case.detail)
-
     def test_what_is_left(self):
         lines = {7: 1, 8: 0, 9: 1, 13: 0, 15: 0}
         found = coverage.left(FILE, SOURCE, lines, self.known)
@@ -104,11 +87,6 @@ class Judge(Folder):
             [entry[:3] for entry in found],
             [(8, 8, "one"), (13, 15, "two")])
         self.assertEqual(found[0][4], "There is always memory here.")
-
-    def test_the_same_text_elsewhere_is_unexplained(self):
-        found = coverage.left(FILE, SOURCE, {8: 0, 15: 0}, self.known[:1])
-        self.assertEqual([entry[4] for entry in found],
-                         ["There is always memory here.", "UNEXPLAINED"])
 
     def test_an_unexplained_line_is_red(self):
         def judged(lines):
@@ -131,9 +109,6 @@ class Judge(Folder):
                       [case.name for case in cases
                        if case.status == ktap.FAIL])
 
-    def test_a_reason_that_holds(self):
-        self.assertEqual(self.stale({8: 0, 15: 0}), [])
-
     def test_a_line_that_is_reached_now(self):
         self.assertEqual(self.stale({8: 3, 15: 4}),
                          ["'return -ENOMEM;' is reached"])
@@ -145,13 +120,6 @@ class Judge(Folder):
         known = coverage.reasons("[fs/gone.c one]\nreturn 1;\n: why\n")
         self.assertEqual(
             len(coverage.stale(known, {FILE: {}}, self.texts)), 1)
-
-    def test_gcovrs_table(self):
-        table = json.loads(
-            '{"files": [{"file": "a.c", "lines": ['
-            '{"line_number": 1, "count": 0}, {"line_number": 1, "count": 2},'
-            '{"line_number": 2, "count": 0, "gcovr/noncode": true}]}]}')
-        self.assertEqual(coverage.lines_of(table), {"a.c": {1: 2}})
 
 
 class Guests(Folder):

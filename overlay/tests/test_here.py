@@ -55,10 +55,6 @@ class Lines(unittest.TestCase):
             "size=8 reads=100 ns=98.5 instructions=- cycles=-\n"),
             {"ns": 98.5, "cycles": None, "instructions": None})
 
-    def test_something_else(self):
-        with self.assertRaisesRegex(UserError, "has printed 'hello'"):
-            here.read_line("hello\n")
-
     def test_table(self):
         text = here.table([
             here.Row("f", "pread, 8 bytes",
@@ -97,11 +93,6 @@ class ForReal(unittest.TestCase):
     def test_a_file_that_is_too_short_says_so(self):
         row, = self.measured(100, 4096)
         self.assertIn("FILE is shorter than one read", row["why"])
-
-    def test_one_program_serves_all_files(self):
-        with mock.patch.object(here, "_compile", wraps=here._compile) as made:
-            rows = self.measured(65536, 8, files=3)
-        self.assertEqual((len(rows), made.call_count), (3, 1))
 
 
 if __name__ == "__main__":

@@ -71,10 +71,6 @@ class Ktap(unittest.TestCase):
         self.assertIn("all_programs_ended fail\n",
                       awk("ktap", "", "-v", "programs=1"))
 
-    def test_names_are_lavas(self):
-        for line in awk("ktap", OUTPUT).splitlines():
-            self.assertRegex(line, r"^[-_a-zA-Z0-9.]+ (pass|fail|skip)$")
-
     def both(self, *lines):
         """Does the program pass for LAVA, and for us, that says this and exits 0?"""
         text = ("TAP version 13\n1..1\n# selftests: uq: uq_io\n" + "".join(
@@ -147,9 +143,6 @@ class Ktap(unittest.TestCase):
         self.assertEqual(awk("ktap", text, "-v", "programs=2").splitlines(), [
             "uq_a.x pass", "uq_a pass", "uq_a.plan fail", "uq_b.x pass",
             "uq_b pass", "all_programs_ended pass"])
-
-    def test_nothing_is_not_all(self):
-        self.assertEqual(awk("ktap", ""), "all_programs_ended fail\n")
 
 
 class Splats(unittest.TestCase):
@@ -242,39 +235,11 @@ class Groups(unittest.TestCase):
         job = jobs.job(found["lean-iommu"], "https://ci.example.org/a", {})
         self.assertIn("-device intel-iommu", job["context"]["extra_options"])
 
-    def test_all_tests_are_known(self):
-        tests = jobs.tests()
-        for test in ("uq:uq_io", "uq:uq_safety.sh", "filesystems/dax:read_diff",
-                     "filesystems/dax:mmap_race", "filesystems/dax:read_dm.sh"):
-            self.assertIn(test, tests)
-        self.assertNotIn("uq:uq_kexec", tests)
-
     def test_the_record_has_all(self):
         known = jobs.recorded()
         for mode in kernels.having("checked"):
             self.assertEqual(set(jobs._given(mode)) - set(known[mode]), set(),
                              "make lava ARGS=record, when they ran")
-
-    def test_a_test_that_is_new(self):
-        known = {mode: dict(tests) for mode, tests in jobs.recorded().items()}
-        del known["lean"]["uq:uq_io"]
-        found = jobs.groups(seconds=known)
-        self.assertTrue(any("uq:uq_io" in group.tests for group in found))
-
-    def test_a_kernel_that_no_test_is_for_has_no_job(self):
-        with mock.patch.object(kselftest, "subset",
-                               lambda mode: [] if mode == "debug" else None):
-            self.assertEqual({group.mode for group in jobs.groups()}, {"lean"})
-            with self.assertRaisesRegex(UserError, "no test is for debug"):
-                jobs.groups(["debug"])
-
-    def test_one_long_test(self):
-        known = {"lean": {"uq:uq_io": 1000.0}}
-        with mock.patch.object(jobs, "_given",
-                               return_value=["uq:uq_io", "uq:uq_cq"]):
-            found = jobs.groups(["lean"], known)
-        self.assertEqual(sum(len(group.tests) for group in found
-                             if not group.kind), 2)
 
 
 class Jobs(unittest.TestCase):
@@ -296,13 +261,6 @@ class Jobs(unittest.TestCase):
         self.assertEqual(images["rootfs"]["format"], "cpio.newc")
         self.assertTrue(images["rootfs"]["overlays"]["lava"])
 
-    def test_all_disks_are_of_the_image_that_comes_with_it(self):
-        arg = self.job()["actions"][0]["deploy"]["images"]["blank"]["image_arg"]
-        self.assertEqual(arg.count("-drive "), arg.count("file={blank},"))
-        self.assertEqual(arg.count("-drive "), arg.count(",snapshot=on"))
-        for serial in ("main", "slow", "vector", "few", "buffer", "many"):
-            self.assertIn(f"serial=uq-selftest-{serial}", arg)
-
     def test_timeouts(self):
         lean, debug = self.job(), self.job("debug")
         for mode, job in (("lean", lean), ("debug", debug)):
@@ -313,14 +271,6 @@ class Jobs(unittest.TestCase):
             self.assertGreater(test, limit)
             self.assertGreater(job["timeouts"]["job"]["minutes"] * 60, test)
 
-    def test_timeouts_of_settings(self):
-        with mock.patch.object(jobs, "_of_settings", return_value=5000):
-            self.assertEqual(jobs.test_timeout("lean", ["uq:uq_io"]), 5000)
-        self.assertEqual(jobs._of_settings("uq"), 0)
-
-    def test_a_folder_without_settings_has_kselftests_own_limit(self):
-        self.assertEqual(jobs._of_settings("none"), 45)
-
     def test_dispatchers_have_kvm_or_not(self):
         for named, without in (("tcg", True), ("kvm", False)):
             with mock.patch.dict(os.environ, {"ACCEL": named}):
@@ -328,12 +278,6 @@ class Jobs(unittest.TestCase):
         with mock.patch.dict(os.environ, {"ACCEL": "KVM"}), \
                 self.assertRaisesRegex(UserError, "ACCEL=KVM is not known"):
             self.job()
-
-    def test_a_panic_ends_the_job(self):
-        job = self.job()
-        self.assertIn("-no-reboot", job["context"]["extra_options"])
-        kernel = job["actions"][0]["deploy"]["images"]["kernel"]["image_arg"]
-        self.assertIn(" panic=-1 ", kernel)
 
     def steps(self, job):
         """What a job's guest does."""
@@ -422,12 +366,6 @@ class Command(Folder):
                       said)
         self.assertIn("ARTIFACTS_URL=", said)
 
-    def test_of_jobs_that_have_all_nothing_is_said(self):
-        self.artifacts()
-        said, _ = self.lava("https://ci.example.org/a")
-        self.assertNotIn("checksums", said)
-        self.assertNotIn("ARTIFACTS_URL", said)
-
     def artifacts(self, linux="7.3.4"):
         """What a run over such a kernel has left, now that 7.3.4 is here."""
         patch = mock.patch.object(artifacts, "of_now", lambda: {"linux": "7.3.4"})
@@ -447,15 +385,6 @@ class Command(Folder):
         self.artifacts()
         self.assertIn("lean/bzImage", lava.checksums())
 
-    def test_a_wrong_accelerator_deletes_no_jobs(self):
-        host.write(host.OUT / "lava" / "lean-1.yaml", "x")
-        with mock.patch.dict(os.environ, {"ACCEL": "KVM"}), \
-                mock.patch.object(host, "pytool",
-                                  side_effect=AssertionError("validating")), \
-                self.assertRaisesRegex(UserError, "ACCEL=KVM"):
-            lava.main([])
-        self.assertTrue((host.OUT / "lava" / "lean-1.yaml").exists())
-
     def test_the_balance_is_a_case(self):
         case, = self.lava()[1]
         self.assertEqual(case.status, ktap.PASS)
@@ -472,12 +401,6 @@ class KernelCi(unittest.TestCase):
 
     TEXT = (jobs.CI / "kernelci.yaml").read_text("utf-8")
 
-    def test_the_branch_has_all_series(self):
-        name, = re.findall(r"^    branch: (\S+)$", self.TEXT, re.MULTILINE)
-        self.assertEqual(name, "all")
-        made = (host.ROOT / "overlay/engine/pristine.py").read_text("utf-8")
-        self.assertIn(f'"-B", "{name}"', made)
-
     def test_the_options_are_those_of_the_tests(self):
         fragments = {path: (name, re.findall(r"CONFIG_\w+=\w+", options))
                      for name, path, options in re.findall(
@@ -493,14 +416,6 @@ class KernelCi(unittest.TestCase):
 
 class Disks(Folder):
     """README has the disks; there is no other list of them."""
-
-    def test_options_are_qemus(self):
-        found = disks.options()
-        self.assertTrue(all(re.match(r"-(drive|device) \S+$", one)
-                            for one in found))
-        ids = [name for one in found if one.startswith("-drive")
-               for name in re.findall(r"[ ,]id=(\w+)", one)]
-        self.assertEqual(len(ids), len(set(ids)))
 
     def test_guests_have_images_of_their_own(self):
         words, = disks.attach(self.top / "disks")
@@ -540,20 +455,12 @@ class Dispatcher(Folder):
             ("0_kselftest: no_splat", ktap.PASS),
             ("lava: job", ktap.PASS)])
 
-    def test_a_job_without_an_end_is_red(self):
-        self.assertEqual(dispatcher.results("")[0].status, ktap.FAIL)
-
     def test_a_job_whose_steps_gave_no_result_is_red(self):
         log = (self.LINE % ("no_splat", "0_kselftest", "pass")
                + self.LINE % ("job", "lava", "pass"))
         self.assertEqual([case.name for case in dispatcher.results(log)
                           if case.status == ktap.FAIL],
                          ["lava: all_programs_ended"])
-
-    def test_without_artifacts(self):
-        with self.assertRaisesRegex(UserError, "make artifacts"), \
-                mock.patch.object(dispatcher.os, "geteuid", return_value=0):
-            dispatcher.run(jobs.groups()[0])
 
     def test_with_artifacts_of_other_sources(self):
         for mode in kernels.having("checked"):

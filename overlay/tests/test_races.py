@@ -55,9 +55,6 @@ class Races(Folder):
         self.assertEqual(self.failed(OURS), ["io_wq_worker / short_name"])
         self.assertEqual(self.failed(ALONE), ["ext4_dax_read_user"])
 
-    def test_the_same_race_counts_once(self):
-        self.assertEqual(len(self.failed(OURS, OURS, BOTH)), 2)
-
     def test_upstreams_are_listed(self):
         cases = self.cases(THEIRS, CALLED, THEIRS)
         self.assertEqual([case.status for case in cases], [ktap.PASS])
@@ -66,10 +63,6 @@ class Races(Folder):
         self.assertIn("1 x llist_add_batch / llist_del_first, called by ours",
                       listed)
         host.say.assert_called_once()
-
-    def test_a_quiet_boot_passes(self):
-        cases = self.cases("[    1.000000] nothing")
-        self.assertEqual([case.status for case in cases], [ktap.PASS])
 
     def test_other_splats_stay(self):
         text = races.without(BOTH + "\n[   13.000000] WARNING: at x\n")
@@ -119,18 +112,6 @@ class Races(Folder):
         for name in ("uq/pci", "dax-read", "core", "dax"):
             self.assertIn(f"UBSAN_SANITIZE_{name}.o=y", names)
 
-    def test_what_runs_before_the_kernel_is_not_instrumented(self):
-        for name in ("drivers/nvme/host", "fs", "fs/ext4", "mm"):
-            host.write(self.top / name / "Makefile", "")
-        with mock.patch.object(build, "tree", return_value=self.top):
-            names = {name.partition("_SANITIZE_")[2].removesuffix(".o=y")
-                     for name in build.variables("debug") if name.endswith("=y")}
-        self.assertIn("mm/memory.c", build.patched_sources())
-        # those of arch/x86/boot
-        self.assertEqual(names & {
-            "a20", "cmdline", "cpu", "cpucheck", "cpuflags", "edd", "main", "memory",
-            "pm", "printf", "regs", "string", "tty", "version", "video"}, set())
-
     def test_it_is_switched_on(self):
         # allnoconfig has no for what is on by default.
         wanted = build.wanted_config("kcsan")
@@ -178,19 +159,6 @@ class Soak(Folder):
         self.assertEqual(self.exercised, ["debug"])
         self.assertEqual(self.suites, [["um"]])
         self.assertEqual(self.compiled, [["arches"]])
-
-    def test_one_kernel_alone(self):
-        self.assertEqual({share.mode for share in self.soak("kcsan")},
-                         {"kcsan"})
-        self.assertEqual(self.exercised, [])
-        self.assertEqual(self.suites, [])
-        self.assertEqual(self.compiled, [])
-
-    def test_fsx_alone_and_not_beside_a_test(self):
-        self.assertEqual(self.soak("fsx"), [])
-        self.assertEqual(self.exercised, ["debug"])
-        self.assertTrue(self.soak("uq:uq_reset"))
-        self.assertEqual(self.exercised, [])
 
     def test_commits_for_other_architectures_alone_and_with_others(self):
         self.assertEqual(self.soak("arches"), [])

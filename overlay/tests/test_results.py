@@ -3,7 +3,6 @@
 
 import importlib.util
 import io
-import json
 import os
 import re
 import subprocess
@@ -105,13 +104,6 @@ class Report(Here):
         failed = self.tests["kselftest.uq.uq_io.poll.read_write"]
         self.assertEqual(failed["log_excerpt"], "what? failed")
 
-    def test_builds(self):
-        self.assertEqual({build["config_name"] for build in self.data["builds"]},
-                         {"debug", "lean", "none", "um"})
-        known = {build["id"] for build in self.data["builds"]}
-        self.assertTrue(all(test["build_id"] in known
-                            for test in self.data["tests"]))
-
     def status(self, kernel):
         """A build's row now."""
         row, = [row for row in kcidb.report(host.OUT)["builds"]
@@ -130,20 +122,11 @@ class Report(Here):
         self.assertIn("it is broken", rows["lean"]["log_excerpt"])
         self.assertEqual(rows["debug"]["status"], "MISS")
 
-    def test_what_is_no_build_does_not_pass_as_one(self):
-        self.assertIsNone(self.status("none"))
-
     def test_a_build_that_was_interrupted_is_an_error(self):
         host.write(build.status("lean"), "began\n")
         self.assertEqual(self.status("lean"), "ERROR")
         host.write(build.status("lean"), "built\n")
         self.assertEqual(self.status("lean"), "PASS")
-
-    def test_user_mode_linux_that_does_not_compile_fails(self):
-        self.ran("kunit", Case("um: results", ktap.FAIL, "no test ran"))
-        self.assertEqual(self.status("um"), "FAIL")
-        host.write(host.OUT / "kunit" / "um.ktap", "")
-        self.assertEqual(self.status("um"), "PASS")
 
     def test_environment(self):
         found = [test["environment"]["misc"]["platform"]
@@ -151,12 +134,6 @@ class Report(Here):
         self.assertEqual(found[0], "um")
         self.assertEqual(found[4], "qemu-pci-nomsi-swiotlb-force")
         self.assertTrue(self.data["tests"][6]["misc"]["stored"])
-
-    def test_it_is_json(self):
-        json.dumps(self.data)
-
-    def test_a_long_excerpt_is_cut(self):
-        self.assertEqual(len(kcidb._excerpt("x" * 99999)), kcidb.EXCERPT)
 
 
 class Old(Here):
@@ -179,10 +156,6 @@ class Old(Here):
         paths, builds = self.report()
         self.assertEqual((paths, builds["lean"]), ([], "MISS"))
         self.assertIn("left out: kselftest", host.say.call_args.args[0])
-
-    def test_with_another_configuration(self):
-        self.here["configs"] = "2"
-        self.assertEqual(self.report()[0], [])
 
     def test_with_other_scripts_in_guests_a_build_is_the_same(self):
         self.guests = "2"
@@ -219,16 +192,6 @@ class Old(Here):
         self.ran("kunit", Case("debug: ext4_inode_test: a case", ktap.PASS))
         self.assertEqual(self.report()[1]["um"], "PASS")
 
-    def test_user_mode_linux_of_other_files_is_not_said_to_be_built(self):
-        host.remove(host.OUT / "kunit")
-        host.write(host.OUT / "kunit" / "um.ktap", "")
-        self.ran("soak", Case("um: kunit.py", ktap.FAIL, "it ended with 1"))
-        self.assertEqual(self.report()[1]["um"], "PASS")
-        self.here["linux"] = "7.4.0"
-        self.ran("kunit", Case("debug: ext4_inode_test: a case", ktap.PASS))
-        self.here["linux"] = "7.3.4"
-        self.assertEqual(self.report()[1]["um"], "FAIL")
-
 
 class Noted(Folder):
     """What changes what results are of."""
@@ -260,9 +223,6 @@ class Noted(Folder):
         return {name for name, value in self.of(**kernel).items()
                 if self.first[name] != value}
 
-    def test_nothing(self):
-        self.assertEqual(self.changed(), set())
-
     def test_another_kernel(self):
         self.assertEqual(self.changed(version="7.4.0"), {"linux"})
         self.assertEqual(self.changed(head="0" * 40), {"commit"})
@@ -285,27 +245,12 @@ class Noted(Folder):
         del self.laid["fs/b.c.patch"]
         self.assertEqual(self.changed(), {"patchset_hash"})
 
-    def test_configurations_and_kernels(self):
-        host.write(self.top / "configs/lean.config", "CONFIG_A=y\nCONFIG_B=y\n")
-        self.assertEqual(self.changed(), {"configs"})
-        host.write(self.top / "configs/lean.config", "CONFIG_A=y\n")
-        with mock.patch.object(ran, "LOADED", "of another kernels.py"):
-            self.assertEqual(self.changed(), {"configs"})
-
     def test_what_guests_do(self):
         host.write(self.top / "guest/run.sh", "false\n")
         self.assertEqual(self.changed(), {"guests"})
         host.write(self.top / "guest/run.sh", "true\n")
         host.write(self.top / "overlay/kselftest.debug", "uq:uq_cq\n")
         self.assertEqual(self.changed(), {"guests"})
-
-    def test_what_boots_guests(self):
-        with mock.patch.object(ran, "LOADED_CODE", {"guest.py": "another"}):
-            self.assertEqual(self.changed(), {"guests"})
-
-    def test_a_folder_beside_the_guests_scripts_is_no_script(self):
-        (self.top / "guest/old").mkdir()
-        self.assertEqual(self.changed(), set())
 
 
 class Bad(Here):
@@ -366,16 +311,6 @@ class Checkout(Folder):
             self.git("remote", "set-url", "origin", url)
             self.assertNotIn("git_repository_url", self.checkout(), url)
 
-    def test_an_edited_tree_is_no_commit(self):
-        host.write(self.top / "kdir" / "Makefile", "VERSION = 8\n")
-        self.assertNotIn("git_commit_hash", self.checkout())
-
-    def test_no_branch(self):
-        self.git("checkout", "-q", "--detach")
-        row = self.checkout()
-        self.assertEqual(row["git_commit_hash"], self.head)
-        self.assertNotIn("git_repository_branch", row)
-
     def test_the_origin_is_the_one_that_is_named(self):
         self.assertEqual(self.checkout()["origin"], "overlay")
         row = self.checkout(KCIDB_ORIGIN="my_ci")
@@ -400,13 +335,6 @@ class Times(Here):
         self.assertRegex(start, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")
         # The guest is said to have begun before this step did.
         self.assertLess(start, begun)
-
-    def test_what_was_kept_has_the_time_when_it_ran(self):
-        (start, took), = self.times(Case(
-            Old.CASE.name, ktap.PASS,
-            "taken from the store: it ran at 2026-01-02 03:04"))
-        self.assertRegex(start, r"^2026-01-02T03:04:00[+-]\d\d:\d\d$")
-        self.assertIsNone(took)
 
 
 class Build(Folder):
@@ -433,10 +361,6 @@ class Build(Folder):
         self.assertEqual(self.build(host.UserError), "failed")
         self.assertEqual(self.build(KeyboardInterrupt), "began")
         self.assertEqual(self.build(), "built")
-
-    def test_a_build_says_what_it_is_of(self):
-        self.build(host.UserError)
-        self.assertTrue(ran.same(build.note("lean"), {"linux": "7.3.4"}))
 
 
 class Command(Folder):
@@ -494,17 +418,6 @@ class Command(Folder):
         self.assertEqual((module, old, compared), ("compare", "old", new))
         self.assertIn("kselftest.uq", new)
 
-    def test_what_is_compared_with_may_lie_in_the_same_folder(self):
-        for old in (results._path(), results._path().with_name("old.json")):
-            host.write(old, "old")
-            _, (_, (before, after)) = self.compared(old)
-            self.assertEqual(before, "old")
-            self.assertIn("kselftest.uq", after)
-
-    def test_nothing_to_compare_with(self):
-        with self.assertRaisesRegex(host.UserError, "not there"):
-            self.compared(self.top / "nothing.json")
-
 
 class Comparison(Folder):
     """What passed before is missed, whatever kci-dev calls it."""
@@ -549,20 +462,6 @@ class Comparison(Folder):
             self.assertEqual(code, 2 if item[3] else 0, item)
             self.assertEqual(f"{results.LOST}lean qemu uq.{item[0]}: " in text,
                              item[3], item)
-
-    def test_a_report_of_another_ci(self):
-        path = self.top / "other.json"
-        host.write(path, json.dumps({
-            "version": {"major": 5, "minor": 3},
-            "builds": [{"id": "ci:1", "origin": "ci", "checkout_id": "ci:0"}],
-            "tests": [{"id": "ci:2", "origin": "ci", "build_id": "ci:1", "path": "x"},
-                      {"id": "ci:3", "origin": "ci", "build_id": "ci:9",
-                       "environment": {"comment": "no more"}}]}))
-        found = self.module()._results(str(path))
-        self.assertEqual([(test["config"], test["environment_misc"], test["origin"])
-                          for test in found["tests"]], [(None, {}, "")] * 2)
-        host.write(path, json.dumps({"version": {"major": 5, "minor": 3}}))
-        self.assertEqual(self.module()._results(str(path)), {"builds": [], "tests": []})
 
     def test_what_is_no_report_is_named(self):
         path = self.top / "x.json"
