@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results for KCIDB: a test's path is the same in the next report."""
 
-import importlib.util
+import importlib
 import io
 import os
 import re
 import subprocess
 import sys
-import types
 from contextlib import redirect_stdout
 from unittest import mock
 
@@ -389,20 +388,23 @@ class Command(Folder):
         self.assertIn("NOT RUN", case.detail)
 
     def test_compare(self):
-        self.assertEqual(self.run_with(0, "", "a", "b")[0].status, ktap.PASS)
-        case, = self.run_with(2, "gone: 1\n  ! lean qemu x: PASS -> -\n", "a", "b")
+        path = self.top / "a"
+        with self.assertRaisesRegex(host.UserError, "not there"):
+            self.run_with(0, "", path, path)
+        host.write(path, "")
+        self.assertEqual(self.run_with(0, "", path, path)[0].status, ktap.PASS)
+        case, = self.run_with(2, "gone: 1\n  ! lean qemu x: PASS -> -\n", path, path)
         self.assertEqual((case.status, case.detail),
                          (ktap.FAIL, "lean qemu x: PASS -> -"))
         with self.assertRaisesRegex(host.UserError, "could not be compared"):
-            self.run_with(1, "Traceback\nError: x", "a", "b")
+            self.run_with(1, "Traceback\nError: x", path, path)
 
     def compared(self, old):
         """What `results OLD` gives to the venv, and what is in these files."""
         seen = []
 
-        def venv(module, *paths, what):
-            seen.append((module, [host.Path(path).read_text("utf-8")
-                                  for path in paths]))
+        def venv(*paths, what):
+            seen.append([host.Path(path).read_text("utf-8") for path in paths])
             return host.Done([], 0, "")
 
         with mock.patch.object(results, "_venv", venv), \
@@ -411,12 +413,14 @@ class Command(Folder):
             results.main([str(old)])
         return seen
 
-    def test_the_last_runs_are_written_before_they_are_compared(self):
-        host.write(results._path(), "of an earlier day")
-        host.write(self.top / "old.json", "old")
-        (_, (new,)), (module, (old, compared)) = self.compared(self.top / "old.json")
-        self.assertEqual((module, old, compared), ("compare", "old", new))
-        self.assertIn("kselftest.uq", new)
+    def test_the_last_runs_are_compared_even_with_what_they_replace(self):
+        made = host.OUT / "results" / results.FILE
+        for old in (self.top / "old.json", made):
+            host.write(old, "old")
+            (new,), compared = self.compared(old)
+            self.assertEqual(compared, ["old", new])
+            self.assertEqual(made.read_text("utf-8"), new)
+            self.assertIn("kselftest.uq", new)
 
 
 class Comparison(Folder):
@@ -430,19 +434,14 @@ class Comparison(Folder):
 
     def module(self, found=()):
         """compare.py, where kci-dev has found these."""
-        # It is in the venv alone.
-        class Report:
-            def compare(self, *_):
-                return types.SimpleNamespace(items=found)
-        stub = types.ModuleType("kcidev.libs.regression")
-        stub.RegressionReport = Report()
-        with mock.patch.dict(sys.modules, {"kcidev.libs.regression": stub}):
-            # By its file: the package has a function of that name.
-            spec = importlib.util.spec_from_file_location(
-                "compared", host.ROOT / "overlay/engine/results/compare.py")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        return module
+        # They are in the venv alone.
+        stub = mock.Mock()
+        stub.RegressionReport.compare.return_value.items = found
+        with mock.patch.dict(sys.modules, {
+                "kcidev.libs.regression": stub, "kcidb_io": stub,
+                "jsonschema": stub}):
+            sys.modules.pop("engine.results.compare", None)
+            return importlib.import_module("engine.results.compare")
 
     def compare(self, *items):
         """The exit code, and what is said, where kci-dev has found these."""
@@ -468,5 +467,5 @@ class Comparison(Folder):
         for text in (b"", b"{", b"[]", b"[1]", b'{"tests": [1]}', b'{"builds": [{}]}',
                      b'{"builds": null}', b"\xff"):
             host.write(path, text)
-            self.assertEqual(self.module().main(str(path), str(path)),
+            self.assertEqual(self.module().compare(str(path), str(path)),
                              f"{path} is no report for KCIDB", text)

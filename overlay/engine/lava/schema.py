@@ -36,46 +36,26 @@ def complaint(text: str) -> str:
     return ""
 
 
-def _lacks(kind: str, name: str, entry: dict[str, Any],
-           fields: tuple[str, ...]) -> list[str]:
-    return [f"{kind} {name} has no {field}" for field in fields
-            if not entry.get(field)]
+# What an entry of a pipeline must have, as kernelci-pipeline's own check has it.
+FIELDS = {"fragments": ("configs",), "jobs": ("kind", "template"),
+          "platforms": ("arch", "boot_method", "mach"),
+          "build_configs": ("tree", "branch")}
 
 
 def pipeline(text: str) -> list[str]:
-    """What KernelCI's own rules have against a pipeline's file.
-
-    Those of tests/validate_yaml.py in kernelci-pipeline: what an entry must have,
-    and that what it names is there. And that a fragment has options, which are all
-    that kernelci-core's kbuild.py takes of it.
-    """
+    """What is missing in KernelCI's file: fields, and what others name."""
     data = yaml.safe_load(text)
-    jobs, platforms = data["jobs"], data["platforms"]
-    wrong = []
-    for name, fragment in data["fragments"].items():
-        wrong += _lacks("fragment", name, fragment, ("configs",))
-    for name, job in jobs.items():
-        fields = ("kind", "template") if job.get("kind") == "kbuild" \
-            else ("kind", "template", "kcidb_test_suite")
-        wrong += _lacks("job", name, job, fields)
-    for name, platform in platforms.items():
-        wrong += _lacks("platform", name, platform,
-                        ("arch", "boot_method", "mach"))
-    for name, config in data["build_configs"].items():
-        wrong += _lacks("build config", name, config, ("tree", "branch"))
-        if config.get("tree") not in data["trees"]:
-            wrong.append(f"build config {name} has an unknown tree")
-    for entry in data["scheduler"]:
-        name = entry.get("job")
-        if name not in jobs:
-            wrong.append(f"the scheduler has an unknown job {name}")
-        wrong += _lacks("the event of", name, entry.get("event", {}),
-                        ("channel", "state", "kind"))
-        wrong += [f"{name} has an unknown platform {platform}"
-                  for platform in entry.get("platforms", ())
-                  if platform not in platforms]
-    unused = set(jobs) - {entry.get("job") for entry in data["scheduler"]}
-    return wrong + [f"job {name} is not scheduled" for name in sorted(unused)]
+    wrong = [f"{kind}: {name} has no {field}" for kind, fields in FIELDS.items()
+             for name, entry in data[kind].items() for field in fields
+             if not entry.get(field)]
+    plans = data["scheduler"]
+    for kind, named in (
+            ("jobs", [plan["job"] for plan in plans]),
+            ("platforms", [one for plan in plans for one in plan.get("platforms", ())]),
+            ("trees", [one["tree"] for one in data["build_configs"].values()])):
+        wrong += [f"there is no {name} in {kind}" for name in named
+                  if name not in data[kind]]
+    return wrong
 
 
 def main(folder: Path, kernelci: Path) -> None:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Compares two reports of KCIDB's by kci-dev; run in the venv: compare OLD NEW.
+"""Validates a report of KCIDB's, or compares two; run in the venv.
 
-It ends with 2 if something passed before and now fails, did not run or is gone;
-lines that begin with LOST name what.
+compare FILE says what kcidb-io has against a report. compare OLD NEW ends with 2 if
+something passed before and now fails, did not run or is gone; lines that begin with
+LOST name what.
 """
 
 import json
 import sys
 from typing import Any
 
+import jsonschema
+import kcidb_io
 from kcidev.libs.regression import RegressionReport
 
 Row = dict[str, Any]
@@ -50,21 +53,26 @@ def lost(item: Row) -> bool:
     return item["base_status"] == "PASS" and item["head_status"] in BAD
 
 
-class NoReport(Exception):
-    """A file is no report; which one, in a sentence."""
-
-
-def _report(path: str) -> Row:
-    """What is compared of a report; NoReport if it is none."""
+def complaint(path: str) -> str:
+    """What is wrong with a report, if anything."""
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
     try:
-        return _results(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise NoReport(f"{path} is no report for KCIDB") from None
+        kcidb_io.schema.V5_3.validate_exactly(data)
+    except jsonschema.exceptions.ValidationError as error:
+        return f"{error.message[:300]} at {error.json_path}"
+    return ""
 
 
-def compare(old: str, new: str) -> int:
-    """Show what is different."""
-    found = RegressionReport.compare(old, new, _report(old), _report(new))
+def compare(*paths: str) -> int | str:
+    """Show what is different, or the sentence that says which file is no report."""
+    reports = []
+    for path in paths:
+        try:
+            reports.append(_results(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return f"{path} is no report for KCIDB"
+    found = RegressionReport.compare(*paths, *reports)
     for category, words in SHOWN.items():
         items = [item for item in found.items if item["category"] == category]
         print(f"{words}: {len(items)}")
@@ -73,13 +81,6 @@ def compare(old: str, new: str) -> int:
     return 2 if any(map(lost, found.items)) else 0
 
 
-def main(old: str, new: str) -> int | str:
-    """compare(), or the sentence that says which file is no report."""
-    try:
-        return compare(old, new)
-    except NoReport as error:
-        return str(error)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    sys.exit(compare(*sys.argv[1:]) if len(sys.argv) > 2
+             else complaint(sys.argv[1]) or 0)
