@@ -116,19 +116,9 @@ def read_turns(raw: str) -> list[Turn]:
 def read_told(output: str) -> list[Told]:
     """What the program said of the turns, in order."""
     counted.check_complete(output)
-    found = []
-    for text in output.splitlines():
-        if not text.startswith("turns "):
-            continue
-        _, bench, variant, *words = text.split()
-        params = dict(word.split("=", 1) for word in words)
-        del params["run"]
-        ops, warm, turns = (int(params.pop(name))
-                            for name in ("ops", "warm", "turns"))
-        found.append(Told(bench, variant, {
-            name: counted.value(word) for name, word in params.items()},
-            ops, warm, turns))
-    return found
+    return [Told(bench, variant, dict(params),
+                 **{name: int(number) for name, number in numbers.items()})
+            for (bench, variant, params), numbers in counted.lines(output, "turns")]
 
 
 def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:

@@ -10,13 +10,14 @@ two admin commands that are sent only here.
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench import guests, profiles, results
 from bench.profiles import Profile, Profiles
-from bench.results import Params, Row
+from bench.results import Key, Params, Row
 from engine import guest, host, ktap
 from engine.guest import Machine
 from engine.host import UserError
@@ -126,38 +127,25 @@ def doorbells(trace: str) -> list[int]:
     return counts
 
 
-def _about(output: str) -> dict[str, list[dict[str, int]]]:
-    """The lines that tell about runs: (irqs, ops, whole, parts) for each cell."""
-    found: dict[str, list[dict[str, int]]] = {}
-    for line in output.splitlines():
-        if line.startswith("about "):
-            cell, _, values = line.removeprefix("about ").partition(" run=")
-            found.setdefault(cell, []).append({
-                name: int(value) for name, value in
-                (word.split("=", 1) for word in values.split()[1:])})
-    return found
-
-
 def complete_rows(output: str, trace: str, mode: str) -> list[Row]:
     """Results, with doorbells and interrupts of each."""
     rows = results.read(output, mode)
-    about, bells = _about(output), doorbells(trace)
+    bells = doorbells(trace)
+    about: dict[Key, Counter[str]] = {}
+    for key, numbers in results.lines(output, "about"):
+        total = about.setdefault(key, Counter())
+        for name, number in numbers.items():
+            total[name] += int(number)
     nvme = [row for row in rows if row["bench"] == BENCH]
     if len(bells) != len(nvme):
         raise UserError(f"QEMU's log has doorbells of {len(bells)} cells, and "
                         f"{len(nvme)} were measured")
     for row in rows:
-        # A cell is called as its line begins, which says nothing of the kernel.
-        runs = about[results.cell_name({**row, "params": {
-            name: value for name, value in row["params"].items()
-            if name != "config"}})]
-
-        def total(name: str, runs: list[dict[str, int]] = runs) -> int:
-            return sum(run[name] for run in runs)
-        row["whole_to_parts"] = round(total("whole") / total("parts"), 4)
+        total = about[results.key_of(row)]
+        row["whole_to_parts"] = round(total["whole"] / total["parts"], 4)
         if row["bench"] == BENCH:
-            row["irqs_per_op"] = round(total("irqs") / total("ops"), 4)
-            row["doorbells_per_op"] = round(bells.pop(0) / total("ops"), 4)
+            row["irqs_per_op"] = round(total["irqs"] / total["ops"], 4)
+            row["doorbells_per_op"] = round(bells.pop(0) / total["ops"], 4)
     return rows
 
 

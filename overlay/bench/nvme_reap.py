@@ -8,7 +8,7 @@ and a guest with a clock that counts instructions does not know it.
 """
 
 import re
-from collections.abc import Iterator
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +42,6 @@ KEPT = 1.05
 TAKES = 300_000
 MACHINE = Machine(append=("nokaslr",), qemu=guest.nvme(TAKES), timeout=3600)
 COUNTING = replace(MACHINE, icount=True)
-# Variant and depth.
-Cell = tuple[str, int]
 ABOUT = """\
 Two clients of one polled user queue, which have other work and never wait in
 the kernel. *iopoll* enters the kernel whenever it wants to know whether
@@ -87,39 +85,29 @@ def programs(out: Path) -> Path:
 
 # -- what the guests say -----------------------------------------------------
 
-def _lines(output: str, what: str) -> Iterator[tuple[Cell, dict[str, int]]]:
-    """Lines that begin so: variant and depth, and all values, for each."""
-    for line in output.splitlines():
-        if line.startswith(f"{what} {BENCH} "):
-            values = {name: int(value) for name, value
-                      in re.findall(r"(\w+)=(\d+)\b", line)}
-            yield (line.split()[2], values["depth"]), values
-
-
-def _ready(output: str) -> dict[Cell, float]:
-    """The figures without the early look."""
-    text = "\n".join(line.replace("ready ", "cell ", 1)
-                     for line in output.splitlines() if line.startswith("ready "))
-    return {(row["variant"], row["params"]["depth"]): row["insn_per_op"]
-            for row in results.read(f"{text}\ncomplete", "")}
-
-
 def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
     """Results, with the entries into the kernel of each."""
     rows = results.read(insns, mode)
     results.check_complete(entries)
-    ready, counted = _ready(insns), dict(_lines(entries, "entries"))
+    counted = {}
+    for line in entries.splitlines():
+        if line.startswith(f"entries {BENCH} "):
+            seen = {name: int(value) for name, value
+                    in re.findall(r"(\w+)=(\d+)\b", line)}
+            counted[line.split()[2], seen["depth"]] = seen
     for row in rows:
-        key = row["variant"], row["params"]["depth"]
-        if key not in counted:
+        cell = row["variant"], row["params"]["depth"]
+        if cell not in counted:
             raise UserError(f"the entries of {results.cell_name(row)} were not "
                             "counted")
-        row["insn_ready_per_op"] = ready[key]
-        runs = [values for cell, values in _lines(insns, "about") if cell == key]
-        # How the whole of a cell's runs is to the sum of its parts.
-        row["whole_to_parts"] = round(sum(run["whole"] for run in runs)
-                                      / sum(run["parts"] for run in runs), 4)
-        seen = counted[key]
+        # Without the early look, and the whole of the runs for their parts.
+        ready, about = ([numbers for key, numbers in results.lines(insns, word)
+                         if key == results.key_of(row)] for word in ("ready", "about"))
+        row["insn_ready_per_op"] = round(statistics.median(
+            run["insn"] for run in ready), 2)
+        row["whole_to_parts"] = round(sum(run["whole"] for run in about)
+                                      / sum(run["parts"] for run in about), 4)
+        seen = counted[cell]
         row["entries_per_op"] = round(seen["entries"] / seen["ops"], 4)
         # Not rounded: one of very many is not none.
         row["empty_share"] = seen["empty"] / seen["entries"]

@@ -39,18 +39,30 @@ def value(word: str) -> Any:
     return int(word) if re.fullmatch(r"-?\d+", word) else word
 
 
-def _cell(line: str) -> tuple[Key, float]:
-    """One line: (bench, variant, params), value."""
-    try:
-        _, bench, variant, *words = line.split()
-        params = dict(word.split("=", 1) for word in words)
-        del params["run"]
-        insn = float(params.pop("insn"))
-    except (ValueError, KeyError):
-        raise UserError("the measuring guest printed a line that cannot be read: "
-                        f"{line.strip()[:80]!r}") from None
-    return (bench, variant,
-            tuple((name, value(word)) for name, word in params.items())), insn
+def lines(text: str, word: str) -> Iterator[tuple[Key, dict[str, float]]]:
+    """Lines that begin with WORD: their cells, and the numbers behind run=."""
+    for line in text.splitlines():
+        if not line.startswith(f"{word} "):
+            continue
+        try:
+            cell, run, numbers = line.partition(" run=")
+            _, bench, variant, *words = cell.split()
+            params = dict(one.split("=", 1) for one in words)
+            yield ((bench, variant, tuple((name, value(one)) for name, one
+                                          in params.items())),
+                   {name: float(one) for name, one in (
+                       one.split("=", 1) for one in numbers.split()[1:])})
+        except ValueError:
+            run = ""
+        if not run:
+            raise UserError("the measuring guest printed a line that cannot be read: "
+                            f"{line.strip()[:80]!r}")
+
+
+def key_of(row: Row) -> Key:
+    """The cell of a row, which says nothing of the kernel."""
+    return row["bench"], row["variant"], tuple(
+        (name, value) for name, value in row["params"].items() if name != "config")
 
 
 def check_complete(text: str) -> None:
@@ -66,10 +78,8 @@ def parse(text: str) -> dict[Key, list[float]]:
     """The runs of each cell: (bench, variant, params) -> [instructions]."""
     check_complete(text)
     runs: dict[Key, list[float]] = {}
-    for line in text.splitlines():
-        if line.startswith("cell "):
-            key, insn = _cell(line)
-            runs.setdefault(key, []).append(insn)
+    for key, numbers in lines(text, "cell"):
+        runs.setdefault(key, []).append(numbers["insn"])
     if not runs:
         raise UserError("the measurement ended without a single figure")
     if len({len(values) for values in runs.values()}) != 1:
