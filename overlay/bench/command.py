@@ -172,15 +172,6 @@ def kept(data: Data) -> str:
 
 # -- commands ----------------------------------------------------------------
 
-def _information(title: str, work: Callable[..., Found],
-                 *args: Any) -> tuple[Found | None, Case]:
-    """Without it the other figures stand; that it is missing is said."""
-    try:
-        return work(*args), Case(title, ktap.PASS)
-    except UserError as error:
-        return None, Case(title, ktap.FAIL, f"NOT RUN: {error}")
-
-
 @dataclass
 class Run:
     """What was measured so far; `good` are the parts that the tree may keep."""
@@ -192,50 +183,41 @@ class Run:
     good: list[str] = field(default_factory=list)
     wall: dax_read.Wall | None = None
 
-    def add(self, name: str, work: Callable[[Path], Found]) -> Found | None:
-        """Measure a part, beside nothing else."""
+    def attempt(self, title: str, work: Callable[[], Found]) -> Found | None:
+        """Work without which other figures stand; that it is missing is a failure."""
+        try:
+            found = work()
+        except UserError as error:
+            self.cases.append(results.missing(title, str(error)))
+            return None
+        self.cases.append(Case(title, ktap.PASS))
+        return found
+
+    def measure(self, name: str, work: Callable[[], list[Row]],
+                *judges: Callable[[list[Row]], list[Case]]) -> list[Row]:
+        """Measure and judge a part, beside nothing else."""
         others = limits.Others()
-        found, case = _information(f"{name} was measured", work, self.out)
-        self.cases.append(case)
+        found = self.attempt(f"{name} was measured", work)
         taken = others.look()
-        self.cases.append(results.none_of(f"{name}: {QUIET}", [
-            f"others took {taken:.1f} processors"] if taken > OTHERS else []))
-        if found is not None and taken <= OTHERS:
+        busy = [f"others took {taken:.1f} processors"] if taken > OTHERS else []
+        self.cases.append(results.none_of(f"{name}: {QUIET}", busy))
+        if found is None:
+            return []
+        if not busy:
             self.good.append(name)
+        for judge in judges:
+            self.cases += judge(found)
         return found
 
     def part(self, part: Part) -> None:
         """One of those on the kernel that is judged."""
-        found = self.add(part.name, lambda out: part.rows(LEAN, out, RUNS))
-        if found is None:
-            return
+        found = self.measure(part.name, lambda: part.rows(LEAN, self.out, RUNS),
+                             part.judge)
         self.rows += found
-        self.cases += part.judge(found)
-        if part.profiled:
-            proved, case = _information(part.profiled.PROFILE,
-                                        part.profiled.profile, LEAN, self.out,
-                                        found)
-            self.cases += [*(proved or []), case]
-
-    def clock(self) -> None:
-        """Reads by the host's clock, on the kernel that is judged."""
-        self.wall, case = _information("wall clock", dax_read.clock, LEAN, self.out)
-        self.cases.append(case)
-
-    def distro(self) -> None:
-        """A few rows on a kernel like a distribution's."""
-        found = self.add(DISTRO, _distro)
-        if found is not None:
-            self.rows += found
-            self.cases += [*dax_read.judge_distro(found),
-                           *nvme.judge_distro(found)]
-
-    def lines(self) -> None:
-        """Cache lines, on the kernel that is judged."""
-        found = self.add(LINES, lambda out: cachelines.rows(LEAN, out))
-        if found is not None:
-            self.followed = found
-            self.cases += cachelines.judge(found)
+        profiled = part.profiled
+        if profiled and found:
+            self.cases += self.attempt(profiled.PROFILE, lambda: profiled.profile(
+                LEAN, self.out, found)) or []
 
 
 def _distro(out: Path) -> list[Row]:
@@ -275,15 +257,17 @@ def _built(run: Run, wanted: list[str]) -> list[str]:
 
     Returns the parts whose kernel is there.
     """
+    there: list[str] = []
     for mode in (LEAN, DISTRO):
         mine = [name for name in wanted if (name == DISTRO) == (mode == DISTRO)]
-        if not mine:
-            continue
-        _, case = _information(f"the {mode} kernel was built", build.build, mode)
-        if case.status == ktap.FAIL:
-            run.cases.append(case)
-            wanted = [name for name in wanted if name not in mine]
-    return wanted
+        try:
+            if mine:
+                build.build(mode)
+            there += mine
+        except UserError as error:
+            run.cases.append(results.missing(f"the {mode} kernel was built",
+                                             str(error)))
+    return there
 
 
 def _measure(run: Run, wanted: list[str]) -> None:
@@ -291,13 +275,15 @@ def _measure(run: Run, wanted: list[str]) -> None:
         if part.name in wanted:
             run.part(part)
     if PARTS[0].name in wanted:
-        run.clock()
+        run.wall = run.attempt("wall clock", lambda: dax_read.clock(LEAN, run.out))
     if run.rows:
         run.cases.append(steady(run.rows))
     if LINES in wanted:
-        run.lines()
+        run.followed = run.measure(LINES, lambda: cachelines.rows(LEAN, run.out),
+                                   cachelines.judge)
     if DISTRO in wanted:
-        run.distro()
+        run.rows += run.measure(DISTRO, lambda: _distro(run.out),
+                                dax_read.judge_distro, nvme.judge_distro)
 
 
 def _keep(data: Data, names: list[str]) -> list[str]:

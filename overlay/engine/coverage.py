@@ -198,18 +198,10 @@ def unexplained(target: str, text: str, lines: Counts,
 def stale(known: list[Reason], counted: dict[str, Counts],
           texts: dict[str, str]) -> list[Case]:
     """Reasons for lines that are gone, or that are reached."""
-    bad = []
-    for reason in known:
-        text = texts.get(reason.target)
-        if text is None:
-            bad.append((reason, "there is no such file of ours"))
-            continue
-        lines = counted.get(reason.target, {})
-        for wanted in reason.texts:
-            if why := _stale(reason, wanted, text, lines):
-                bad.append((reason, why))
     return [Case(f"exceptions/coverage: {reason.target} {reason.function}",
-                 ktap.FAIL, why) for reason, why in bad]
+                 ktap.FAIL, why) for reason in known for wanted in reason.texts
+            if (why := _stale(reason, wanted, texts.get(reason.target, ""),
+                              counted.get(reason.target, {})))]
 
 
 def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
@@ -230,11 +222,8 @@ def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
 def _report(counted: dict[str, Counts], texts: dict[str, str],
             known: list[Reason], out: Path) -> None:
     """Say what is reached and what is left; also to a file."""
-    report = [f"{'lines':>6} {'run':>6} {'%':>6}  file"]
-    for target, lines in counted.items():
-        reached = sum(count > 0 for count in lines.values())
-        report.append(f"{len(lines):6} {reached:6} {percent(lines):6.1f}  "
-                      f"{target}")
+    report = [f"{len(lines):6} lines, {percent(lines):6.1f} % reached: {target}"
+              for target, lines in counted.items()]
     report += ["", "What is left:"]
     for target, lines in counted.items():
         for first, last, name, code, why in left(

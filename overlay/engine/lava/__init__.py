@@ -24,8 +24,7 @@ def url() -> str:
 
 def checksums() -> dict[str, str]:
     """Those of the artifacts, if they are of what is here now."""
-    sums = artifacts.digests()
-    return sums if sums and artifacts.current() else {}
+    return artifacts.digests() if artifacts.current() else {}
 
 
 def _lacking(found: list[jobs.Group]) -> str:
@@ -36,10 +35,8 @@ def _lacking(found: list[jobs.Group]) -> str:
                 "`make artifacts` makes new ones")
     lacking = sorted({group.mode for group in found
                       if f"{group.mode}/bzImage" not in sums})
-    if not lacking:
-        return ""
-    return (f"there are no artifacts of {' and '.join(lacking)} here; `make artifacts` "
-            "makes them")
+    return (lacking and (f"there are no artifacts of {' and '.join(lacking)} here; "
+                        "`make artifacts` makes them")) or ""
 
 
 def write(found: list[jobs.Group], where: str) -> list[Case]:
@@ -49,10 +46,8 @@ def write(found: list[jobs.Group], where: str) -> list[Case]:
     for group in found:
         host.write(out / f"{group.name}.json",
                    json.dumps(jobs.job(group, where, sums)))
-    path = f"{host.ROOT / 'overlay'}:{dispatcher.modules()}"
-    done = host.run([host.pytool("python"), "-m", "engine.lava.schema", out,
-                     jobs.CI / "kernelci.yaml"],
-                    env={"PYTHONPATH": path}, what="validating LAVA's jobs")
+    done = host.module("engine.lava.schema", out, jobs.CI / "kernelci.yaml",
+                       also=str(dispatcher.modules()), what="validating LAVA's jobs")
     return ktap.parse(done.stdout)
 
 

@@ -194,24 +194,17 @@ def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
             for step in steps if (out / step).is_dir()}
 
 
-def _guests(folder: Path, program: Program) -> Iterator[str]:
-    """The guests that may have run a program, the likeliest first."""
+def _log(out: Path, program: Program) -> str:
+    """Where it can be read why a program failed; nowhere is ""."""
+    folder = out / program.step
     mode, _, append = program.kernel.partition(", ")
     # A guest of other hardware has its name, and runs what others run as well.
     kinds = {f"{mode}-{kind}": " ".join(other.append)
              for kind, other in HARDWARE.items()}
-    yield program.name
-    for path in sorted(folder.glob(f"{mode or '?'}*.ktap")):
-        if kinds.get(path.stem, "") == append and \
-                f"selftests: {program.name}\n" in path.read_text("utf-8", "replace"):
-            yield path.stem
-    yield mode
-
-
-def _log(out: Path, program: Program) -> str:
-    """Where it can be read why a program failed; nowhere is ""."""
-    folder = out / program.step
-    names = (*(f"{guest}.boot.log" for guest in _guests(folder, program)
+    guests = [path.stem for path in sorted(folder.glob(f"{mode or '?'}*.ktap"))
+              if kinds.get(path.stem, "") == append and
+              f"selftests: {program.name}\n" in path.read_text("utf-8", "replace")]
+    names = (*(f"{guest}.boot.log" for guest in (program.name, *guests, mode)
                if "/" not in guest), "log")
     return next((f"{program.step}/{name}" for name in names
                  if (folder / name).is_file()), "")
