@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import tables
-from bench.results import find
+from bench.results import find, markdown
 from engine import host
 from engine.host import UserError
 
@@ -103,29 +103,19 @@ def read_line(line: str) -> dict[str, float | None]:
 
 def table(rows: list[Row]) -> str:
     """A table for people; what was not measured says why."""
-    head = ("what", "how", "ns", "per s and core", "cycles", "instructions",
-            "in the guest")
-    lines: list[tuple[str, ...]] = [head]
+    def shown(value: float | None) -> str:
+        return "-" if value is None else f"{value:.0f}"
+
+    lines: list[list[str]] = []
     for row in rows:
-        if row.why:
-            lines.append((row.path, row.title, row.why))
-            continue
-        ns = row.found["ns"] or 0.0
-        lines.append((row.path, row.title, f"{ns:.0f}",
+        ns = row.found.get("ns")
+        lines.append([row.path, row.title, row.why or shown(ns),
                       f"{1e9 / ns:,.0f}" if ns else "-",
-                      *(_number(value) for value in (
-                          row.found["cycles"], row.found["instructions"],
-                          row.guest))))
-    widths = [max(len(line[at]) for line in lines
-                  if at < 2 or len(line) == len(head)) for at in range(len(head))]
-    return "\n".join("  ".join(
-        word.ljust(width) if at < 2 or len(line) < len(head) else word.rjust(width)
-        for at, (word, width) in enumerate(zip(line, widths, strict=False))).rstrip()
-        for line in lines)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+                      *(shown(value) for value in (
+                          row.found.get("cycles"), row.found.get("instructions"),
+                          row.guest))])
+    return markdown(["what", "how", "ns", "per s and core", "cycles",
+                     "instructions", "in the guest"], lines)
 
 
 def _compile(source: Path, libraries: tuple[str, ...]) -> Path:

@@ -2,7 +2,6 @@
 """What a CI takes: the same bytes at any time, with all that tests call."""
 
 import gzip
-import json
 import re
 import subprocess
 import unittest
@@ -10,7 +9,6 @@ from unittest import mock
 
 from engine import artifacts, disks, host, kernels, kselftest, packages
 from engine.host import UserError
-from engine.results import kcidb
 from tests import shell
 from tests.test_host import Folder
 
@@ -72,13 +70,6 @@ class Artifacts(Folder):
                 self.assertRaisesRegex(UserError, "no Debian"):
             self.make(bzImage="y")
         self.assertEqual((artifacts.folder() / "lean/bzImage").read_text("utf-8"), "x")
-
-    def test_the_manifest_names_the_sources(self):
-        self.make()
-        manifest = json.loads((artifacts.folder() / "manifest.json")
-                              .read_text("utf-8"))
-        self.assertRegex(manifest["patchset_hash"], "^[0-9a-f]{64}$")
-        self.assertEqual(manifest["compiler"], kcidb.compiler())
 
     def test_the_guests_kernel_has_what_ours_have(self):
         for mode in kernels.having("checked"):

@@ -128,22 +128,6 @@ class Judge(unittest.TestCase):
         self.assertEqual(judged(2, "poll"), ktap.FAIL)
 
 
-class Bare(unittest.TestCase):
-    def bare(self, **params):
-        """What is left of a read of 1000 instructions."""
-        text = output(**params) + "".join(
-            f"cell syscall floor fs={fs} syscall=pread size=0 run={run} "
-            f"insn={insn}\n" for fs, insn in (("ext4", 300), ("xfs", 400))
-            for run in range(3))
-        found = rows(text)
-        return results.bare(found, found[0])
-
-    def test_without_call_and_copy(self):
-        self.assertEqual(self.bare(), 1000 - 300 - 8)
-        self.assertEqual(self.bare(size=512), 1000 - 300 - 512)
-        self.assertEqual(self.bare(fs="xfs"), 1000 - 400 - 8)
-
-
 class Baseline(unittest.TestCase):
 
     def test_move_is_flagged(self):
@@ -210,24 +194,6 @@ class Apart(unittest.TestCase):
                          (ktap.FAIL, "others took 0.3 processors"))
         self.assertEqual(run.good, [])
         self.assertEqual(run.rows, rows())
-
-    def test_a_lost_part_is_red_and_loses_no_other(self):
-        run = self.run_part(work=mock.Mock(side_effect=UserError("it is gone")))
-        case = status(run.cases, "toys was measured")
-        self.assertEqual((case.status, case.detail),
-                         (ktap.FAIL, "NOT RUN: it is gone"))
-        self.assertEqual((run.good, run.rows), ([], []))
-
-    def test_good_parts_are_kept(self):
-        with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(host, "ROOT", Path(folder)), \
-                mock.patch.object(host, "OUT", Path(folder) / "out"), \
-                mock.patch.object(command, "_keep", return_value=[]) as keep, \
-                redirect_stdout(io.StringIO()):
-            data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
-                    "results": rows()}
-            command._finish(data, None, [], ["dax-read"])
-        keep.assert_called_once_with(data, ["dax-read"])
 
     def test_our_own_work_is_not_that_of_others(self):
         with mock.patch.object(limits, "_busy", side_effect=[
@@ -315,10 +281,6 @@ class Profile(unittest.TestCase):
         with self.assertRaisesRegex(UserError, "fewer rounds"):
             profiles.profiles("profiled generic 8 2 5 2 +-+++\n"
                              "complete profile\n", raw, MAP)
-
-    def test_a_round_too_many(self):
-        with self.assertRaisesRegex(UserError, "not those"):
-            profiles.profiles(self.OUTPUT, self.RAW + "round\n", MAP)
 
 
 class Main(unittest.TestCase):

@@ -56,10 +56,6 @@ class Reasons(unittest.TestCase):
             for reason in coverage.reasons(coverage.LEFT.read_text("utf-8")):
                 self.assertIn(reason.target, targets)
 
-    def test_functions(self):
-        names = coverage.functions(SOURCE)
-        self.assertEqual((names[3], names[8], names[15]), ("", "one", "two"))
-
 
 class Judge(Folder):
     """Lines that are reached, and those that are not."""
@@ -108,10 +104,6 @@ class Judge(Folder):
         self.assertIn(f"{FILE}: every line that is not reached has a reason",
                       [case.name for case in cases
                        if case.status == ktap.FAIL])
-
-    def test_a_line_that_is_reached_now(self):
-        self.assertEqual(self.stale({8: 3, 15: 4}),
-                         ["'return -ENOMEM;' is reached"])
 
     def test_a_line_that_is_gone(self):
         known = coverage.reasons(f"[{FILE} one]\nreturn 1;\n: why\n")

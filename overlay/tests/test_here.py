@@ -24,10 +24,6 @@ class Named(unittest.TestCase):
             with self.subTest(path), self.assertRaisesRegex(UserError, why):
                 here.kind(path)
 
-    def test_nothing_is_named(self):
-        with self.assertRaisesRegex(UserError, "name what may be read"):
-            here.main([])
-
     def test_ways_to_a_namespace(self):
         for path, what, variant in (("/dev/ng0n1q1", "node", "uq"),
                                     ("/dev/ng0n1", "node", "passthru"),
@@ -49,23 +45,6 @@ class Lines(unittest.TestCase):
         self.assertEqual(here.read_line(
             "size=8 reads=100 ns=98.5 instructions=655.0 cycles=230.1\n"),
             {"ns": 98.5, "cycles": 230.1, "instructions": 655.0})
-
-    def test_no_counters(self):
-        self.assertEqual(here.read_line(
-            "size=8 reads=100 ns=98.5 instructions=- cycles=-\n"),
-            {"ns": 98.5, "cycles": None, "instructions": None})
-
-    def test_table(self):
-        text = here.table([
-            here.Row("f", "pread, 8 bytes",
-                     {"ns": 100.0, "cycles": None, "instructions": 655.4}, 687.0),
-            here.Row("/dev/ng0n1", "polled, batch 1, 512 bytes", {}, None,
-                     "a ring of io_uring: Operation not permitted")])
-        lines = text.splitlines()
-        self.assertEqual(lines[1].split(), [
-            "f", "pread,", "8", "bytes", "100", "10,000,000", "-", "655", "687"])
-        self.assertTrue(lines[2].endswith("ring of io_uring: Operation not "
-                                          "permitted"))
 
 
 class ForReal(unittest.TestCase):

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import artifacts, disks, host, kernels, kselftest, ktap, lava
+from engine import artifacts, host, kernels, kselftest, ktap, lava
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -261,16 +261,6 @@ class Jobs(unittest.TestCase):
         self.assertEqual(images["rootfs"]["format"], "cpio.newc")
         self.assertTrue(images["rootfs"]["overlays"]["lava"])
 
-    def test_timeouts(self):
-        lean, debug = self.job(), self.job("debug")
-        for mode, job in (("lean", lean), ("debug", debug)):
-            limit = kernels.KERNELS[mode].test_timeout
-            steps = "\n".join(self.steps(job))
-            self.assertIn(f"-o {limit} ", steps)
-            test = job["actions"][2]["test"]["timeout"]["minutes"] * 60
-            self.assertGreater(test, limit)
-            self.assertGreater(job["timeouts"]["job"]["minutes"] * 60, test)
-
     def test_dispatchers_have_kvm_or_not(self):
         for named, without in (("tcg", True), ("kvm", False)):
             with mock.patch.dict(os.environ, {"ACCEL": named}):
@@ -414,24 +404,6 @@ class KernelCi(unittest.TestCase):
                 self.assertIn(option, fragments[path][1])
 
 
-class Disks(Folder):
-    """README has the disks; there is no other list of them."""
-
-    def test_guests_have_images_of_their_own(self):
-        words, = disks.attach(self.top / "disks")
-        self.assertNotIn("snapshot=on", words)
-        self.assertNotIn("blank.img", words)
-        self.assertEqual(words.count("-drive "),
-                         len(list((self.top / "disks").iterdir())))
-
-    def test_transfers_are_as_large_as_qemu_takes(self):
-        for takes, limit in ((True, "mdts=10"), (False, "mdts=9")):
-            with mock.patch.object(disks, "_takes", lambda _, now=takes: now):
-                self.assertEqual(
-                    [limit], [word for option in disks.given()
-                              for word in option.split(",") if "mdts" in word])
-
-
 class Dispatcher(Folder):
     """What lava-run says is judged."""
 
@@ -462,14 +434,4 @@ class Dispatcher(Folder):
                           if case.status == ktap.FAIL],
                          ["lava: all_programs_ended"])
 
-    def test_with_artifacts_of_other_sources(self):
-        for mode in kernels.having("checked"):
-            host.write(artifacts.folder() / mode / "bzImage", "x")
-        host.write(artifacts.folder() / "manifest.json", '{"linux": "7.3.3"}')
-        artifacts._sums()
-        with mock.patch.object(artifacts, "of_now", lambda: {"linux": "7.3.4"}), \
-                mock.patch.object(dispatcher.os, "geteuid", return_value=0), \
-                mock.patch.object(dispatcher, "_root",
-                                  side_effect=AssertionError("lava-run")), \
-                self.assertRaisesRegex(UserError, "are of other sources .* ARGS=lean"):
-            dispatcher.run(jobs.Group("short", "lean", ("uq:uq_cq",), 30))
+

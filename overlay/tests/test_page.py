@@ -5,15 +5,12 @@ import json
 import tempfile
 import unittest
 from pathlib import Path
-from unittest import mock
 
-from engine import host, ktap, page
-from engine.host import UserError
+from engine import host, ktap
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.page import collect
 from engine.page.collect import Curve, Figures, Flame, Program
-from tests.test_host import Folder
 
 
 def row(variant, insn, **params):
@@ -77,15 +74,6 @@ class Results(Left):
                 ("lean-1: the guest ran to its end", "lean-1")):
             self.assertEqual(self.log_of("kselftest", name),
                              f"kselftest/{guest}.boot.log", name)
-
-    def test_times(self):
-        self.assertEqual(collect.spans(self.out), [])
-        host.write(self.out / "check" / "times.json", json.dumps([
-            {"step": "s", "what": what, "begin": begin, "seconds": 1.0}
-            for what, begin in (("b", 2.0), ("guest lean-1", 1.0))]))
-        self.assertEqual([(span.what, span.guest()) for span in
-                          collect.spans(self.out)],
-                         [("guest lean-1", "lean-1"), ("b", "")])
 
 
 class Measured(Left):
@@ -171,27 +159,6 @@ class Profiles(Left):
             (): (0, 31), ("a",): (0, 27), ("a", "b"): (0, 18),
             ("a", "b", "e"): (0, 16), ("a", "d"): (18, 8), ("a", "d", "e"): (18, 8),
             ("c",): (27, 4)})
-
-
-class Command(Folder):
-    """What `make report` does with the page that was there."""
-
-    def setUp(self):
-        super().setUp()
-        self.page = host.OUT / "report" / "index.html"
-        host.write(self.page, "of an earlier run")
-
-    def report(self, *args, error=None):
-        """The page after a run whose drawing ends so."""
-        with mock.patch.object(host, "pytool"), \
-                mock.patch.object(host, "run", side_effect=error) as run:
-            page.main([*args])
-        return run
-
-    def test_a_page_that_cannot_be_drawn_leaves_the_old_one(self):
-        with self.assertRaisesRegex(UserError, "broken"):
-            self.report(error=UserError("bench.json is broken"))
-        self.assertEqual(self.page.read_text("utf-8"), "of an earlier run")
 
 
 if __name__ == "__main__":

@@ -146,10 +146,6 @@ class Old(Here):
         self.built("lean")
         self.ran("kselftest", self.CASE)
 
-    def test_what_ran_of_what_is_here_is_reported(self):
-        paths, builds = self.report()
-        self.assertEqual((paths, builds["lean"]), ([self.PATH], "PASS"))
-
     def test_over_another_kernel(self):
         self.here["linux"] = "7.4.0"
         paths, builds = self.report()
@@ -240,10 +236,6 @@ class Noted(Folder):
         host.write(self.top / "Makefile", "VERSION = 9\n")
         self.assertEqual(self.changed(**kernel), {"edited"})
 
-    def test_a_patch_that_was_taken_away(self):
-        del self.laid["fs/b.c.patch"]
-        self.assertEqual(self.changed(), {"patchset_hash"})
-
     def test_what_guests_do(self):
         host.write(self.top / "guest/run.sh", "false\n")
         self.assertEqual(self.changed(), {"guests"})
@@ -261,12 +253,6 @@ class Bad(Here):
             host.write(host.OUT / "kselftest" / "junit.xml", text)
             with self.assertRaisesRegex(UserError, "xml is not what a run leaves"):
                 kcidb.report(host.OUT)
-
-    def test_an_origin_that_kcidb_does_not_take(self):
-        for name in ("My CI", "a-b", "A"):
-            with mock.patch.dict(kcidb.os.environ, {"KCIDB_ORIGIN": name}), \
-                    self.assertRaisesRegex(UserError, "no name for KCIDB"):
-                kcidb.origin()
 
 
 class Checkout(Folder):
@@ -314,52 +300,6 @@ class Checkout(Folder):
         self.assertEqual(self.checkout()["origin"], "overlay")
         row = self.checkout(KCIDB_ORIGIN="my_ci")
         self.assertEqual((row["origin"], row["id"][:6]), ("my_ci", "my_ci:"))
-
-
-class Times(Here):
-    """When cases ran, as far as that is known."""
-
-    def times(self, *cases):
-        """The times of cases that a step leaves."""
-        self.ran("kselftest", *cases)
-        return [(test.get("start_time"), test.get("duration"))
-                for test in kcidb.report(host.OUT)["tests"]]
-
-    def test_a_guest_has_its_own_time(self):
-        with mock.patch.object(host, "TIMES", []):
-            host.took("guest lean-1", 60.04)
-            (start, took), (begun, none) = self.times(
-                Case("lean-1: the guest ran to its end", ktap.PASS), Old.CASE)
-        self.assertEqual((took, none), (60.0, None))
-        self.assertRegex(start, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")
-        # The guest is said to have begun before this step did.
-        self.assertLess(start, begun)
-
-
-class Build(Folder):
-    """A build leaves how it ended, and an old kernel does not speak for it."""
-
-    def build(self, error=None):
-        """What a build leaves that ends so."""
-        folder = self.top / "build" / "lean"
-        host.write(folder / "System.map", "of an older kernel")
-        host.write(build.status("lean"), "built\n")
-        with mock.patch.object(build, "folder", lambda _: folder), \
-                mock.patch.object(build, "prepare"), \
-                mock.patch.object(ran, "begun", return_value={"linux": "7.3.4"}), \
-                mock.patch.object(build, "_built", set()), \
-                mock.patch.object(build, "make", side_effect=error):
-            if error:
-                with self.assertRaises(error):
-                    build.build("lean")
-            else:
-                build.build("lean")
-        return build.status("lean").read_text("utf-8").strip()
-
-    def test_a_build_says_how_it_ended(self):
-        self.assertEqual(self.build(host.UserError), "failed")
-        self.assertEqual(self.build(KeyboardInterrupt), "began")
-        self.assertEqual(self.build(), "built")
 
 
 class Command(Folder):
