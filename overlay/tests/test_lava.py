@@ -9,7 +9,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from engine import artifacts, host, kernels, kselftest, ktap, lava
+from engine import artifacts, host, kernels, kselftest, ktap, lava, reuse
 from engine.host import UserError
 from engine.lava import dispatcher, jobs
 from tests.test_host import Folder
@@ -236,7 +236,7 @@ class Groups(unittest.TestCase):
         self.assertIn("-device intel-iommu", job["context"]["extra_options"])
 
     def test_the_record_has_all(self):
-        known = jobs.recorded()
+        known = reuse.noted(reuse.USUAL)
         for mode in kernels.having("checked"):
             self.assertEqual(set(jobs._given(mode)) - set(known[mode]), set(),
                              "make lava ARGS=record, when they ran")

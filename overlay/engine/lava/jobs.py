@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from engine import artifacts, disks, guest, host, kernels, kselftest, lay, reuse
-from engine.host import UserError
 from engine.kernels import HARDWARE, KERNELS
 from engine.share import Share
 
@@ -68,30 +67,19 @@ class Group:
 
 # -- which tests -------------------------------------------------------------
 
-def _makefiles(target: str) -> Iterator[str]:
-    """A target's Makefile, and what patches add to it."""
-    for item in lay.items():
-        if item.target == f"{kselftest.TOP}/{target}/Makefile":
-            text = (host.ROOT / item.path).read_text("utf-8")
-            if item.kind == "patch":
-                text = re.sub(r"^\+", "", text, flags=re.MULTILINE)
-            yield text
-
-
 def tests() -> list[str]:
     """All kselftests that the tree's Makefiles name; no kernel is built."""
     found: dict[str, None] = {}
-    for target in kselftest.targets():
-        for text in _makefiles(target):
-            for names in PROGRAMS.findall(text):
-                for name in names.replace("\\\n", " ").split():
-                    found.setdefault(f"{target}:{name}")
+    for item in lay.items():
+        for target in kselftest.targets():
+            if item.target == f"{kselftest.TOP}/{target}/Makefile":
+                text = (host.ROOT / item.path).read_text("utf-8")
+                if item.kind == "patch":
+                    text = re.sub(r"^\+", "", text, flags=re.MULTILINE)
+                for names in PROGRAMS.findall(text):
+                    for name in names.replace("\\\n", " ").split():
+                        found.setdefault(f"{target}:{name}")
     return list(found)
-
-
-def recorded() -> reuse.Durations:
-    """The seconds of tests as the tree has them."""
-    return reuse.noted(reuse.USUAL)
 
 
 def _given(mode: str) -> list[str]:
@@ -102,18 +90,13 @@ def _given(mode: str) -> list[str]:
 
 # -- how they are dealt out --------------------------------------------------
 
-def _deal(mode: str, took: Mapping[str, float], target: float) -> list[Group]:
+def _deal(mode: str, took: Mapping[str, float], target: float) -> Iterator[Group]:
     """A kernel's tests in groups that take about so many seconds."""
-    whole = sum(took.values())
-    count = max(1, round(whole / target))
-    hands = reuse.deal_by(took, list(took), count)
-    return [Group(f"{mode}-{number}", mode, hand,
-                  sum(took[test] for test in hand))
-            for number, hand in enumerate((hand for hand in hands if hand), 1)]
-
-
-def _others(mode: str, took: Mapping[str, float]) -> Iterator[Group]:
-    """The groups of guests with other hardware."""
+    count = max(1, round(sum(took.values()) / target))
+    for number, hand in enumerate(reuse.deal_by(took, list(took), count), 1):
+        if hand:
+            yield Group(f"{mode}-{number}", mode, hand,
+                        sum(took[test] for test in hand))
     for kind, other in HARDWARE.items():
         hand = tuple(test for test in other.tests if test in took)
         if KERNELS[mode].other_hardware and hand:
@@ -127,26 +110,19 @@ def balance(found: Sequence[Group]) -> float:
     return max(seconds) * len(seconds) / sum(seconds)
 
 
-def groups(modes: Sequence[str] = (),
-           seconds: reuse.Durations | None = None) -> list[Group]:
+def groups() -> list[Group]:
     """As many groups as can be that are balanced over all kernels."""
-    modes = list(modes) or kernels.having("checked")
-    known = recorded() if seconds is None else seconds
+    known = reuse.noted(reuse.USUAL)
     took = {}
-    for mode in modes:
+    for mode in kernels.having("checked"):
         usual = known.get(mode, {})
         mean = sum(usual.values()) / len(usual) if usual else reuse.UNKNOWN
-        if given := _given(mode):
-            took[mode] = {test: usual.get(test, mean) for test in given}
-    if not took:
-        raise UserError(f"there are no jobs: no test is for {' or '.join(modes)}")
+        took[mode] = {test: usual.get(test, mean) for test in _given(mode)}
     # A group can take no less than its longest test.
     target = max(max(tests.values()) for tests in took.values()) / BALANCE
     most = sum(sum(tests.values()) for tests in took.values())
     while True:
-        found = [group for mode in took
-                 for group in (*_deal(mode, took[mode], target),
-                               *_others(mode, took[mode]))]
+        found = [group for mode in took for group in _deal(mode, took[mode], target)]
         if target > most or balance(found) <= BALANCE:
             return found
         target *= 1.02

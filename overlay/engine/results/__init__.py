@@ -25,7 +25,7 @@ def _venv(*paths: object, what: str) -> host.Done:
 
 def write(path: Path) -> list[Case]:
     """Write the report of the last runs, and validate it."""
-    with host.step(f"results for KCIDB ({host.short(path)})"):
+    with host.step(f"results for KCIDB ({host.short(path.with_name(FILE))})"):
         data = kcidb.report(host.OUT)
         host.write(path, json.dumps(data, indent=1) + "\n")
         done = _venv(path, what="validating KCIDB's report")
