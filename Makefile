@@ -3,9 +3,10 @@
 
 .DEFAULT_GOAL := help
 COMMANDS := demo check lint selftest kunit kselftest soak coverage docs bench \
-	    here series report build artifacts lava results clean help
+	    here series edit save rebase report build artifacts lava results clean help
 
 .PHONY: $(COMMANDS)
 $(COMMANDS):
 	@KDIR='$(KDIR)' ACCEL='$(ACCEL)' CLEAN='$(CLEAN)' SEND='$(SEND)' \
+		ONTO='$(ONTO)' EDIT='$(EDIT)' EDIT_TREE='$(EDIT_TREE)' \
 		overlay/run $@ $(ARGS)

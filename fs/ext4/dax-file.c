@@ -12,6 +12,7 @@
 #include <linux/uio.h>
 #include "ext4.h"
 #include "dax-read.h"
+#include "dax-unlocked.h"
 
 /*
  * The same read by ->read_iter: while ext4.dax_fast_read is off, and for a file
@@ -46,6 +47,10 @@ static noinline ssize_t ext4_dax_read_fast(struct file *file,
 	if (unlikely(!count))
 		return 0;
 
+	ret = ext4_dax_read_unlocked(inode, *ppos, buf, count);
+	if (ret != -EAGAIN)
+		goto done;
+
 	inode_lock_shared(inode);
 	/* S_DAX may have gone before the lock was had, it cannot after. */
 	if (unlikely(!IS_DAX(inode))) {
@@ -55,6 +60,7 @@ static noinline ssize_t ext4_dax_read_fast(struct file *file,
 	ret = ext4_dax_read_user(inode, *ppos, buf, count);
 	inode_unlock_shared(inode);
 
+done:
 	if (ret > 0)
 		*ppos += ret;
 	file_accessed(file);

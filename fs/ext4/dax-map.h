@@ -25,6 +25,7 @@
  * @zone_gen: s_system_zone_gen before the extent was checked against the zones
  * @seq: odd while a task writes @as_of to @zone_gen; readers take no lock
  * @last: first logical block of the extent that the last lookup found
+ * @open: not 0 while readers may come without i_rwsem, see dax-unlocked.c
  *
  * Why it is safe. A mapping is used only under i_rwsem and only while @taken is
  * what it was when the mapping was found. A task that takes written blocks from
@@ -72,6 +73,7 @@ struct ext4_dax_map {
 	u32 zone_gen;
 	u32 seq;
 	u32 last;
+	u32 open;
 };
 
 #ifdef CONFIG_FS_DAX

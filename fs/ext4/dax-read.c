@@ -12,6 +12,7 @@
 #include <linux/moduleparam.h>
 #include "ext4.h"
 #include "dax-read.h"
+#include "dax-unlocked.h"
 
 DEFINE_STATIC_KEY_TRUE(ext4_dax_fast_read);
 
@@ -95,6 +96,7 @@ static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count)
 {
+	ext4_dax_let_in(inode);
 	return dax_read_user(inode, pos, buf, count, IOMAP_DAX, ext4_dax_begin);
 }
 

@@ -133,7 +133,7 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
  * extent status tree do not count it, and it does not mark the tree's entry as
  * referenced.
  *
- * Context: i_rwsem held, shared will do.
+ * Context: i_rwsem held, shared will do; or as dax-unlocked.c has it.
  * Return: true when @map is filled, else false with @map as it was.
  */
 static __always_inline bool ext4_dax_recall(struct inode *inode,
@@ -299,6 +299,7 @@ DECLARE_STATIC_KEY_TRUE(ext4_dax_fast_read);
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count);
 ssize_t ext4_dax_read_segments(struct kiocb *iocb, struct iov_iter *to);
+ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from);
 
 /**
  * ext4_dax_read_simple - the short way for a read

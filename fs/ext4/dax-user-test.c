@@ -7,6 +7,8 @@
 #include <linux/bvec.h>
 #include <linux/dax-read.h>
 #include <linux/dax.h>
+#include <linux/delay.h>
+#include <linux/kthread.h>
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
@@ -14,6 +16,7 @@
 #include <linux/vmalloc.h>
 
 #include "dax-test.h"
+#include "dax-unlocked.h"
 
 #define DRT_DEV_PAGES	64
 #define DRT_PART_OFF	2		/* where the partition starts, in pages */
@@ -30,6 +33,7 @@ struct drt_media {
 	long bad;	/* a page that cannot be had ... */
 	int bad_err;	/* ... and why */
 	long kill;	/* access to this page sends SIGKILL */
+	struct drt_taker *taker;	/* access waits for it, if it comes */
 };
 
 /* A file system on a DAX device, and user memory to read into. */
@@ -43,6 +47,48 @@ struct drt_read {
 	u8 *got;			/* what was read, and ... */
 	u8 *other;			/* ... what another reader reads */
 };
+
+/* A task that takes blocks away while a reader copies them. */
+struct drt_taker {
+	struct inode *inode;
+	struct task_struct *task;
+	struct completion begin;
+	struct completion end;
+	bool taken;		/* the blocks are gone */
+	bool waited;		/* they were not while the reader was there */
+	int err;
+};
+
+static int drt_take(void *data)
+{
+	struct drt_taker *taker = data;
+	struct inode *inode = taker->inode;
+
+	wait_for_completion(&taker->begin);
+	inode_lock(inode);
+	filemap_invalidate_lock(inode->i_mapping);
+	taker->err = ext4_break_layouts(inode);
+	WRITE_ONCE(taker->taken, true);
+	filemap_invalidate_unlock(inode->i_mapping);
+	inode_unlock(inode);
+	kthread_complete_and_exit(&taker->end, 0);
+}
+
+/*
+ * In the middle of a read: wait until the taker has closed the file, then leave it
+ * time to do what it must not. It is on another CPU.
+ */
+static void drt_meet(struct drt_taker *taker)
+{
+	const u32 *open = &EXT4_I(taker->inode)->i_dax_map.open;
+
+	complete(&taker->begin);
+	while (READ_ONCE(*open) && !READ_ONCE(taker->taken))
+		cpu_relax();
+	for (int i = 0; i < 100 && !READ_ONCE(taker->taken); i++)
+		mdelay(1);
+	taker->waited = !READ_ONCE(taker->taken);
+}
 
 static long drt_direct_access(struct dax_device *dax, pgoff_t pgoff,
 			      long nr_pages, enum dax_access_mode mode,
@@ -58,6 +104,8 @@ static long drt_direct_access(struct dax_device *dax, pgoff_t pgoff,
 		return media->bad_err;
 	if (media->kill && page == media->kill)
 		send_sig(SIGKILL, current, 1);
+	if (media->taker)
+		drt_meet(media->taker);
 
 	*kaddr = rd->mem + page * PAGE_SIZE;
 	nr_pages = min(nr_pages, DRT_DEV_PAGES - page);
@@ -863,6 +911,98 @@ static void drt_test_read_random(struct kunit *test)
 	KUNIT_EXPECT_GT(test, tally.failed, DRT_FILES / 4);
 }
 
+/* Have the inode remember the extent of @pos, and readers not take i_rwsem. */
+static void drt_open(struct kunit *test, loff_t pos)
+{
+	struct drt_read *rd = test->priv;
+	struct ext4_dax_map *m = &rd->fs.ei.i_dax_map;
+
+	KUNIT_ASSERT_EQ(test, 1, drt_read(test, drt_read_fast, pos, 1,
+					  DRT_BUF_SIZE, rd->got));
+	/* as ext4_dax_let_in() */
+	smp_store_release(&m->open, 1);
+}
+
+static ssize_t drt_read_unlocked(struct drt_read *rd, loff_t pos,
+				 char __user *buf, size_t count)
+{
+	return __ext4_dax_read_unlocked(&rd->fs.ei.vfs_inode, pos, buf, count);
+}
+
+/* What is not of the remembered extent, or not open, is left to i_rwsem. */
+static void drt_test_unlocked_left(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+
+	drt_plant_file(inode);
+	drt_open(test, 0);
+	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_unlocked, DRT_B / 2, DRT_B,
+				       DRT_BUF_SIZE, rd->got), DRT_B);
+	drt_expect_bytes(test, &drt_file, DRT_B / 2, rd->got, DRT_B);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, drt_read_unlocked(rd, DRT_B, rd->ubuf,
+							 DRT_B + 1));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, drt_read_unlocked(rd, 2 * DRT_B,
+							 rd->ubuf, 1));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, drt_read_unlocked(rd, 4 * DRT_B,
+							 rd->ubuf, 1));
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			drt_read_unlocked(rd, 0, rd->ubuf + DRT_BUF_SIZE - 1,
+					  2));
+	KUNIT_EXPECT_EQ(test, 0, drt_read_unlocked(rd, DRT_SIZE, rd->ubuf, 1));
+	inode_lock(inode);
+	ext4_dax_drain(inode);
+	inode_unlock(inode);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, drt_read_unlocked(rd, 0, rd->ubuf, 1));
+}
+
+static struct drt_taker *drt_begin_taker(struct kunit *test)
+{
+	struct drt_taker *taker = kunit_kzalloc(test, sizeof(*taker), GFP_KERNEL);
+	struct drt_read *rd = test->priv;
+
+	KUNIT_ASSERT_NOT_NULL(test, taker);
+	taker->inode = &rd->fs.ei.vfs_inode;
+	init_completion(&taker->begin);
+	init_completion(&taker->end);
+	taker->task = kthread_create(drt_take, taker, "drt_take");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(taker->task));
+	kthread_bind(taker->task, cpumask_any_but(cpu_online_mask,
+						  raw_smp_processor_id()));
+	wake_up_process(taker->task);
+	return taker;
+}
+
+/* Blocks are taken away when no reader copies from them, and not before. */
+static void drt_test_unlocked_drained(struct kunit *test)
+{
+	struct drt_read *rd = test->priv;
+	struct inode *inode = &rd->fs.ei.vfs_inode;
+	struct drt_taker *taker;
+	ssize_t ret;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	drt_plant_file(inode);
+	drt_open(test, 0);
+
+	migrate_disable();
+	taker = drt_begin_taker(test);
+	rd->media.taker = taker;
+	ret = drt_read_unlocked(rd, 0, rd->ubuf, DRT_B);
+	rd->media.taker = NULL;
+	migrate_enable();
+	/* if the read has not got to the device */
+	complete(&taker->begin);
+	wait_for_completion(&taker->end);
+
+	KUNIT_EXPECT_EQ(test, ret, DRT_B);
+	KUNIT_EXPECT_TRUE(test, taker->waited);
+	KUNIT_EXPECT_TRUE(test, taker->taken);
+	KUNIT_EXPECT_EQ(test, taker->err, 0);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, drt_read_unlocked(rd, 0, rd->ubuf, 1));
+}
+
 static struct kunit_case drt_read_cases[] = {
 	KUNIT_CASE_PARAM(drt_test_read, drt_row_gen_params),
 	KUNIT_CASE(drt_test_read_delayed),
@@ -876,6 +1016,8 @@ static struct kunit_case drt_read_cases[] = {
 	KUNIT_CASE(drt_test_read_elsewhere),
 	KUNIT_CASE(drt_test_read_max_offset),
 	KUNIT_CASE(drt_test_read_random),
+	KUNIT_CASE(drt_test_unlocked_left),
+	KUNIT_CASE(drt_test_unlocked_drained),
 	{}
 };
 

@@ -24,20 +24,21 @@ POLLED, ONE = {**NVME, "mode": "poll", "batch": 32, "depth": 32}, \
     {**NVME, "mode": "irq", "batch": 1, "depth": 1}
 TABLES: dict[str, tuple[tuple[str, str, str, str, dict[str, Any]], ...]] = {
     "gains": (
-        ("`pread()` of 8 bytes, ext4 with DAX", "dax-read", "generic", "read",
+        ("`pread()` of 8 bytes, ext4 DAX", "dax-read", "generic", "read",
          {**READ, "size": 8}),
-        ("the same of 4 KiB, of which the copy alone counts 4,096", "dax-read",
+        ("`pread()` of 4 KiB (the copy alone is 4,096)", "dax-read",
          "generic", "read", {**READ, "size": 4096}),
-        ("a page of a DAX mapping, in order, in its first fault", "dax-mmap", "dax",
+        ("a page of a DAX mapping, sequential, first touch", "dax-mmap", "dax",
          "dax-fault-around", {"kind": "data", "access": "sequential",
                               "mapping": "pte", "touch": "first", "window": 65536}),
-        ("512 bytes from NVMe by io_uring, polled, 32 at a time", "nvme",
+        ("512 bytes from NVMe, io_uring, polled, batch 32", "nvme",
          "passthru", "uq", POLLED),
-        ("the same, in memory of the open file", "nvme", "passthru", "uq-memory",
+        ("the same into queue memory", "nvme", "passthru", "uq-memory",
          POLLED),
-        ("by interrupts, 32 at a time", "nvme", "passthru", "uq",
-         {**POLLED, "mode": "irq"}),
-        ("by interrupts, one at a time", "nvme", "passthru", "uq", ONE),
+        ("512 bytes from NVMe, io_uring, interrupts, batch 32", "nvme",
+         "passthru", "uq", {**POLLED, "mode": "irq"}),
+        ("512 bytes from NVMe, io_uring, interrupts, batch 1", "nvme",
+         "passthru", "uq", ONE),
     ),
 }
 

@@ -7,15 +7,13 @@ honour is an error: an option that vanishes silently would make every later
 result a lie.
 """
 
-import contextlib
 import hashlib
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from engine import host, lay, ran, source
+from engine import edit, host, lay, ran, source
 from engine.host import UserError
 from engine.kernels import KERNELS
 
@@ -24,10 +22,6 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
 # What a compiler or linker line of make's output looks like.
 COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
-# Where a build folder has the kernel's headers for user space.
-HEADERS = "usr/include"
-# Where their sources are; others are made.
-UAPI = ("include/uapi", "arch/x86/include/uapi")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 # Objects of what runs before the kernel (arch/x86/boot) that have the name of one
@@ -100,8 +94,9 @@ def lay_tree() -> Path:
         # Before it is laid: what is edited from now on is not in it.
         ran.begun()
         with host.step("laying the tree"):
-            changed = lay.lay(source.kernel(), path)
-            host.say(f"    {len(changed)} files changed")
+            revision = edit.snapshot() if os.environ.get("EDIT") else lay.current()
+            changed = lay.lay(source.kernel(), path, revision)
+            host.say(f"    {changed} files changed")
         _laid.add(path)
     return path
 
@@ -161,22 +156,19 @@ def make(mode: str, *args: str, what: str, log: Path | None = None,
 class Progress:
     """Counts what make says it compiled, of about as much as last time."""
 
-    def __init__(self, note: Path, usual: int, first: bool) -> None:
-        """`first`: everything is compiled, so that its end can be told."""
-        self.note, self.first = note, first
-        self.count = 0
+    def __init__(self, note: Path, usual: int) -> None:
+        self.note, self.count = note, 0
         try:
             self.usual = int(note.read_text(encoding="ascii"))
         except (OSError, ValueError):
             self.usual = usual
 
-    def line(self, line: str) -> str | tuple[str, float] | None:
+    def line(self, line: str) -> str | None:
         """Count a line; returns what to show."""
         if not COMPILED.match(line):
             return None
         self.count += 1
-        text = f"{self.count} of at most about {self.usual} steps of make"
-        return (text, min(0.99, self.count / self.usual)) if self.first else text
+        return f"{self.count} of at most about {self.usual} steps of make"
 
     def save(self) -> None:
         """Remember a full build's count."""
@@ -308,102 +300,10 @@ def build(mode: str) -> Path:
 def _build(mode: str, path: Path, log: Path) -> None:
     prepare(mode)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
-        progress = Progress(path / "overlay.steps", KERNELS[mode].steps,
-                            not (path / "vmlinux").exists())
+        progress = Progress(path / "overlay.steps", KERNELS[mode].steps)
         make(mode, "bzImage", "modules", log=log, progress=progress.line,
              what=f"building the {mode} kernel")
         progress.save()
-
-
-# What a later step of this run builds.
-_wanted: list[Callable[[], object]] = []
-
-
-def will_want(jobs: Iterable[Callable[[], object]]) -> None:
-    """A later step does all this; another may begin with it."""
-    _wanted[:] = jobs
-
-
-def ahead() -> None:
-    """Build what a later step wants, where processors would stand idle.
-
-    What does not build is a failure of that step and not of this one.
-    """
-    for job in _wanted:
-        try:
-            job()
-        except (UserError, OSError) as error:
-            host.say(f"    {error}")
-
-
-def modules_prepare(mode: str) -> Path:
-    """What single objects need before they can be built."""
-    path = prepare(mode)
-    make(mode, "prepare", "modules_prepare",
-         what=f"preparing the {mode} build folder")
-    return path
-
-
-def objects(mode: str, targets: Sequence[str],
-            extra_make_args: Sequence[str] = (), log: Path | None = None,
-            check: bool = True) -> host.Done:
-    """Build single objects or folders of a mode, with W=1 or C=1 say.
-
-    Returns the CompletedProcess: its output holds the warnings.
-    """
-    modules_prepare(mode)
-    return make(mode, *extra_make_args, *targets, log=log, check=check,
-                what=f"building {' '.join(map(str, targets))}")
-
-
-def take_headers(into: Path, source_tree: Path) -> None:
-    """Take headers for user space that were installed in the folder of a kernel.
-
-    To install all of them takes 15 s of a processor. `source_tree` is that of the
-    build folder `into`. make looks at each header again, but by its time and the
-    command that made it alone. So only those are taken of which both trees have the
-    same source, of the same time: ours have another in each tree.
-    """
-    there = next((folder(mode) / HEADERS for mode in KERNELS
-                  if (folder(mode) / HEADERS).exists()), None)
-    if there is None or (into / HEADERS).exists():
-        return
-
-    def others(where: str, names: list[str]) -> set[str]:
-        below = Path(where).relative_to(there)
-        return {name for name in names if not (there / below / name).is_dir()
-                and not _same_source(below / _header(name), source_tree)}
-
-    def copy(path: str, beside: str) -> None:
-        if not path.endswith(".cmd"):
-            shutil.copy2(path, beside)
-            return
-        text = Path(path).read_text("utf-8")
-        host.write(beside, text.replace(f" {tree()}/", f" {source_tree}/"))
-
-    # Whole or not at all: a header that was cut short would stay.
-    new = into / f"{HEADERS}.new"
-    host.remove(new)
-    shutil.copytree(there, new, ignore=others, copy_function=copy)
-    new.rename(into / HEADERS)
-
-
-def _header(name: str) -> str:
-    """The header that a file in HEADERS is, or tells the command of."""
-    return name.removeprefix(".").removesuffix(".cmd") if name.endswith(".cmd") \
-        else name
-
-
-def _same_source(header: Path, other: Path) -> bool:
-    """Whether a header's source is the same here and in another tree."""
-    def seen(path: Path) -> tuple[int, int] | None:
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            return stat.st_size, stat.st_mtime_ns
-        return None
-
-    found = [seen(tree() / uapi / header) for uapi in UAPI]
-    return any(found) and found == [seen(other / uapi / header) for uapi in UAPI]
 
 
 def main(args: list[str]) -> None:

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from engine import build, cli, host, kselftest, ktap, ran, ready, store
+from engine import cli, host, kselftest, ktap, kunit, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -69,8 +69,7 @@ def table(name: str, seconds: float, cases: list[Case],
     yield f"{name:10} {host.elapsed(seconds):>12}{total}"
     for part in parts:
         if part.seconds >= LONG:
-            cpu = f", {host.elapsed(part.cpu)} of a processor" if part.cpu else ""
-            yield f"  {host.elapsed(part.seconds):>20}   {part.what}{cpu}"
+            yield f"  {host.elapsed(part.seconds):>20}   {part.what}"
 
 
 def spans(name: str, parts: list[host.Took],
@@ -91,7 +90,7 @@ def main(args: list[str]) -> list[Case]:
     host.TIMES.clear()
     everything = _ready(args or STEPS)
     if "kselftest" in (args or STEPS):
-        build.will_want(kselftest.ahead())
+        kunit.beside[:] = [kselftest.ahead]
     lines = list(table(START, time.monotonic() - began, [], host.TIMES))
     times = list(spans(START, host.TIMES, began))
     for name in args or STEPS:

@@ -6,7 +6,6 @@ checks a patch, from standard input without FILE, prints what is left, and
 ends with 1 if that is anything.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -89,10 +88,10 @@ _making = threading.Lock()
 
 def _root(tree: Path) -> Path:
     """A small repository as checkpatch is to see it: without ASKED_APART."""
-    root = tree / ".git" / "checkpatch"
+    root = tree.with_name(f"{tree.name}.checkpatch")
     with _making:
         if not root.exists():
-            made = root.with_name("checkpatch.new")
+            made = root.with_name(f"{root.name}.new")
             (made / "scripts").mkdir(parents=True, exist_ok=True)
             for path in (*tree.iterdir(), *(tree / "scripts").iterdir()):
                 if path.name not in (".git", "scripts", ASKED_APART):
@@ -103,14 +102,12 @@ def _root(tree: Path) -> Path:
     return root
 
 
-def command(small: bool, tree: Path, *files: Path | str) -> list[Path | str]:
+def command(tree: Path, *files: Path | str) -> list[Path | str]:
     """How to call checkpatch.
 
-    A small repository knows no history: without .git in sight, checkpatch
-    does not take the commits that a message cites for unknown.
+    The repository contains no history. Without .git in sight, checkpatch does not
+    report the commits that a message cites as unknown.
     """
-    if not small:
-        return [*COMMAND, *files]
     return ["env", "GIT_DIR=none", *COMMAND, f"--root={_root(tree)}", *files]
 
 
@@ -143,13 +140,8 @@ def plain(text: str) -> str:
     return "\n".join(kept) + blank + body
 
 
-def key(tree: Path, text: str, small: bool) -> str | None:
-    """What checkpatch's word on a patch is kept under.
-
-    In a clone of KDIR it also looks at the history, which is not kept.
-    """
-    if not small:
-        return None
+def key(tree: Path, text: str) -> str:
+    """What checkpatch's word on a patch is kept under."""
     return store.digest({
         "command": COMMAND, "patch": plain(text), "scripts": store.of_files(
             (Path(tree) / "scripts" / name for name in READS), tree),
@@ -175,16 +167,16 @@ def load() -> list[Rule]:
 
 
 def main(args: list[str]) -> int:
-    """For b4: GIT_DIR is what our caller set it to."""
+    """Check a patch for b4."""
     text = Path(args[0]).read_text("utf-8", "replace") if args \
         else sys.stdin.buffer.read().decode("utf-8", "replace")
-    tree, small = Path.cwd(), os.environ.get("GIT_DIR") == "none"
-    name = key(tree, text, small)
+    tree = Path.cwd()
+    name = key(tree, text)
     kept = store.take("checkpatch", name)
     if kept:
         complaints = judged(kept)
     else:
-        done = subprocess.run(command(small, tree, "-"), input=text,
+        done = subprocess.run(command(tree, "-"), input=text,
                               stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
                               encoding="utf-8", errors="replace", check=False)

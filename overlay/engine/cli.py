@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from engine import host, ktap, ran, store
+from engine import edit, host, ktap, ran, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -31,7 +31,10 @@ COMMANDS = {
     "bench": ("bench.command", "count instructions per operation"),
     "here": ("here", "what reads cost on this machine: of files and namespaces "
              "that are named"),
-    "series": ("series", "make the patch series and their mails"),
+    "series": ("series", "check the patch series and write their mails"),
+    "edit": ("edit", "create a git work tree with one branch per series"),
+    "save": ("edit:save", "write the tree and the mails back from that work tree"),
+    "rebase": ("edit:rebase", "move all series to another kernel (ONTO=directory)"),
     "report": ("page", "a page of results, times and figures, of what the "
                "last runs left"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
@@ -78,6 +81,9 @@ def _help() -> None:
     for name, example, text in ARGUMENTS:
         print(f"  {name + ' ARGS=' + example:32} {text}")
     print(f"""
+ONTO=directory    the kernel source tree to which `make rebase` moves the series
+EDIT=1            build and test the work tree of `make edit`, not the clone
+EDIT_TREE=        the directory of that work tree (now {edit.PATH})
 KDIR=folder       a kernel source tree to lay over (only read); without it
                   Debian's linux-source package is fetched
 UQ_TEST_SEED=, DAX_TEST_SEED=
@@ -95,7 +101,13 @@ def _clean() -> None:
     everything = os.environ.get("CLEAN") == "all"
     names = ["build", "tree", "kdir", "kept", "mypy"]
     if everything:
-        names += ["src", "deb", "apt", "tools", "lava-root", "venv", "ccache"]
+        why = edit.unsaved()
+        if why:
+            raise UserError(f"{edit.PATH} contains unsaved work ({why}): run `make "
+                            "save` first, or remove it")
+        host.remove(edit.PATH)
+        host.remove(edit.MAILS)
+        names += ["src", "deb", "apt", "tools", "lava-root", "venv", "ccache", "git"]
     host.remove(host.OUT)
     for name in names:
         host.remove(host.WORK / name)

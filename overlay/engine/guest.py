@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,9 +44,8 @@ NVME = nvme()
 # On a busy machine TCG's timer comes too late for the check that the kernel
 # makes of it at boot, and for the usual patience with a quiet processor.
 PATIENT = ("no_timer_check", "rcupdate.rcu_cpu_stall_timeout=100")
-# virtme-ng has six of them, with room for 31 ports each and an eventfd for every
-# queue of each port, all of which QEMU's main loop polls each time it wakes: 14 %
-# of the time of a guest that is at work, and 6 % with this.
+# QEMU's main loop polls an eventfd for every queue of each port: this takes less of
+# the time of a guest that is at work.
 SERIAL = ("-global virtio-serial-pci.max_ports=2 "
           "-global virtio-serial-pci.ioeventfd=off")
 # Tests say a lot in a short time, and the emulated serial line is slow: nothing
@@ -64,9 +63,8 @@ BARRIERS = ("barriers.c", "plugin.h")
 # the middle of a kernel's start, once in many.
 UP = 600
 # How virtme-ng mounts this machine's files, and a cache besides: without one every
-# program that starts is read again with all of its libraries, page by page, which
-# was a third of the time that starting it took. Files that a guest reads do not
-# change while it runs; what it writes is on a mount of its own.
+# program that starts is read again with all of its libraries. Files that a guest reads
+# do not change while it runs; what it writes is on a mount of its own.
 ROOT_FLAGS = ("rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,"
               "cache=loose")
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
@@ -110,8 +108,7 @@ USUAL = Machine()
 class Boot:
     """What a guest left: whether it came to its end, and what it said.
 
-    `left` is false for one that had to be ended; `cpu` is how many seconds of a
-    processor it took.
+    `left` is false for one that had to be ended.
     """
 
     name: str
@@ -121,7 +118,6 @@ class Boot:
     why: str = ""
     files: dict[str, Path] = field(default_factory=dict)
     left: bool = True
-    cpu: float = 0.0
 
     def cases(self, suites: bool = False) -> list[Case]:
         """The two cases that every boot is: it ended, and without a splat.
@@ -234,26 +230,16 @@ def _home() -> Path:
     return home
 
 
-def _progress(count: host.Shows,
-              watch: Callable[[str], None] | None) -> host.Shows:
-    """What takes each line of a guest, and shows how it goes on."""
-    def line(text: str) -> str | tuple[str, float] | None:
-        if watch:
-            watch(text)
-        return count(text)
-    return line
-
-
 def boot(mode: str, script: Path | str, *, name: str, out: Path,
          machine: Machine = USUAL, folder: Path | None = None,
-         programs: Mapping[str, float] | None = None,
+         programs: int = 0,
          watch: Callable[[str], None] | None = None) -> Boot:
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
     and everything, the kernel's messages with it, to OUT/NAME.boot.log.
-    `programs` are those that the script runs, if that is known, and the seconds
-    that they may take; `watch` is called with each line.
+    `programs` is how many the script runs, if that is known; `watch` is called
+    with each line.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")
@@ -272,7 +258,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
     run = functools.partial(
         host.run, cmd, log=log, env=env, check=False, timeout=machine.timeout,
         early=(UP, result.exists), what=f"the guest {name}",
-        progress=_progress(ktap.Progress(name, programs), watch))
+        progress=ktap.Progress(name, programs, watch))
     done = run()
     if done.early:
         # It hung before our script, so no result is lost. The log goes on,
@@ -281,12 +267,11 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
         first = done
         done = run()
         done.stdout = first.stdout + done.stdout
-        done.cpu += first.cpu
     output = result.read_text("utf-8", "replace") if result.exists() else ""
     ended = output.rstrip().endswith(END)
     why = "" if ended else _why(done, machine.timeout, log)
     return Boot(name, ended, done.stdout, output.replace(END, ""), why,
-                {"log": log, "ktap": result}, done.returncode >= 0, done.cpu)
+                {"log": log, "ktap": result}, done.returncode >= 0)
 
 
 def _why(done: host.Done, timeout: float, log: Path) -> str:

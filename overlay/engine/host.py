@@ -30,9 +30,8 @@ from typing import IO, Any, TypeVar, cast
 from engine import limits, packages
 
 Result = TypeVar("Result")
-# What takes each line of a program, and says what to show, perhaps with the
-# part of the program's work that is done.
-Shows = Callable[[str], str | tuple[str, float] | None]
+# What takes each line of a program, and says what to show.
+Shows = Callable[[str], str | None]
 
 
 class UserError(Exception):
@@ -40,13 +39,9 @@ class UserError(Exception):
 
 
 class Done(subprocess.CompletedProcess[str]):
-    """A program that ended; `early` if it was ended as it did not come up.
-
-    `cpu` is how many seconds of a processor it took, with all that it started.
-    """
+    """A program that ended; `early` if it was ended as it did not come up."""
 
     early = False
-    cpu = 0.0
 
 
 def _folder(variable: str, usual: Path | str) -> Path:
@@ -89,13 +84,7 @@ def say(text: str) -> None:
 
 
 class Status:
-    """A line rewritten in place; without a terminal, one now and then.
-
-    rich is no replacement: the engine starts with Python's standard library
-    alone, on a machine on which it is yet to install anything; and where there
-    is no terminal rich prints nothing until the end. kunit.py and b4 show no
-    progress.
-    """
+    """A line rewritten in place; without a terminal, one now and then."""
 
     EVERY = 30
     shown = ""
@@ -105,24 +94,18 @@ class Status:
     @classmethod
     def show(cls, text: str) -> None:
         with cls.lock:
-            cls._show(text)
-
-    @classmethod
-    def _show(cls, text: str) -> None:
-        now = time.monotonic()
-        if sys.stdout.isatty():
-            if now - cls.last < 0.2:
+            now, terminal = time.monotonic(), sys.stdout.isatty()
+            if now - cls.last < (0.2 if terminal else cls.EVERY):
+                return
+            cls.last = now
+            if not terminal:
+                print("    " + text, flush=True)
                 return
             width = shutil.get_terminal_size().columns - 1
             cls.clear()
             cls.shown = ("    " + text)[:width]
             sys.stdout.write(cls.shown)
             sys.stdout.flush()
-        elif now - cls.last < cls.EVERY:
-            return
-        else:
-            print("    " + text, flush=True)
-        cls.last = now
 
     @classmethod
     def clear(cls) -> None:
@@ -135,14 +118,9 @@ class Status:
 class Beat:
     """Says how a program goes on even while it says nothing itself."""
 
-    # From which part of its work on a program's end is estimated.
-    EARLY = 0.02
-
-    def __init__(self, progress: Shows | None,
-                 what: str) -> None:
+    def __init__(self, progress: Shows | None, what: str) -> None:
         self.progress, self.text = progress, what
         self.start = time.monotonic()
-        self.done, self.end = 0.0, 0.0
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -161,25 +139,13 @@ class Beat:
             self._show()
 
     def _show(self) -> None:
-        now = time.monotonic()
-        text = f"{self.text}, {elapsed(now - self.start)}"
-        if self.done:
-            text += f", {self.done:.0%}"
-        if self.end > now:
-            text += f", about {elapsed(self.end - now)} left"
-        Status.show(text)
+        Status.show(f"{self.text}, {elapsed(time.monotonic() - self.start)}")
 
-    def line(self, line: str) -> bool:
-        """Take a line of the program's; is there something new to show?"""
-        shown = self.progress(line) if self.progress else None
-        if not shown:
-            return False
-        self.text, done = shown if isinstance(shown, tuple) else (shown, 0.0)
-        if done > self.EARLY:
-            self.done = done
-            self.end = self.start + (time.monotonic() - self.start) / done
-        self._show()
-        return True
+    def line(self, line: str) -> None:
+        """Take a line of the program's, and show what is new."""
+        if shown := self.progress and self.progress(line):
+            self.text = shown
+            self._show()
 
 
 def elapsed(seconds: float) -> str:
@@ -204,26 +170,21 @@ def step(title: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Took:
-    """Something that took long: its end by the monotonic clock, and seconds.
-
-    And how many of a processor, if that is known: of what runs beside other work a
-    clock says little.
-    """
+    """Something that took long: its end by the monotonic clock, and seconds."""
 
     what: str
     seconds: float
     end: float
-    cpu: float = 0.0
 
 
 # What took how long, in the order in which it ended.
 TIMES: list[Took] = []
 
 
-def took(what: str, seconds: float, cpu: float = 0.0) -> None:
+def took(what: str, seconds: float) -> None:
     """Note how long something took that ends now, for `make check`."""
     TIMES.append(Took(re.sub(r" \([^()]*\)$", "", what), seconds,
-                      time.monotonic(), cpu))
+                      time.monotonic()))
 
 
 def short(path: Path | str) -> str:
@@ -416,9 +377,8 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
     log.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     late, hung = threading.Event(), threading.Event()
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a", buffering=1, encoding="utf-8") as file:
         file.write(f"$ {shlex.join(words)}\n")
-        file.flush()
         proc = _start(words, cwd, env)
         output = cast(IO[str], proc.stdout)
         RUNNING.add(proc)
@@ -429,9 +389,7 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
                 for line in output:
                     lines.append(line)
                     file.write(line)
-                    if beat.line(line):
-                        file.flush()
-                cpu = _cpu(proc)
+                    beat.line(line)
                 proc.wait()
             _go_on()
         except BaseException:
@@ -444,30 +402,13 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
             RUNNING.discard(proc)
     Status.clear()
     done = Done(words, proc.returncode, "".join(lines))
-    done.early, done.cpu = hung.is_set(), cpu
+    done.early = hung.is_set()
     if late.is_set() and check:
         raise UserError(f"{what} did not end within {elapsed(timeout or 0)}; "
                         f"see {short(log)}")
     if check and done.returncode:
         raise _failure(what, done, log)
     return done
-
-
-def _cpu(proc: subprocess.Popen[str]) -> float:
-    """Seconds of a processor that a program took, once it has ended.
-
-    Those of what it started too, if it waited for that; 0 if another thread was
-    first to wait for it, as when it took too long.
-    """
-    if proc.returncode is not None:
-        return 0.0
-    with contextlib.suppress(OSError):
-        os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOWAIT)
-        stat = Path(f"/proc/{proc.pid}/stat").read_text("utf-8", "replace")
-        # utime, stime, cutime and cstime, after a name that may have any character
-        ticks = stat.rpartition(")")[2].split()[11:15]
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    return 0.0
 
 
 def _go_on() -> None:
@@ -483,22 +424,11 @@ def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
     An interrupt ends the programs of all of them, for good; a job that
     fails ends the others, too, and what comes after them may go on.
     """
-    try:
-        return _at_once(work, jobs, workers)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        STOPPING.clear()
-        raise
-
-
-def _at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
-             workers: int) -> list[Result]:
     workers = max(1, workers)
     with concurrent.futures.ThreadPoolExecutor(
             workers, initializer=_be_beside, initargs=(workers,)) as pool:
+        futures = [pool.submit(work, *job) for job in jobs]
         try:
-            futures = [pool.submit(work, *job) for job in jobs]
             left = set(futures)
             while left:
                 done, left = concurrent.futures.wait(
@@ -506,11 +436,14 @@ def _at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
                 for future in done:
                     future.result()
             return [future.result() for future in futures]
-        except BaseException:
+        except BaseException as error:
             STOPPING.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for proc in list(RUNNING):
                 _stop(proc)
+            pool.shutdown()
+            if not isinstance(error, KeyboardInterrupt):
+                STOPPING.clear()
             raise
 
 
@@ -518,28 +451,24 @@ def _timers(proc: subprocess.Popen[str], late: threading.Event,
             hung: threading.Event, timeout: float | None,
             early: tuple[float, Callable[[], bool]] | None) -> list[threading.Timer]:
     """Start what ends a program that takes too long."""
+    def expire() -> None:
+        late.set()
+        _stop(proc)
+
+    def expire_unless(up: Callable[[], bool]) -> None:
+        if not up():
+            hung.set()
+            expire()
+
     timers = []
     if timeout:
-        timers.append(threading.Timer(timeout, _expire, (proc, late)))
+        timers.append(threading.Timer(timeout, expire))
     if early:
-        timers.append(threading.Timer(early[0], _expire_unless,
-                                      (early[1], proc, late, hung)))
+        timers.append(threading.Timer(early[0], expire_unless, (early[1],)))
     for timer in timers:
         timer.daemon = True
         timer.start()
     return timers
-
-
-def _expire_unless(there: Callable[[], bool], proc: subprocess.Popen[str],
-                   *why: threading.Event) -> None:
-    if not there():
-        _expire(proc, *why)
-
-
-def _expire(proc: subprocess.Popen[str], *why: threading.Event) -> None:
-    for event in why:
-        event.set()
-    _stop(proc)
 
 
 def _failure(what: str, done: Done, log: Path) -> UserError:
@@ -595,39 +524,24 @@ def _may(root: Sequence[str] | None) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _interrupts_wait(why: str) -> Iterator[list[int]]:
-    """Let interrupts wait, and say so; what came is in the list."""
+def _to_its_end(cmd: Sequence[str], file: IO[str]) -> int:
+    """Run a program that must not be cut short: an interrupt waits for its end."""
     seen = []
 
     def note(signum: int, _: FrameType | None) -> None:
         seen.append(signum)
-        say(why)
+        say("    interrupted; apt comes to its end first, or packages would be "
+            "half installed")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield seen
-        return
-    old = {signum: handler for signum in INTERRUPTS
-           if callable(handler := signal.getsignal(signum))}
-    for signum in old:
-        signal.signal(signum, note)
+    old = {signum: signal.signal(signum, note) for signum in INTERRUPTS
+           if threading.current_thread() is threading.main_thread()
+           and callable(signal.getsignal(signum))}
     try:
-        yield seen
+        code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
+                                stderr=file, process_group=0).wait()
     finally:
         for signum, handler in old.items():
             signal.signal(signum, handler)
-
-
-def _to_its_end(cmd: Sequence[str], file: IO[str]) -> int:
-    """Run a program that must not be cut short; the terminal is not its own.
-
-    An interrupt waits until it has ended, one that comes while it is being
-    started, too.
-    """
-    with _interrupts_wait("    interrupted; apt comes to its end first, or "
-                          "packages would be half installed") as seen:
-        code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
-                                stderr=file, process_group=0).wait()
     if seen:
         raise KeyboardInterrupt
     return code

@@ -28,21 +28,16 @@ IOMMU = ("-device intel-iommu",)
 STRICT = ("intel_iommu=on", "iommu.strict=1")
 LAZY = ("intel_iommu=on", "iommu.strict=0")
 
-# Built-in objects without tracepoints: NOTRACE of include/linux/tracepoint.h leaves
-# them out, as no test uses them. To compile an object that defines some takes up to
-# twice as long with them (XFS, fs-writeback.c, slab_common.c). And with lockdep each
-# call of one asks first whether RCU watches: those in lock_acquire(), lock_release()
-# and where interrupts are switched were 5 % of what a guest executes.
-# An object that defines tracepoints can stand here only if all objects that call them
-# do. net/9p calls its own from headers that others include, so net is named in parts.
+# Built-in objects without tracepoints, which no test uses: with them and lockdep an
+# object compiles and runs slower. An object that defines tracepoints can stand here
+# only if all objects that call them do.
 UNTRACED = ("fs/%", "io_uring/%", "kernel/locking/%", "kernel/time/%",
             "kernel/trace/trace_preemptirq.o", "mm/%", "net/core/%", "net/sched/%",
             "net/socket.o")
-# Of these, what keeps them: 9p for the reason above; DAX, whose mmap_sync counts; and
-# those of linux/mmap_lock.h, which many include.
+# Of these, what keeps them: 9p, whose headers others include; DAX, whose tracepoints
+# mmap_sync counts; and linux/mmap_lock.h, which many include.
 TRACED = ("fs/9p/%", "fs/dax.o", "mm/mmap_lock.o")
-# Those that KASAN does not watch: what they read and write is their own, and they
-# are a part of each boot, and of each file that a guest reads.
+# Objects that KASAN does not watch: they read and write memory of their own.
 UNWATCHED = ("arch/x86/events/%", "arch/x86/kernel/cpu/%", "drivers/acpi/%",
              "drivers/char/%", "drivers/pnp/%", "drivers/tty/%", "drivers/virtio/%",
              "fs/9p/%", "fs/netfs/%", "fs/overlayfs/%", "kernel/trace/%", "net/%")
@@ -87,7 +82,7 @@ class Kernel:
     # that are called so.
     instrument: str = ""
     neighbours: tuple[str, ...] = ()
-    # Is it set for the files of upstream that we patch, too?
+    # Is it set for files of upstream that we patch, too?
     patched: bool = False
 
     # -- booted
@@ -115,8 +110,7 @@ class Kernel:
     test_timeout: int = 900
     guest_timeout: int = 3600
     # Into how many guests its tests go; and those that need NVMe controllers in
-    # `make check`, where the others have a guest without, so that an edit of
-    # NVMe's driver does not run them again. From 8 processors on they have more.
+    # `make check`, where the others have a guest without.
     guests: int = 2
     nvme_guests: int = 1
     # What it leaves to others in `make check` and `make coverage`.
@@ -170,8 +164,6 @@ KERNELS: dict[str, Kernel] = {
                              "-T killed_with_a_ring -T given_up",
             "uq:uq_setup": "-T controller_memory_buffer",
         },
-        # So many that none runs long at the end, when all others are done: they
-        # wait half of their time.
         nvme_guests=4,
         other_hardware=True,
         restarts=True,
@@ -180,10 +172,8 @@ KERNELS: dict[str, Kernel] = {
     "debug": Kernel(
         fragments=("lean", "debug"),
         steps=2500,
-        # What walks the stack for each allocation is not what bugs are looked
-        # for in, and it executed nearly half of all instructions. UBSAN judges the
-        # text of a file and not what that calls: it is for files of ours and those
-        # that we patch, and took a sixteenth of the time to compile the others.
+        # Left out are what walks the stack for each allocation, and UBSAN but in files
+        # of ours and those that we patch: they took much of the time.
         make=(*(f"KASAN_SANITIZE_{name}.o=n"
                 for name in ("unwind_frame", "stacktrace", "extable")),
               "UBSAN_SANITIZE=n",
@@ -194,12 +184,10 @@ KERNELS: dict[str, Kernel] = {
         instrument="UBSAN_SANITIZE",
         patched=True,
         gigabytes=4,
-        # An IOMMU stops transfers to memory that is not mapped for them. And no
-        # five levels: identify_cpu() clears all features for a moment, and in an
-        # interrupt then KASAN takes each address for a wild one. Nor interrupts
-        # routed by ACPI: enabling a device and disabling it evaluate _PRT, which
-        # has 128 entries, and that was a third of what uq_reset executed. Other
-        # kernels keep that way.
+        # An IOMMU stops transfers to memory that is not mapped for them. no5lvl:
+        # identify_cpu() clears all features for a moment, in which KASAN takes each
+        # address for a wild one. acpi=noirq: to evaluate _PRT for each device that is
+        # enabled was a third of what uq_reset executed.
         append=(*STRICT, "no5lvl", "acpi=noirq"),
         qemu=IOMMU,
         by_words=True,
@@ -208,14 +196,8 @@ KERNELS: dict[str, Kernel] = {
         test_timeout=2700,
         guest_timeout=4 * 3600,
         nvme_guests=2,
-        # The longest tests are not for it, nor are upstream's own ways to read and
-        # write, and what its page cache maps, which are there to compare with. A
-        # file system without a journal is read without i_rwsem, and with it where
-        # that is needed; XFS with reflink, which has all that it has without; a GiB
-        # by huge pages, as other mappings of holes are smaller. Stores and writes
-        # race with each way to take blocks on one of the file systems. Limits, claims
-        # and what bad input is answered are the same for queues that are polled, and
-        # so is a reset for rings that poll them without IORING_SETUP_IOPOLL.
+        # Left to the lean kernel: the longest tests, upstream's own ways to read and
+        # write, and variants that take the same paths in the kernel as others.
         left_out={"filesystems/dax:mmap_race":
                   "-V ext4_store_punch -V xfs_write_punch -V xfs_store_truncate",
                   "filesystems/dax:read_race":
@@ -230,11 +212,7 @@ KERNELS: dict[str, Kernel] = {
                   "uq:uq_setup": "-t controller_memory_buffer"},
         variables={"UQ_TEST_FUZZ_OPS": "2000"},
         soak=4,
-        # A fuzzer has more to do than more rounds. It runs twice, so this makes
-        # a million.
         soak_variables={"UQ_TEST_FUZZ_OPS": "500000"},
-        # About an hour of one processor for the four of them, as 25,000 take
-        # 23 minutes.
         fsx=60_000,
     ),
     "distro": Kernel(
@@ -274,10 +252,9 @@ HAS_ALL = "debug"
 SUITES = "debug"
 
 HARDWARE: dict[str, Hardware] = {
-    # No message signalled interrupts, so that a user queue has none; and all
-    # DMA is bounced. QEMU's shadow doorbells may not tell it of the last completion
-    # taken: its line stays raised until the next command, and the kernel would
-    # report a line without a handler and switch it off.
+    # No message signalled interrupts, so that a user queue has none; and all DMA is
+    # bounced. QEMU may leave the line raised until the next command, which the kernel
+    # would report.
     "intx": Hardware(
         append=("pci=nomsi", "swiotlb=force", "noirqdebug"),
         tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_errno",

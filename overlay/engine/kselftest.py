@@ -8,17 +8,15 @@ and those that race in the kernel that watches for data races.
 
 import fnmatch
 import functools
+import itertools
+import queue
 import re
 import shlex
-import shutil
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from engine import (
-    arches,
     build,
     disks,
     fsx,
@@ -47,12 +45,7 @@ NOWHERE = {
     "uq: uq_error: error.*.subsystem_reset":
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
-# A note in a build folder: of what the programs in its kselftest/ are.
-PROGRAMS = "kselftest.programs"
 NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
-# What prepares a kernel, and says what guests are to do with it.
-Prepares = Callable[[str], list[Share]]
-NOTHING: Mapping[str, Prepares] = {}
 
 
 def targets() -> list[str]:
@@ -94,23 +87,6 @@ def make(mode: str, into: Path, *args: str, folders: Sequence[str], kdir: Path,
                *args, log=log, what=what, env=env)
 
 
-def _noted(note: Path) -> str | None:
-    return note.read_text("ascii") if note.exists() else None
-
-
-def _take_programs(mode: str, key: str | None) -> None:
-    """Take the programs of another kernel that were built from the same."""
-    own = build.folder(mode)
-    if key is None or _noted(own / PROGRAMS) == key:
-        return
-    for other in KERNELS:
-        folder = build.folder(other)
-        if _noted(folder / PROGRAMS) == key:
-            host.remove(own / "kselftest")
-            shutil.copytree(folder / "kselftest", own / "kselftest")
-            return
-
-
 def build_log(mode: str) -> Path:
     """What building a kernel's tests has said."""
     return host.OUT / "build" / f"{mode}.kselftests.log"
@@ -122,22 +98,16 @@ def install(mode: str) -> tuple[Path, list[str]]:
     folder, log = build.folder(mode), build_log(mode)
     into = folder / "kselftest-installed"
     listing, note = into / "kselftest-list.txt", folder / "kselftest.key"
-    programs = reuse.programs_from(targets(), PACKAGES)
-    key = reuse.built_from(mode, programs)
-    if not (key and listing.exists() and _noted(note) == key):
+    key = reuse.programs_from(mode, PACKAGES)
+    if not (listing.exists() and note.exists() and note.read_text("ascii") == key):
         host.remove(note)
         host.remove(into)
         with host.step(f"building the kselftests ({host.short(log)})"):
             host.remove(log)
-            _take_programs(mode, programs)
-            host.remove(folder / PROGRAMS)
-            build.take_headers(folder, build.tree())
             make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
                  folders=targets(), kdir=folder, log=log,
                  what="building the kselftests")
-        if key and programs:
-            host.write(folder / PROGRAMS, programs)
-            host.write(note, key)
+        host.write(note, key)
     return into, listing.read_text("utf-8").split()
 
 
@@ -249,51 +219,6 @@ def restarts(mode: str, into: Path, tests: list[str]) -> Iterator[Share]:
         yield Share(mode, f"{mode}-restart", into, ("restart",), restart=True)
 
 
-class Todo:
-    """What guests are to do: of kernels that are prepared, and of those to come.
-
-    Of what could begin now the longest does, so that none is left to run alone
-    at the end.
-    """
-
-    def __init__(self, todo: Iterable[Share], more: bool) -> None:
-        self.left = list(todo)
-        self.more = more
-        self.begun = False
-        self.turn = threading.Condition()
-
-    def begin(self) -> None:
-        """A kernel is being prepared: now guests may begin."""
-        with self.turn:
-            self.begun = True
-            self.turn.notify_all()
-
-    def add(self, todo: Iterable[Share], more: bool) -> None:
-        """These may begin; will there be more?"""
-        with self.turn:
-            self.left += todo
-            self.more = more
-            self.turn.notify_all()
-
-    def wait(self) -> bool:
-        """Wait until one may begin; false if none is left and none will come."""
-        with self.turn:
-            while self.more and not (self.left and self.begun):
-                self.turn.wait(1)
-                if host.STOPPING.is_set():
-                    raise UserError("it was ended before it began")
-            return bool(self.left)
-
-    def take(self) -> Share | None:
-        """The longest one; none if another guest has begun with the last."""
-        with self.turn:
-            if not self.left:
-                return None
-            share = max(self.left, key=reuse.expected)
-            self.left.remove(share)
-            return share
-
-
 def said(todo: Sequence[Share]) -> str:
     """How many tests run in how many guests."""
     count = sum(len(share.tests) for share in todo)
@@ -301,50 +226,50 @@ def said(todo: Sequence[Share]) -> str:
 
 
 def run(todo: list[Share], out: Path,
-        later: Mapping[str, Prepares] = NOTHING) -> list[Case]:
+        later: Sequence[Callable[[], list[Share]]] = ()) -> list[Case]:
     """Run the guests, several at a time; returns all cases.
 
-    What is to run on the kernels in `later` is only known when they are prepared,
-    which they are while guests run.
+    Each of `later` prepares another kernel and says what its guests have to do, while
+    guests of other kernels run. Of the shares that could begin the longest does, so
+    that none is left to run alone at the end.
     """
     if not todo:
         return []
     host.need(*guest.PACKAGES)
     host.pytool("vng")
-    gate = reuse.Gate(max(KERNELS[mode].takes() for mode in (
-        *later, *(share.mode for share in todo))))
-    guests = gate.most if later else min(gate.most, len(todo))
-    queue = Todo(todo, bool(later))
-    jobs: list[tuple[Any, ...]] = [(_guests, gate, queue, out)] * guests
-    if later:
-        jobs.insert(0, (_prepare, gate, queue, later))
-    meanwhile = f", and {' and '.join(later)} to come" if later else ""
+    # A guest waits for clocks and answers: one more than there are processors.
+    takes = max(kernel.takes() for kernel in KERNELS.values())
+    workers = max(1, min(limits.processors() + 1, limits.memory() // takes))
+    waiting: queue.PriorityQueue[tuple[float, int, Share | None]] = \
+        queue.PriorityQueue()
+    number = itertools.count()
+
+    def add(shares: Iterable[Share]) -> None:
+        for share in shares:
+            expected = sum(reuse.seconds(share.mode, share.tests).values())
+            waiting.put((-expected, next(number), share))
+
+    def prepare() -> list[Case]:
+        try:
+            for prepares in later:
+                add(prepares())
+        finally:
+            for _ in range(workers):
+                waiting.put((1.0, next(number), None))
+        return guests()
+
+    def guests() -> list[Case]:
+        cases = []
+        while share := waiting.get()[2]:
+            cases += _boot(share, out)
+        return cases
+
+    add(todo)
+    meanwhile = f", and {len(later)} more kernels to come" if later else ""
     with host.step(f"{said(todo)}{meanwhile} ({host.short(out)}/*.boot.log)"):
-        done = host.at_once(lambda work, *args: work(*args), jobs, len(jobs))
+        done = host.at_once(lambda job: job(), [
+            (prepare,), *[(guests,)] * (workers - 1)], workers)
     return [case for cases in done for case in cases]
-
-
-def _prepare(gate: reuse.Gate, queue: Todo,
-             later: Mapping[str, Prepares]) -> list[Case]:
-    """Prepare kernels while guests of others run."""
-    for number, (mode, prepares) in enumerate(later.items(), 1):
-        # Compilers take as much as a guest does, of memory and processors.
-        with gate:
-            queue.begin()
-            todo = prepares(mode)
-        host.say(f"    {mode} is prepared: {said(todo)}")
-        queue.add(todo, number < len(later))
-    return []
-
-
-def _guests(gate: reuse.Gate, queue: Todo, out: Path) -> list[Case]:
-    """One guest after the other, when there is room for it."""
-    cases = []
-    while queue.wait():
-        with gate:
-            share = queue.take()
-            cases += _boot(share, out) if share else []
-    return cases
 
 
 def _script(share: Share, out: Path) -> str:
@@ -378,7 +303,7 @@ def _boot(share: Share, out: Path) -> list[Case]:
     keys, watch = reuse.keys(share), reuse.Watch()
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
                      machine=machine, folder=build.folder(share.mode),
-                     programs=reuse.seconds(share), watch=watch.line)
+                     programs=len(share.tests), watch=watch.line)
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []
@@ -392,7 +317,7 @@ def _boot(share: Share, out: Path) -> list[Case]:
     reuse.keep(share, keys, cases)
     watch.save(share)
     took = time.monotonic() - start
-    host.took(f"guest {share.name}", took, ran.cpu)
+    host.took(f"guest {share.name}", took)
     host.say(f"    {share.name}: {ktap.total(cases)} in {host.elapsed(took)}")
     return cases
 
@@ -448,8 +373,8 @@ def soak(args: list[str]) -> list[Case]:
     the series. Without any, KUnit runs under UML too.
     """
     out = host.fresh("soak")
-    rest = [name for name in args if name != arches.NAME]
-    compiled = [] if args and rest == args else series.main([arches.NAME])
+    rest = [name for name in args if name != series.ARCHES]
+    compiled = [] if args and rest == args else series.main([series.ARCHES])
     return compiled if args and not rest else compiled + _soak(rest, out)
 
 
@@ -520,6 +445,7 @@ def _kselftest(modes: list[str], out: Path) -> list[Case]:
         todo, kept = reuse.sift([*apart(mode, into, tests),
                                  *others(mode, into, tests),
                                  *restarts(mode, into, tests)])
+        host.say(f"    {mode} is prepared: {said(todo)}")
         cases.extend([*bad, *kept])
         return todo
 
@@ -527,25 +453,27 @@ def _kselftest(modes: list[str], out: Path) -> list[Case]:
     todo: list[Share] = []
     while left and not todo:
         todo = prepares(left.pop(0))
-    cases += run(todo, out, dict.fromkeys(left, prepares))
+    cases += run(todo, out, [functools.partial(prepares, mode) for mode in left])
     # Some need what only one of the kernels has.
     return cases + (never_ran(every, cases) if len(modes) > 1 else [])
 
 
-def ahead() -> list[Callable[[], object]]:
-    """What another step may begin with: all up to the first guest, then kernels."""
-    first, *others = _longest_first(kernels.having("checked"))
+def ahead() -> None:
+    """Build what the guests need, for a step in which processors would stand idle.
 
-    def programs() -> None:
-        build.build(first)
-        install(first)
-
-    return [programs, *(functools.partial(build.build, mode) for mode in others)]
+    What does not build is a failure of the step that needs it.
+    """
+    try:
+        for mode in _longest_first(kernels.having("checked")):
+            build.build(mode)
+            install(mode)
+    except (UserError, OSError) as error:
+        host.say(f"    {error}")
 
 
 def _longest_first(modes: list[str]) -> list[str]:
     """Those kernels that have tests, the one whose tests take longest first."""
-    took = reuse.durations()
+    took = reuse.noted(reuse.USUAL)
     have = [mode for mode in modes if subset(mode) != []]
     for mode in modes:
         if mode not in have:

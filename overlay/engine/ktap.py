@@ -7,7 +7,7 @@ hides all become failing cases.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -200,17 +200,16 @@ def _settle(level: Level, top: bool) -> list[Case]:
 class Progress:
     """Counts results as they come, to show how a run goes on."""
 
-    PROGRAM = re.compile(r"(?:not )?ok \d+ selftests: (\S+): (\S+)")
-
-    def __init__(self, name: str,
-                 programs: Mapping[str, float] | None = None) -> None:
-        """`programs`: those that are to come, and the seconds they may take."""
-        self.name, self.programs = name, programs or {}
+    def __init__(self, name: str, programs: int = 0,
+                 watch: Callable[[str], None] | None = None) -> None:
+        """`programs`: how many are to come; `watch` is called with each line."""
+        self.name, self.programs, self.watch = name, programs, watch
         self.ended = self.results = self.failed = 0
-        self.seconds = 0.0
 
-    def __call__(self, line: str) -> str | tuple[str, float] | None:
+    def __call__(self, line: str) -> str | None:
         """Take a line of output; what to show, when it has a result."""
+        if self.watch:
+            self.watch(line)
         text = STAMP.sub("", line.rstrip())
         match = re.match(r"(?:# | )*(not )?ok \d+\b", text)
         if not match:
@@ -219,12 +218,9 @@ class Progress:
         self.failed += match.group(1) is not None
         self.ended += not text.startswith(("#", " "))
         counts = f"{self.results} results, {self.failed} failed"
-        if not self.programs:
-            return f"{self.name}: {counts}"
-        if program := self.PROGRAM.match(text):
-            self.seconds += self.programs.get(":".join(program.groups()), 0)
-        return (f"{self.name}: {self.ended} of {len(self.programs)} programs, "
-                f"{counts}", self.seconds / sum(self.programs.values()))
+        if self.programs:
+            counts = f"{self.ended} of {self.programs} programs, {counts}"
+        return f"{self.name}: {counts}"
 
 
 def parse(text: str) -> list[Case]:

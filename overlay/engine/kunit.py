@@ -8,13 +8,14 @@ soak` and `make kunit ARGS=um`. Results are judged from what the kernel says, no
 from an exit code, and a suite of ours that no kernel ran is a failure.
 """
 
+import functools
 import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from engine import build, guest, host, ktap, lay, limits, reuse, store
+from engine import build, guest, host, ktap, lay, reuse, store
 from engine.host import UserError
 from engine.kernels import KERNELS, SUITES
 from engine.ktap import Case
@@ -30,6 +31,8 @@ KUNIT = "lib/kunit/kunit.ko"
 SCRIPTS = ("run.sh", "kunit.sh")
 # What judges the results.
 CODE = ("kunit.py", "ktap.py", "guest.py", "plugins.py")
+# What `make check` does beside these guests for a step that follows.
+beside: list[Callable[[], object]] = []
 
 
 def our_suites() -> list[str]:
@@ -125,12 +128,12 @@ def run_um(out: Path) -> list[Case]:
 
 def _key_of_guest() -> str | None:
     """What the guest's result is kept under: its kernel, and what boots it."""
-    image = reuse.kernel(SUITES, suites=True)
-    if None in image.values():
+    image, here = reuse.kernel(SUITES, suites=True), reuse.machine()
+    if here is None or None in image.values():
         return None
     return store.digest({
-        "kernel": image, "emulator": reuse.emulator(), "code": _code(),
-        "packages": reuse.boots(), "append": KERNELS[SUITES].append,
+        "kernel": image, "machine": here, "code": _code(),
+        "append": KERNELS[SUITES].append,
         "memory": KERNELS[SUITES].memory, "modules": modules(),
         "scripts": store.of_files(
             (guest.SCRIPTS / name for name in SCRIPTS), guest.SCRIPTS)})
@@ -203,24 +206,16 @@ def _absent(cases: list[Case]) -> list[Case]:
             for suite in our_suites() if suite not in ran]
 
 
-def _ahead(_: Path) -> list[Case]:
-    build.ahead()
-    return []
-
-
 def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
              out: Path) -> list[Case]:
-    """Several kernels at a time: each keeps one processor busy.
-
-    Beside them compilers run for a step that follows.
-    """
+    """Several kernels at a time: each keeps one processor busy."""
     if not runs:
         return []
     with host.step(f"KUnit in {len(runs)} kernels ({host.short(out)}/*.log)"):
-        done = host.at_once(lambda run: run(out),
-                            [(run,) for run in (*runs, _ahead)],
-                            min(len(runs), limits.processors()) + 1)
-    return [case for cases in done for case in cases]
+        done = host.at_once(lambda job: job(), [
+            *((functools.partial(run, out),) for run in runs),
+            *((job,) for job in beside)], len(runs) + len(beside))
+    return [case for cases in done[:len(runs)] for case in cases]
 
 
 def main(args: list[str]) -> list[Case]:

@@ -14,22 +14,17 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def _groups() -> Iterator[Path]:
-    """The folders of our cgroup and of those above it, of both versions."""
+    """The folders of our cgroup and of those above it."""
     try:
-        lines = Path("/proc/self/cgroup").read_text("ascii").splitlines()
+        _, _, path = Path("/proc/self/cgroup").read_text("ascii").partition("0::")
     except OSError:
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        tops = [CGROUP / name for name in controllers.split(",") if name] \
-            if controllers else [CGROUP]
-        for top in tops:
-            # Inside a container its own group may be the root that it sees.
-            at = top / path.lstrip("/")
-            yield top
-            while at != top:
-                yield at
-                at = at.parent
+    # Inside a container its own group may be the root that it sees.
+    at = CGROUP / path.strip().lstrip("/")
+    yield CGROUP
+    while at != CGROUP:
+        yield at
+        at = at.parent
 
 
 def _read(path: Path) -> list[str]:
@@ -41,9 +36,7 @@ def _read(path: Path) -> list[str]:
 
 def _quota(group: Path) -> float | None:
     """The processors that a cgroup may use at a time, or None."""
-    words = _read(group / "cpu.max") or [
-        *_read(group / "cpu.cfs_quota_us"),
-        *_read(group / "cpu.cfs_period_us")]
+    words = _read(group / "cpu.max")
     try:
         quota, period = map(int, words)
     except ValueError:
@@ -60,17 +53,14 @@ def processors() -> int:
 
 def _free(group: Path) -> int | None:
     """Bytes that a cgroup has left, or None; what can be dropped counts."""
-    for limit, used in (("memory.max", "memory.current"),
-                        ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        try:
-            most, now = int(_read(group / limit)[0]), \
-                int(_read(group / used)[0])
-        except (IndexError, ValueError):
-            continue
-        words = _read(group / "memory.stat")
-        stat = dict(zip(words[::2], words[1::2], strict=False))
-        return most - now + int(stat.get("inactive_file", 0))
-    return None
+    try:
+        most, now = (int(_read(group / f"memory.{name}")[0])
+                     for name in ("max", "current"))
+    except (IndexError, ValueError):
+        return None
+    words = _read(group / "memory.stat")
+    stat = dict(zip(words[::2], words[1::2], strict=False))
+    return most - now + int(stat.get("inactive_file", 0))
 
 
 def memory() -> int:
@@ -89,21 +79,6 @@ def _busy() -> tuple[int, int]:
     return sum(times) - times[3] - times[4], sum(times)
 
 
-class Load:
-    """How many processors were busy since the last look."""
-
-    def __init__(self) -> None:
-        self.last = _busy()
-
-    def look(self) -> float:
-        """Processors in use, on average since the last look."""
-        now = _busy()
-        work, there = (new - old for new, old in
-                       zip(now, self.last, strict=True))
-        self.last = now
-        return (os.cpu_count() or 1) * work / there if there else 0.0
-
-
 def _ours() -> float:
     """Seconds that we, and programs of ours that have ended, had a processor."""
     times = os.times()
@@ -111,16 +86,16 @@ def _ours() -> float:
         + times.children_system
 
 
-class Others(Load):
+class Others:
     """How many processors were busy with others' work since the last look."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.ours, self.at = _ours(), time.monotonic()
+        self.last, self.ours, self.at = _busy(), _ours(), time.monotonic()
 
     def look(self) -> float:
         """Processors that others use, on average since the last look."""
-        busy, ours, at = super().look(), _ours(), time.monotonic()
-        used = (ours - self.ours) / max(at - self.at, 1e-9)
-        self.ours, self.at = ours, at
-        return max(0.0, busy - used)
+        last, ours, at = self.last, self.ours, self.at
+        self.last, self.ours, self.at = _busy(), _ours(), time.monotonic()
+        work, there = self.last[0] - last[0], self.last[1] - last[1]
+        busy = (os.cpu_count() or 1) * work / there if there else 0.0
+        return max(0.0, busy - (self.ours - ours) / max(self.at - at, 1e-9))

@@ -12,26 +12,27 @@ import copy
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import tables
+from engine import checkpatch as checkpatches
 from engine import (
-    branch,
     host,
     ktap,
     lay,
+    limits,
     modular,
     objects,
     packages,
+    repository,
     reuse,
     rules,
     source,
+    stack,
     store,
 )
-from engine.checkpatch import ASKED_APART
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
@@ -41,6 +42,7 @@ PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
             "shellcheck", "codespell", "python3-ply", "python3-git",
             *objects.ARM64.packages)
 PYTHON = packages.PYTHON
+GET_MAINTAINER = "scripts/get_maintainer.pl"
 ENGINE = ("overlay/engine/", "overlay/bench/")
 # W=1 without kernel-doc, which has a checker of its own that asks it for more, of
 # the same files and once.
@@ -56,9 +58,8 @@ class Job:
         self.files = rules.files(host.ROOT)
         self.items = lay.items()
         self.kernel = source.kernel()
-        self.shop = objects.Shop(self.kernel, self.log)
-        # Held while the tree is laid without our files, and while it must not be.
-        self.laying = threading.Lock()
+        self.shop = objects.Shop(self.log)
+        self.base, self.laid = repository.base(self.kernel), lay.current()
 
     def beside(self, log: str) -> "Job":
         """The same, for tools beside others: with a log of their own."""
@@ -93,71 +94,76 @@ def _not_run(tool: str, why: str) -> Case:
 # -- patches ----------------------------------------------------------------
 
 def checkpatch(job: Job) -> Iterator[Case]:
-    """checkpatch --strict on every patch of every series."""
-    pairs = [(grown, patch) for grown, patches in branch.grown(job.log)
-             for patch in patches]
-    # The longest first, so that none is left to be checked alone at the end.
-    order = sorted(pairs, key=lambda pair: -pair[1].stat().st_size)
-    found = dict(zip((patch for _, patch in order),
-                     branch.each(branch.check_patch, order), strict=True))
-    for grown, patch in pairs:
-        yield _case("checkpatch", f"{grown.series.name}/{patch.name}",
-                    found[patch])
-    if not pairs:
-        yield _not_run("checkpatch", "overlay/series holds no patch")
+    """checkpatch --strict on every mail of every series."""
+    mails = [path for one in stack.read() for path in one.mails]
+    found = host.at_once(_checkpatch, [(job, path) for path in mails],
+                         limits.processors())
+    for path, complaints in zip(mails, found, strict=True):
+        yield _case("checkpatch", f"{path.parent.name}/{path.name}", complaints)
 
 
-def obsolete(job: Job) -> Iterator[Case]:
-    """Whether MAINTAINERS calls a file that we touch obsolete.
+def _checkpatch(job: Job, path: Path) -> list[str]:
+    """What checkpatch says of one mail; one text is checked once."""
+    key = checkpatches.key(job.shop.tree, path.read_text("utf-8"))
+    kept = store.take("checkpatch", key)
+    if kept:
+        store.counted(1)
+        return checkpatches.judged(kept)
+    done = host.run(checkpatches.command(job.shop.tree, path), cwd=job.shop.tree,
+                    log=job.log, check=False, what="checkpatch",
+                    env={"PATH": "/usr/bin:/bin:" + os.environ.get("PATH", "")})
+    checkpatches.note(key, done.stdout, done.returncode)
+    return checkpatches.judge(done.stdout, done.returncode, checkpatches.load())
 
-    checkpatch asks that for each patch, and is kept from it (checkpatch.py).
+
+def maintainers(job: Job) -> Iterator[Case]:
+    """MAINTAINERS has a section for each new file, and calls no file obsolete."""
+    names = [item.target for item in job.items]
+    found = host.at_once(_sections, [(job, name) for name in names],
+                         limits.processors())
+    for item, (sections, status) in zip(job.items, found, strict=True):
+        complaints = []
+        if item.kind == "file" and sections <= {"THE REST"}:
+            complaints.append("no section names it")
+        if "obsolete" in status.lower():
+            complaints.append("MAINTAINERS calls it obsolete")
+        yield _case("maintainers", item.target, complaints)
+
+
+def _sections(job: Job, name: str) -> tuple[set[str], str]:
+    """The sections of MAINTAINERS for a file, and what they say of its status.
+
+    Both depend on MAINTAINERS, and on the file, as keywords in it count.
     """
-    names = _laid(job)
-    if _is_obsolete(job, names):
-        for name in names:
-            yield _case("obsolete", name, ("MAINTAINERS calls it obsolete",)
-                        if _is_obsolete(job, [name]) else ())
-    else:
-        yield _case("obsolete", f"none of {len(names)} files", ())
-
-
-def _laid(job: Job) -> list[str]:
-    """The files of the tree that we change, and of each folder one that we add."""
-    found = {item.target if item.kind == "patch" else str(Path(item.target).parent):
-             item.target for item in _once(job.items)
-             if (job.shop.tree / item.target).exists()}
-    return sorted(found.values())
-
-
-def _is_obsolete(job: Job, names: list[str]) -> bool:
-    done = job.run([f"scripts/{ASKED_APART}", "--status", "--nom", "--nol",
-                    "--no-git", "--no-git-fallback", "-f", *names],
-                   cwd=job.shop.tree, what=ASKED_APART)
-    if done.returncode:
-        raise UserError(f"{ASKED_APART} failed: "
-                        f"{host.complaint(done.stdout)}")
-    return "obsolete" in done.stdout.lower()
+    tree = job.shop.tree
+    key = store.digest({"file": name, "read": store.of_files(
+        tree / one for one in (name, "MAINTAINERS", GET_MAINTAINER))})
+    kept = store.take("maintainers", key)
+    if kept:
+        return set(kept.more[0]), kept.more[1]
+    text = job.run([GET_MAINTAINER, "--no-git", "--no-git-fallback", "--sections",
+                    "-f", name], cwd=tree, what=f"get_maintainer.pl for {name}").stdout
+    status = job.run([GET_MAINTAINER, "--no-git", "--no-git-fallback", "--status",
+                      "--nom", "--nol", "-f", name], cwd=tree,
+                     what=f"get_maintainer.pl for {name}").stdout
+    found = set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text, re.MULTILINE))
+    store.keep("maintainers", key, (), (sorted(found), status))
+    return found, status
 
 
 # -- the compiler and sparse ------------------------------------------------
 
 def w1(job: Job) -> Iterator[Case]:
-    """The compiler's W=1 on what we touch."""
-    items = job.compiled()
-    wanted = _objects(items)
-    job.shop.forget(wanted)
-    yield from _compiled(job, "W=1", items, wanted, W1)
+    """The compiler's W=1 on the files that we touch."""
+    yield from _compiled(job, "W=1", job.shop, job.compiled(), W1)
 
 
 def sparse(job: Job) -> Iterator[Case]:
-    """sparse on what we touch."""
+    """sparse on the files that we touch."""
     program = find_sparse(job.kernel, job.log)
-    items = job.compiled()
-    wanted = _objects(items)
-    # The flags are those of W=1: the objects are there, and only the
-    # checker speaks.
-    yield from _compiled(job, "sparse", items, wanted,
-                         [*W1, objects.CHECKED, f"CHECK={program}"])
+    # With the flags of W=1 the objects are up to date, and only sparse runs.
+    yield from _compiled(job, "sparse", job.shop, job.compiled(),
+                         (*W1, objects.CHECKED, f"CHECK={program}"))
 
 
 def arm64(job: Job) -> Iterator[Case]:
@@ -171,73 +177,51 @@ def i386(job: Job) -> Iterator[Case]:
 
 
 def _elsewhere(job: Job, arch: objects.Arch) -> Iterator[Case]:
-    """W=1 on what we touch, for an architecture that is only compiled for."""
     items = [item for item in job.compiled() if arch.has(item.target)]
-    job = copy.copy(job)
-    job.shop = job.shop.elsewhere(arch)
-    job.shop.configure()
-    wanted = _objects(items)
-    job.shop.forget(wanted)
-    yield from _compiled(job, arch.name, items, wanted, W1)
+    yield from _compiled(job, arch.name, job.shop.elsewhere(arch), items, W1)
 
 
-def _objects(items: list[Item]) -> list[str]:
-    return sorted({objects.object_of(item.target) for item in items
-                   if item.target.endswith(".c")})
-
-
-def _make(job: Job, wanted: list[str], args: Sequence[str]) -> host.Done:
-    return job.shop.make(*args, "-k", *wanted, check=False, progress=True,
-                         what=f"make {' '.join(args)}")
-
-
-def _compiled(job: Job, tool: str, items: list[Item], wanted: list[str],
+def _compiled(job: Job, tool: str, shop: objects.Shop, items: list[Item],
               args: Sequence[str]) -> Iterator[Case]:
     """One case for each file that is compiled or included."""
-    if not wanted:
-        yield _not_run(tool, "the tree has no C file for the kernel")
-        return
-    text = _make(job, wanted, args).stdout
+    wanted = sorted({objects.object_of(item.target) for item in items
+                     if item.target.endswith(".c")})
+    targets = sorted({item.target for item in items})
+    patched = [item.target for item in items if item.kind == "patch"]
+    before = shop.upstream(job.base, patched, *args)
+    shop.at(job.laid)
+    shop.configure()
+    if objects.CHECKED not in args:
+        shop.forget(wanted)
+    text = shop.compile(wanted, *args).stdout
     if "is not available or not up to date" in text:
         raise UserError("make says that its checker is too old")
-    targets = sorted({item.target for item in items})
     found = objects.warnings(text, targets)
-    _take_away(job, found, items, wanted, args)
     for target in targets:
-        complaints = [line for (name, _), line in found.items() if name == target]
-        yield _case(tool, target, complaints or _unseen(job, tool, target, text,
+        complaints = [line for key, line in found.items()
+                      if key[0] == target and key not in before]
+        yield _case(tool, target, complaints or _unseen(shop, tool, target, text,
                                                         wanted))
 
 
-def _take_away(job: Job, found: dict[tuple[str, str], str], items: list[Item],
-               wanted: list[str], args: Sequence[str]) -> None:
-    """Drop what upstream's text says without our patches."""
-    if not objects.of_upstream(found, items):
-        return
-    with job.laying:
-        job.shop.take_away(found, job.items, wanted, *args)
-        job.shop.lay()
-    _make(job, wanted, W1)
-
-
-def _unseen(job: Job, tool: str, target: str, text: str,
+def _unseen(shop: objects.Shop, tool: str, target: str, text: str,
             wanted: list[str]) -> list[str]:
-    """Why silence about a file is no good sign, if it is not."""
+    """Why silence about a file does not mean that it is clean."""
     if target.endswith(".h"):
-        if not _included(job, target, wanted):
-            return ["NOT RUN: no file of ours that is compiled includes it"]
+        if not _included(shop, target, wanted):
+            return ["NOT RUN: no compiled file of ours includes it"]
         return []
-    if not (job.shop.build / objects.object_of(target)).exists():
+    if not (shop.build / objects.object_of(target)).exists():
         return [f"it did not compile: {objects.first_error(text)}"]
     if tool == "sparse" and objects.unread(text, target):
         return ["NOT RUN: make did not call sparse for it"]
     return []
 
 
-def _included(job: Job, target: str, wanted: list[str]) -> bool:
+def _included(shop: objects.Shop, target: str, wanted: list[str]) -> bool:
     """Whether one of these objects was compiled with a header."""
     for name in wanted:
-        path = job.shop.build / name
+        path = shop.build / name
         noted = path.with_name(f".{path.name}.cmd")
         if noted.exists() and re.search(rf"[/\s]{re.escape(target)}\b",
                                         noted.read_text(encoding="utf-8")):
@@ -284,7 +268,8 @@ def find_sparse(kernel: Source, log: Path) -> Path | str:
 
 def modules(job: Job) -> Iterator[Case]:
     """The kernel has exported all that our code needs as modules."""
-    shop = objects.Shop(job.kernel, job.log, "modular", modular.CONFIGS)
+    shop = objects.Shop(job.log, "modular", modular.CONFIGS)
+    shop.at(job.laid)
     for name, complaints in modular.missing(shop):
         yield _case("modules", name, complaints)
 
@@ -293,9 +278,9 @@ def modules(job: Job) -> Iterator[Case]:
 
 def kernel_doc(job: Job) -> Iterator[Case]:
     """kernel-doc -Wall on our files, and what we add to others'."""
-    items = list(_once(job.compiled()))
-    with job.laying:
-        found = branch.each(_undocumented, [(job, item) for item in items])
+    items = job.compiled()
+    found = host.at_once(_undocumented, [(job, item) for item in items],
+                         limits.processors())
     for item, complaints in zip(items, found, strict=True):
         yield _case("kernel-doc", item.target, complaints)
 
@@ -308,11 +293,6 @@ def _undocumented(job: Job, item: Item) -> list[str]:
         complaints = {key: line for key, line in complaints.items()
                       if key not in before}
     return list(complaints.values())
-
-
-def _once(items: list[Item]) -> Iterable[Item]:
-    """Each target once."""
-    return {item.target: item for item in items}.values()
 
 
 def _kernel_doc(job: Job, tree: Path, target: str) -> dict[str, str]:
@@ -382,7 +362,7 @@ def _spdx_repository(job: Job, repo: Path) -> Path:
     for args in (["init", "-q"], ["add", "-f", "."],
                  ["commit", "-q", "--no-verify", "-m", "licences"]):
         host.run(["git", "-c", "user.name=lint", "-c",
-                  f"user.email={branch.NOBODY}", *args], cwd=repo,
+                  f"user.email={repository.NOBODY}", *args], cwd=repo,
                  log=job.log, env={"GIT_CONFIG_GLOBAL": "/dev/null"},
                  what="making spdxcheck's repository")
     return scripts / "spdxcheck.py"
@@ -448,7 +428,8 @@ def codespell(job: Job) -> Iterator[Case]:
 
 def own_rules(job: Job) -> Iterator[Case]:
     """The rules of this tree that no other tool knows."""
-    known = {address for address in (branch.identity()[1],) if address}
+    address = host.output(["git", "-C", host.ROOT, "config", "user.email"])
+    known = {address.strip()} if address else set()
     places = [str(host.ROOT), str(host.WORK), os.path.expanduser("~")]
     for name in job.files:
         text = rules.text_of(host.ROOT / name)
@@ -471,109 +452,64 @@ TOOLS = {
     "rules": own_rules, "tables": readme_tables,
     "shellcheck": shellcheck, "ruff": ruff, "mypy": mypy,
     "codespell": codespell, "spdxcheck": spdxcheck,
-    "kernel-doc": kernel_doc, "checkpatch": checkpatch,
-    "obsolete": obsolete, "W=1": w1, "sparse": sparse, "arm64": arm64,
+    "W=1": w1, "sparse": sparse, "arm64": arm64,
     "i386": i386, "modules": modules,
+    "kernel-doc": kernel_doc, "checkpatch": checkpatch, "maintainers": maintainers,
 }
-NEED_TREE = ("kernel-doc", "obsolete", "W=1", "sparse", "arm64", "i386", "modules")
-COMPILE = ("W=1", "sparse")
-# These find the tree as it is laid, one after the other.
-KEPT = ("obsolete", *COMPILE, "arm64", "i386", "modules")
+# These use the one work tree, one after the other; the last ones only read it.
+COMPILE = ("W=1", "sparse", "arm64", "i386", "modules")
+READ = ("kernel-doc", "checkpatch", "maintainers")
 
 
 def _key(job: Job, name: str) -> str | None:
-    """What the outcome of a tool that compiles, or asks for long, is kept under."""
-    if name not in KEPT:
+    """What the result of a tool that compiles is kept under."""
+    if name not in COMPILE:
         return None
-    if name == "obsolete":
-        asked = job.shop.tree / "scripts" / ASKED_APART
-        return store.digest([store.of_file(asked), store.of_file(
-            job.shop.tree / "MAINTAINERS"), _laid(job)])
-    items = [item for item in job.items if not item.target.startswith(
-        ("Documentation/", "tools/"))]
-    if name == "modules":
-        return objects.key(items, name, modular.files())
-    sparse_is = store.of_file(find_sparse(job.kernel, job.log)) \
+    program = store.of_file(find_sparse(job.kernel, job.log)) \
         if name == "sparse" else None
-    return objects.key(items, name, sparse_is, *(
-        [reuse.versions(objects.ARM64.packages)] if name == "arm64" else []))
+    folders = {str(Path(item.target).parent) for item in job.compiled()}
+    return objects.key(job.laid, folders, name, program, modular.files(),
+                       reuse.versions(objects.ARM64.packages))
 
 
-def _once_for_the_same(job: Job, name: str) -> tuple[list[Case], str]:
-    """The cases of one tool, and when they came if that was not now.
+def _cases(job: Job, name: str) -> tuple[list[Case], str]:
+    """The cases of one tool, and when they came if they are from the store.
 
-    Those that compile run once for the same files.
+    A tool that cannot run is a failing case.
     """
+    cases = []
     try:
         key = _key(job, name)
         kept = store.take("lint", key)
-        if not kept and name in COMPILE:
-            job.shop.configure()
-    except UserError as error:
-        return [_not_run(name, str(error))], ""
-    if kept:
-        return store.mark(kept.cases, kept.when), kept.when
-    cases = _one(job, name)
-    store.keep("lint", key, cases)
-    return cases, ""
-
-
-def _one(job: Job, name: str) -> list[Case]:
-    """The cases of one tool; that it cannot run is a case as well."""
-    cases = []
-    try:
+        if kept:
+            return store.mark(kept.cases, kept.when), kept.when
         for case in TOOLS[name](job):
             cases.append(case)
             host.Status.show(case.name)
+        store.keep("lint", key, cases)
     except UserError as error:
         cases.append(_not_run(name, str(error)))
     except FileNotFoundError as error:
         cases.append(_not_run(name, f"{error.filename} is not there"))
-    return cases or [_not_run(name, "it found nothing to check")]
+    return cases or [_not_run(name, "it found nothing to check")], ""
 
 
-def _ready(job: Job) -> None:
-    """Lay the tree in which things are compiled."""
-    with host.step("laying a tree for single objects"):
-        job.shop.lay()
-
-
-class Lines:
-    """A line for each tool that is done, in their order, whichever is first."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = list(names)
-        self.there: dict[str, str] = {}
-        self.lock = threading.Lock()
-
-    def done(self, name: str, text: str) -> None:
-        """Say it when all before it were said."""
-        with self.lock:
-            self.there[name] = text
-            while self.names and self.names[0] in self.there:
-                host.say(self.there.pop(self.names.pop(0)))
-
-
-def _timed(job: Job, name: str, unready: str | None, lines: Lines) -> list[Case]:
-    """The cases of one tool; says how many there are, and what they took."""
-    start, when = time.monotonic(), ""
-    if unready and name in NEED_TREE:
-        cases = [_not_run(name, unready)]
-    else:
-        cases, when = _once_for_the_same(job, name)
+def _timed(job: Job, name: str) -> list[Case]:
+    """The cases of one tool; prints how many there are, and the time."""
+    start = time.monotonic()
+    cases, when = _cases(job, name)
     took = time.monotonic() - start
     host.took(f"lint: {name}", took)
     kept = f", from the store: same files as at {when}" if when else ""
-    lines.done(name, f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}"
-               f"{kept}")
+    host.say(f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}{kept}")
     return cases
 
 
 def main(args: list[str]) -> list[Case]:
     """Run every checker, or those that are named.
 
-    Those that compile are one lane, and the others another beside it: few of them
-    keep more than one processor busy, and make does not always do so.
+    The checkers that share the work tree run one after the other, and beside them
+    the checkers that read only the clone.
     """
     host.need(*PACKAGES)
     wanted = args or list(TOOLS)
@@ -582,23 +518,14 @@ def main(args: list[str]) -> list[Case]:
         raise UserError(f"there is no checker {sorted(unknown)[0]}: "
                         f"{', '.join(TOOLS)}")
     job = Job(host.fresh("lint"))
-    unready = None
-    if any(name in NEED_TREE for name in wanted):
-        try:
-            _ready(job)
-        except UserError as error:
-            unready = str(error)
-    lines = Lines(wanted)
+    in_tree = [name for name in (*COMPILE, *READ) if name in wanted]
+    texts = [name for name in wanted if name not in in_tree]
 
-    def lane(job: Job, names: list[str]) -> list[list[Case]]:
-        return [_timed(job, name, unready, lines) for name in names]
+    def lane(job: Job, names: list[str]) -> list[Case]:
+        if names == in_tree and names:
+            job.shop.at(job.laid)
+        return [case for name in names for case in _timed(job, name)]
 
-    lanes = [(one, names) for one, names in (
-        (job, [name for name in wanted if name in KEPT]),
-        (job.beside("texts.log"), [name for name in wanted if name not in KEPT]))
-        if names]
     with host.step(f"lint: {len(wanted)} checkers ({host.short(job.out)}/*log)"):
-        done = host.at_once(lane, lanes, len(lanes))
-    found = {name: cases for (_, names), some in zip(lanes, done, strict=True)
-             for name, cases in zip(names, some, strict=True)}
-    return [case for name in wanted for case in found[name]]
+        done = host.at_once(lane, [(job, in_tree), (job.beside("texts.log"), texts)], 2)
+    return [case for cases in done for case in cases]

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cover letters and mails of a series, made by b4 and never sent."""
+"""The mails of a series in out/series/, prepared by b4 and never sent.
+
+The kernel requires the Signed-off-by of a person who answers for the patches
+(Documentation/process/submitting-patches.rst). The identity in the stored mails is
+not a person. SEND=1 refuses to write such mails.
+"""
 
 import email
 import email.policy
 import email.utils
 import json
+import os
 import re
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,17 +23,57 @@ from xml.etree import ElementTree
 from bench import parts
 from bench.parts import LINES
 from bench.results import Row, bare
-from engine import host, rules, sender
-from engine.branch import NOBODY, Branch
-from engine.entries import COVER, WIDTH, Series
+from engine import build, host, lay, repository, rules, source
 from engine.host import UserError
-from engine.lay import Item
+from engine.ktap import Case
+from engine.repository import NOBODY
 from engine.source import Source
+from engine.stack import WIDTH, Series, Stack
 
-# In a cover's Bench: line: the ratios without the call and the copy, too. Before the
-# name of a measurement LINES is for the cache lines of its rows.
+# In a cover's Bench: line: also print the ratios without the call and the copy. LINES
+# before the name of a measurement selects the cache lines of its rows.
 BARE = "bare"
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+# Domains that no mail reaches, and addresses from which nothing is sent.
+NO_PERSON = re.compile(r"no-?reply|@(?:[\w.-]+\.)?example(?:\.\w+)?$|"
+                       r"\.(?:example|invalid|test|localhost|local)$", re.IGNORECASE)
+PLACEHOLDER = re.compile(r"^\+M:\s.*<(\S+)>", re.MULTILINE)
+AUTHOR = re.compile(r"^From: .*?<(\S+)>", re.MULTILINE | re.DOTALL)
+# checkpatch and b4 expect these at the top of a kernel tree.
+ANCHORS = ("COPYING", "CREDITS", "Kbuild", "Kconfig", "MAINTAINERS", "Makefile",
+           "README", "arch/Kconfig", "Documentation/index.rst", "drivers/Kconfig",
+           "fs/Kconfig", "include/linux/kernel.h", "init/Kconfig", "ipc/Makefile",
+           "kernel/Makefile", "lib/Kconfig", "LICENSES/", "scripts/")
+
+
+# -- the sender ---------------------------------------------------------------
+
+def asked() -> bool:
+    """Whether the user intends to send the mails."""
+    return os.environ.get("SEND", "") not in ("", "0")
+
+
+def is_stand_in(address: str) -> bool:
+    """Whether an address belongs to no person."""
+    return "@" not in address or NO_PERSON.search(address) is not None
+
+
+def check_sender(everything: Iterable[Series]) -> None:
+    """Refuse SEND=1 for mails that name no person as author or maintainer."""
+    if not asked():
+        return
+    for one in everything:
+        for path in one.mails:
+            found = AUTHOR.search(path.read_text("utf-8"))
+            if found and is_stand_in(found[1]):
+                raise UserError(
+                    f"SEND=1: the author <{found[1]}> of {host.short(path)} is not a "
+                    "person; CONTRIBUTING.md shows how to sign the series")
+    maintainers = rules.text_of(host.ROOT / "MAINTAINERS.patch") or ""
+    for address in PLACEHOLDER.findall(maintainers):
+        if is_stand_in(address):
+            raise UserError(f"SEND=1: MAINTAINERS.patch names <{address}> as a "
+                            "maintainer, and that is not a person")
 
 
 # -- the cover letter -------------------------------------------------------
@@ -38,15 +85,12 @@ def base_text(kernel: Source) -> str:
     return f"Linux {kernel.version}"
 
 
-def base_line(kernel: Source, lower: list[Series]) -> str:
-    """The machine-readable last line of the cover."""
-    lines = []
-    if kernel.is_git:
-        lines.append(f"base-commit: {kernel.head}")
-    else:
-        lines.append(f"base: Linux {kernel.version}")
-    lines += [f"prerequisite-series: {series.name}" for series in lower]
-    return "\n".join(lines)
+def base_line(kernel: Source, one: Series) -> str:
+    """Return the machine-readable last lines of the cover."""
+    line = f"base-commit: {kernel.head}" if kernel.is_git \
+        else f"base: Linux {kernel.version}"
+    return "\n".join([line, *(f"prerequisite-series: {name}" for name in
+                              one.cover.headers.get("requires", "").split())])
 
 
 def bench_rows(results: list[Row], wanted: str) -> Iterator[Row]:
@@ -171,7 +215,7 @@ def measured(wanted: str | None, path: Path | None = None) -> str:
     """The table for @TABLE@, or a sentence that says what is missing."""
     path = path or host.ROOT / "overlay" / "bench" / "results.json"
     if not path.exists():
-        if sender.asked():
+        if asked():
             raise UserError(f"SEND=1: there is no {host.short(path)}, which `make "
                             "bench` writes")
         return ("(Not measured in this tree yet: `make bench` writes "
@@ -263,88 +307,140 @@ def tested(out: Path | None = None, since: float = 0) -> str:
     return "\n".join(lines) or "  (no results in out/: run `make check`)"
 
 
-def newest(items: Iterable[Item]) -> float:
-    """When a file of ours that goes into the kernel last changed."""
-    return max(((host.ROOT / item.path).stat().st_mtime for item in items),
-               default=0)
-
-
-def cover_text(series: Series, kernel: Source,
-               items: Iterable[Item] = ()) -> str:
-    """The cover letter with its placeholders filled in."""
-    text = series.cover.body
+def cover_text(one: Series, kernel: Source) -> str:
+    """Return the cover letter with its placeholders filled in."""
+    text = one.cover.body
+    newest = max(((host.ROOT / item.path).stat().st_mtime for item in lay.items()),
+                 default=0)
     values: dict[str, Callable[[], str]] = {
         "@BASE@": lambda: base_text(kernel),
-        "@TABLE@": lambda: measured(series.cover.headers.get("bench")),
-        "@TESTED@": lambda: tested(since=newest(items)),
+        "@TABLE@": lambda: measured(one.cover.headers.get("bench")),
+        "@TESTED@": lambda: tested(since=newest),
     }
     for word, value in values.items():
         if word in text:
             text = text.replace(word, value())
-    if "\n---\n" in f"\n{text}\n":
-        raise UserError(f"{series.name}/{COVER}: a line '---' would end the "
-                        "letter there")
-    return f"{series.cover.subject}\n\n{text}"
+    return f"{one.cover.subject}\n\n{text}"
 
 
-# -- the mails --------------------------------------------------------------
+# -- b4 ------------------------------------------------------------------------
 
-class Mails:
-    """b4 at work on a finished branch, and what it wrote."""
+class Mailer:
+    """b4 in a small clone of the repository, where each series is a branch."""
 
-    def __init__(self, branch: Branch, out: Path) -> None:
-        self.branch = branch
-        self.out = out
+    def __init__(self, stack: Stack, log: Path) -> None:
+        self.stack, self.log = stack, log
+        self.kernel = source.kernel()
+        self.path = build.top() / "build" / "mails"
         self.program = host.pytool("b4")
+        self._clone()
 
-    def b4(self, *args: Path | str,
-           env: dict[str, str] | None = None) -> host.Done:
+    def env(self) -> dict[str, str]:
+        """The environment of b4 and its git: no settings of the user."""
+        home = str(self.path / ".git" / "home")
+        return {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1", "XDG_CACHE_HOME": home,
+                "XDG_DATA_HOME": home, "XDG_CONFIG_HOME": home,
+                # Debian's python3 can import ply for spdxcheck.
+                "PATH": "/usr/bin:/bin:" + os.environ.get("PATH", "")}
+
+    def run(self, *cmd: object, env: dict[str, str] | None = None,
+            what: str = "") -> host.Done:
+        """Run a command in the clone."""
+        return host.run(cmd, cwd=self.path, log=self.log,
+                        env={**self.env(), **(env or {})}, what=what or None)
+
+    def _clone(self) -> None:
+        host.remove(self.path)
+        # A branch of the repository would be checked out, and there may be none.
+        host.run(["git", "clone", "--quiet", "--shared", "--no-checkout", "--no-tags",
+                  repository.PATH, self.path], log=self.log,
+                 env=repository.environment(), what="git clone")
+        touched = repository.changed(self.stack.base, self.stack.top)
+        self.run("git", "sparse-checkout", "set", "--no-cone",
+                 *(f"/{name}" for name in (*ANCHORS, *touched)))
+        author = repository.git("log", "-1", "--format=%an%n%ae", self.stack.top)
+        self.name, self.address = author.split("\n")
+        check = shlex.join([
+            "env", "GIT_DIR=none", f"PYTHONPATH={host.ROOT / 'overlay'}",
+            f"OVERLAY_WORK={host.WORK}", sys.executable, "-m", "engine.checkpatch"])
+        for key, value in {
+                **repository.FIXED, "user.name": self.name, "user.email": self.address,
+                "sendemail.smtpserver": "localhost", "b4.send-no-patatt-sign": "yes",
+                "b4.send-series-to": NOBODY, "b4.send-auto-to-cmd": f"echo {NOBODY}",
+                "b4.send-auto-cc-cmd": "true", "b4.prep-perpatch-check-cmd": check,
+        }.items():
+            self.run("git", "config", key, value)
+
+    def b4(self, *args: object, env: dict[str, str] | None = None) -> host.Done:
         """Run b4 without a network."""
-        return host.run([self.program, "-n", "--offline-mode", *args],
-                        cwd=self.branch.path, log=self.branch.log,
-                        env={**self.branch.env(), **(env or {})},
-                        what=f"b4 {args[0]} for {self.branch.series.name}")
+        return self.run(self.program, "-n", "--offline-mode", *args, env=env,
+                        what=f"b4 {args[0]}")
 
-    def prepare(self) -> list[str]:
-        """b4 prep: enroll the branch and write the cover letter."""
-        branch = self.branch
-        private = branch.path / ".git"
-        template = private / "overlay-cover-template"
-        # b4's own would state our scratch repository's hash as the base.
-        host.write(template, "${cover}\n\n---\n${shortlog}\n\n${diffstat}\n"
-                   "---\n" + base_line(branch.kernel, branch.lower)
+    def prepare(self, one: Series) -> None:
+        """Create the branch of a series, and give it its cover letter."""
+        private = self.path / ".git"
+        below = self.stack.below(one.name)
+        self.run("git", "checkout", "--quiet", "--force", "-B", f"b4/{one.name}",
+                 self.stack.tips[one.name])
+        template, letter = private / "cover-template", private / "cover"
+        # The template of b4 would name a commit of this clone as the base.
+        host.write(template, "${cover}\n\n---\n${shortlog}\n\n${diffstat}\n---\n"
+                   + base_line(self.kernel, one)
                    + "\nchange-id: ${change_id}\n")
-        letter = private / "overlay-cover"
-        host.write(letter, cover_text(branch.series, branch.kernel,
-                                      branch.items.values()))
-        branch.git("config", "b4.prep-cover-template", str(template))
-        self.b4("prep", "-e", "base")
+        host.write(letter, cover_text(one, self.kernel))
+        self.run("git", "config", "b4.prep-cover-template", template)
+        self.b4("prep", "-e", below)
         self.b4("prep", "--edit-cover",
                 env={"GIT_EDITOR": f"cp {shlex.quote(str(letter))}"})
-        return []
 
-    def check(self) -> list[str]:
-        """b4 prep --check: its complaints. Its exit code says nothing."""
-        text = re.sub(r"\x1b\[[0-9;]*m", "", self.b4("prep",
-                                                     "--check").stdout)
-        match = re.search(r"Success: (\d+), Warning: (\d+), Error: (\d+)",
-                          text)
+    def check(self, one: Series) -> list[str]:
+        """Return the complaints of b4 prep --check, whose exit code is always 0."""
+        text = re.sub(r"\x1b\[[0-9;]*m", "", self.b4("prep", "--check").stdout)
+        match = re.search(r"Success: (\d+), Warning: (\d+), Error: (\d+)", text)
         if not match:
-            return ["b4 did not say how its check went"]
+            return ["b4 did not report the result of its check"]
         good, warned, failed = (int(number) for number in match.groups())
-        wanted = len(self.branch.series.entries)
-        if good == wanted and not warned and not failed:
+        if good == len(one.mails) and not warned and not failed:
             return []
-        return [f"b4 is content with {good} of {wanted} patches",
+        return [f"b4 accepts {good} of {len(one.mails)} patches",
                 *(line.strip() for line in text.splitlines()
                   if re.search(r": (ERROR|WARNING|CHECK):|overlay: ", line))]
 
-    def write(self) -> list[Path]:
-        """b4 send: a dry run into a folder of mails."""
-        host.remove(self.out)
-        self.out.mkdir(parents=True)
-        self.b4("send", "--no-trailer-to-cc", "-o", self.out)
-        return sorted(self.out.glob("*.eml"))
+    def write(self, out: Path) -> list[Path]:
+        """Let b4 write the mails into a directory; nothing is sent."""
+        host.remove(out)
+        out.mkdir(parents=True)
+        self.b4("send", "--no-trailer-to-cc", "-o", out)
+        return sorted(out.glob("*.eml"))
+
+
+def write(chosen: list[Series], stack: Stack, out: Path) -> list[Case]:
+    """Write the mails of some series; returns their cases."""
+    mailer = Mailer(stack, out / "log")
+    cases = []
+    for one in chosen:
+        host.Status.show(f"b4 for {one.name}")
+        try:
+            mailer.prepare(one)
+            found = mailer.check(one)
+            written = mailer.write(out / one.name)
+        except UserError as error:
+            cases.append(Case(f"{one.name}: b4", "fail", str(error)))
+            continue
+        cases.append(Case(f"{one.name}: b4 prep --check",
+                          "fail" if found else "pass", "\n".join(found)))
+        # b4 puts the cover of a single patch below its message.
+        count = len(one.mails) + 1 if len(one.mails) > 1 else 1
+        wrong = withhold(written, list(mail_complaints(
+            written, count, mailer.address, mailer.kernel.is_git)))
+        cases.append(Case(f"{one.name}: the mails go to nobody",
+                          "fail" if wrong else "pass", "\n".join(wrong)))
+    host.say(f"    branches b4/* in {mailer.path}")
+    if is_stand_in(mailer.address):
+        host.say(f"    the author {mailer.name} is not a person: these mails must not "
+                 "be sent (CONTRIBUTING.md)")
+    return cases
 
 
 def stray_addresses(path: Path, own: str) -> list[str]:
@@ -363,8 +459,8 @@ def stray_addresses(path: Path, own: str) -> list[str]:
         # Upstream's own lines around a change are not ours to leave out.
         if line.startswith((" ", "@@")) or rules.LIST.match(line):
             continue
-        bare = re.sub(r"https?://\S+", "", line)
-        found += [f"text: {address}" for address in ADDRESS.findall(bare)
+        plain = re.sub(r"https?://\S+", "", line)
+        found += [f"text: {address}" for address in ADDRESS.findall(plain)
                   if address not in (own, NOBODY)]
     return found
 

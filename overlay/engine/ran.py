@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +56,9 @@ def sources() -> Of:
     """What builds are of; the same words in a manifest of artifacts."""
     src = source.kernel()
     return {"linux": src.version, "origin": src.origin, "commit": src.head or "",
-            "edited": source.edits(src), "patchset_hash": patchset(),
+            # `make results` is of the clone, and EDIT=1 of another work tree.
+            "edited": "EDIT=1" if os.environ.get("EDIT") else source.edits(src),
+            "patchset_hash": patchset(),
             "configs": store.digest([LOADED, store.of_files(
                 CONFIGS.glob("*.config"), CONFIGS)])}
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 from bench import guests
 from engine import (
-    branch,
     build,
     docs,
     guest,
@@ -61,13 +60,10 @@ def wanted(names: Sequence[str]) -> list[str]:
 def _say_memory() -> None:
     """What little memory means for the run."""
     free = limits.memory()
-    if free >= 2 * MEMORY:
-        return
-    host.say(f"    {free / 2**30:.1f} GB of memory are free: one guest at a "
-             f"time, compilers: {host.jobs()}")
-    if free < 0.7 * MEMORY:
-        host.say(f"    a guest needs about {MEMORY >> 30} GB: it may not "
-                 "come up here")
+    if free < 2 * MEMORY:
+        host.say(f"    {free / 2**30:.1f} GB of memory are free, and a guest needs "
+                 f"about {MEMORY >> 30} GB: one guest at a time, compilers: "
+                 f"{host.jobs()}")
 
 
 def _fetch(names: Sequence[str]) -> None:
@@ -80,7 +76,7 @@ def _fetch(names: Sequence[str]) -> None:
     jobs: list[Callable[[], object]] = [lambda: host.pytool("vng")]
     if not source.fetched() and any(build in NEEDS[name] for name in names):
         jobs.append(kernel)
-    branch.each(lambda job: job(), [(job,) for job in jobs])
+    host.at_once(lambda job: job(), [(job,) for job in jobs], len(jobs))
 
 
 def ready(*names: str) -> None:

@@ -2,8 +2,7 @@
 """The rules of this tree that no other linter knows.
 
 No path of the machine it was written on, no host name of a package registry,
-no e-mail address of a person, a licence line in every source, and patches
-that carry no more of upstream's text than they need.
+no e-mail address of a person, and a licence line in every source.
 """
 
 import os
@@ -31,7 +30,6 @@ LIST = re.compile(r"\+L:\t\S+@\S+$|Cc: stable@vger\.kernel\.org$")
 LICENCE = "SPDX-License-" + "Identifier:"
 SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
 NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
-CONTEXT = 2
 
 
 # -- which files ------------------------------------------------------------
@@ -97,7 +95,11 @@ def check(name: str, text: str, *, places: Sequence[str] = (),
           addresses: Collection[str] = (),
           licence: bool = False) -> Iterator[str]:
     """What is wrong with one file, a sentence each."""
+    patch = name.endswith(".patch")
     for number, line in enumerate(text.splitlines(), 1):
+        # The context of a patch is upstream's text.
+        if patch and line.startswith((" ", "@@ ")):
+            continue
         for complaint in _line(line, places, addresses):
             yield f"{name}:{number}: {complaint}"
     if licence and not any(LICENCE in line
@@ -105,9 +107,6 @@ def check(name: str, text: str, *, places: Sequence[str] = (),
         yield f"{name}: no {LICENCE} line at its top"
     if text and not text.endswith("\n"):
         yield f"{name}: its last line does not end"
-    if name.endswith(".patch"):
-        for complaint in _patch(text):
-            yield f"{name}: {complaint}"
 
 
 def _line(line: str, places: Sequence[str],
@@ -127,33 +126,3 @@ def _line(line: str, places: Sequence[str],
     for found in ADDRESS.findall(re.sub(r"https?://\S+", "", line)):
         if not ALLOWED.search(found) and found not in addresses:
             yield f"an e-mail address: {found}"
-
-
-def _patch(text: str) -> Iterator[str]:
-    """What is wrong with a patch's shape."""
-    hunks = re.split(r"^@@ [^@]*@@.*\n", text, flags=re.MULTILINE)
-    if len(hunks) < 2:
-        yield "it holds no hunk"
-    elif not re.fullmatch(r"--- a/\S+\n\+\+\+ b/\S+\n", hunks[0]):
-        yield "its header is more than '--- a/FILE' and '+++ b/FILE'"
-    for number, hunk in enumerate(hunks[1:], 1):
-        runs = [len(run.splitlines()) for run in re.findall(
-            r"^(?: .*\n|\n)+", hunk, re.MULTILINE)]
-        edges = _edges(hunk)
-        if max(edges, default=0) > CONTEXT:
-            yield (f"hunk {number} has {max(edges)} lines of context on one "
-                   f"side, where {CONTEXT} are enough")
-        if max(runs, default=0) > 2 * CONTEXT:
-            yield (f"hunk {number} has {max(runs)} unchanged lines in a row: "
-                   "make it two hunks")
-        if not re.search(r"^[+-]", hunk, re.MULTILINE):
-            yield f"hunk {number} changes nothing"
-
-
-def _edges(hunk: str) -> list[int]:
-    """How many unchanged lines a hunk has before and after its changes."""
-    kinds = [line[:1] or " " for line in hunk.splitlines()]
-    changed = [at for at, kind in enumerate(kinds) if kind in "+-"]
-    if not changed:
-        return []
-    return [changed[0], len(kinds) - 1 - changed[-1]]

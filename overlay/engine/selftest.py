@@ -5,56 +5,12 @@ import sys
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from engine import host, ktap, limits
 
 TESTS = host.ROOT / "overlay" / "tests"
 # More processes than that only find all tests once more.
 MOST = 4
-# What unittest says of a test that failed.
-Failure = tuple[type[BaseException], BaseException, TracebackType] \
-    | tuple[None, None, None]
-
-
-class Result(unittest.TestResult):
-    """Prints each test's end as a KTAP line."""
-
-    number = 0
-
-    def _line(self, text: str, test: unittest.TestCase, remark: str = "",
-              detail: str = "") -> None:
-        self.number += 1
-        for line in detail.splitlines():
-            print(f"# {line}")
-        print(f"{text} {self.number} - {test.id()}{remark}", flush=True)
-
-    def addSuccess(self, test: unittest.TestCase) -> None:
-        self._line("ok", test)
-
-    def addFailure(self, test: unittest.TestCase, err: Failure) -> None:
-        # unittest's own text: the frames of the test, without unittest's.
-        super().addFailure(test, err)
-        self._line("not ok", test, detail=self.failures.pop()[1])
-
-    def addError(self, test: unittest.TestCase, err: Failure) -> None:
-        self.addFailure(test, err)
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
-        self._line("ok", test, f" # SKIP {reason}")
-
-    def addExpectedFailure(self, test: unittest.TestCase, err: Failure) -> None:
-        self._line("not ok", test, detail="an expected failure is a failure")
-
-    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
-        self._line("not ok", test, detail="it should have failed")
-
-    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase,
-                   err: Failure | None) -> None:
-        # Each subtest that fails is a line; the test's own line then passes
-        # no judgement and is not printed by unittest.
-        if err is not None:
-            self.addFailure(subtest, err)
 
 
 def _classes(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
@@ -70,20 +26,35 @@ def _run(part: int, parts: int) -> None:
     """In a process of its own: find all, run one part of so many, print."""
     every = unittest.defaultTestLoader.discover(
         str(TESTS), top_level_dir=str(TESTS.parent))
-    print("TAP version 13")
-    result = Result()
-    unittest.TestSuite(list(_classes(every))[part::parts]).run(result)
-    print(f"1..{result.number}")
+    classes = list(_classes(every))[part::parts]
+    # A class whose tests have run no longer has them.
+    passed = {test.id() for tests in classes for test in tests
+              if isinstance(test, unittest.TestCase)}
+    result = unittest.TestResult()
+    unittest.TestSuite(classes).run(result)
+    failed = [(test.id(), text) for test, text in (
+        *result.failures, *result.errors, *result.expectedFailures)]
+    failed += [(test.id(), "it should have failed")
+               for test in result.unexpectedSuccesses]
+    skipped = {test.id(): why for test, why in result.skipped}
+    passed -= {name.partition(" ")[0] for name, _ in failed} | set(skipped)
+    good = [*sorted(passed), *(f"{name} # SKIP {why}"
+                               for name, why in skipped.items())]
+    print(f"TAP version 13\n1..{len(good) + len(failed)}")
+    for number, name in enumerate(good, 1):
+        print(f"ok {number} - {name}")
+    for number, (name, text) in enumerate(failed, len(good) + 1):
+        print(*(f"# {line}" for line in text.splitlines()), sep="\n")
+        print(f"not ok {number} - {name}")
 
 
 def _part(out: Path, part: int, parts: int) -> list[ktap.Case]:
     """Run one part of the tests; what they print is the log."""
     log = out / f"log-{part}"
-    what = "the engine's own tests"
     done = host.run([sys.executable, "-m", "engine.selftest", part, parts], log=log,
                     env={"PYTHONPATH": str(host.ROOT / "overlay")},
-                    cwd=host.ROOT, check=False, timeout=300, what=what)
-    host.write(out / f"ktap-{part}", done.stdout)
+                    cwd=host.ROOT, check=False, timeout=300,
+                    what="the engine's own tests")
     cases = ktap.parse(done.stdout)
     if done.returncode:
         cases.append(ktap.Case("python", ktap.FAIL, f"it ended with "

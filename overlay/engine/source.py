@@ -24,6 +24,8 @@ from engine.host import UserError
 BASE = (host.ROOT / "overlay" / "base").read_text(encoding="ascii").strip()
 SERIES = ".".join(BASE.split(".")[:2])
 PACKAGE = f"linux-source-{SERIES}"
+# In an unpacked source: it is complete.
+WHOLE = ".overlay-whole"
 SUITE = "trixie-backports"
 # What fetching and unpacking takes, and Debian's sources of a program.
 PACKAGES = ("debian-archive-keyring", "ca-certificates", "xz-utils", "tar")
@@ -57,11 +59,19 @@ def version_of(path: Path | str) -> str:
     except OSError:
         raise UserError(f"{path} is not a kernel source tree: no Makefile could "
                         "be read there") from None
-    parts: dict[str, str] = dict(re.findall(
-        r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", head,
-        re.MULTILINE))
-    if "VERSION" not in parts or not (Path(path) / "Kconfig").exists():
+    found = version_in(head)
+    if found is None or not (Path(path) / "Kconfig").exists():
         raise UserError(f"{path} is not a kernel source tree")
+    return found
+
+
+def version_in(makefile: str) -> str | None:
+    """The kernel version that the text of a Makefile states."""
+    parts: dict[str, str] = dict(re.findall(
+        r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", makefile,
+        re.MULTILINE))
+    if "VERSION" not in parts:
+        return None
     numbers = [parts.get(name) or "0"
                for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
     return ".".join(numbers) + parts.get("EXTRAVERSION", "")
@@ -71,7 +81,7 @@ def version_of(path: Path | str) -> str:
 def kernel() -> Source:
     """The kernel to work on, fetched first if need be."""
     named = os.environ.get("KDIR")
-    found = _kdir(Path(named).expanduser()) if named else _debian()
+    found = tree_at("KDIR", Path(named).expanduser()) if named else _debian()
     host.say(f"    over {found.name}")
     if found.version.split("-")[0] != BASE:
         host.say(f"    note: the tree is written for {BASE}; this is "
@@ -81,13 +91,14 @@ def kernel() -> Source:
 
 # -- KDIR --------------------------------------------------------------------
 
-def _kdir(path: Path) -> Source:
+def tree_at(variable: str, path: Path) -> Source:
+    """The kernel source tree that a variable names."""
     if not path.is_dir():
-        raise UserError(f"KDIR={path} is not a folder")
+        raise UserError(f"{variable}={path} is not a directory")
     path = path.resolve()
     if path == host.WORK or host.WORK.is_relative_to(path):
-        raise UserError(f"the work folder {host.WORK} lies inside KDIR, which is "
-                        "only read: set OVERLAY_WORK to another folder")
+        raise UserError(f"the work directory {host.WORK} lies inside {variable}, which "
+                        "is only read: set OVERLAY_WORK to another directory")
     head = git(path, "rev-parse", "--verify", "HEAD")
     top = git(path, "rev-parse", "--show-toplevel")
     is_git = bool(head and top and Path(top).resolve() == path)
@@ -126,7 +137,7 @@ def _order(version: str) -> list[int]:
 def _cached() -> Path | None:
     """The newest source tree that was unpacked whole."""
     trees = [path.parent for path in (host.WORK / "src").glob(
-        f"{SERIES}*/.overlay-whole")]
+        f"{SERIES}*/{WHOLE}")]
     return max(trees, key=lambda path: _order(path.name), default=None)
 
 
@@ -141,11 +152,6 @@ def _debian() -> Source:
         tree = _unpack(fetch_package(PACKAGE, SUITE))
     return Source(tree, version_of(tree), False, None, "debian")
 
-
-def forget(tree: Path | str) -> None:
-    """Drop a cached tree that was found changed; the next use unpacks it."""
-    (Path(tree) / ".overlay-whole").unlink(missing_ok=True)
-    kernel.cache_clear()
 
 
 def _unpack(package: Path) -> Path:
@@ -162,7 +168,7 @@ def _unpack(package: Path) -> Path:
                   '--no-same-owner -C "$3"', "sh", package, tar, into],
                  what=f"unpacking {package.name}")
         tree = host.WORK / "src" / version_of(into)
-        (into / ".overlay-whole").touch()
+        (into / WHOLE).touch()
         host.remove(tree)
         into.rename(tree)
     return tree
@@ -200,7 +206,7 @@ def fetch_package(name: str, suite: str) -> Path:
 def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
     """An unpacked Debian source package from the first suite that has it."""
     kept = host.WORK / "tools" / f"{name}-source"
-    whole = kept / ".overlay-whole"
+    whole = kept / WHOLE
     if whole.exists():
         return kept
     host.need(*SOURCES)

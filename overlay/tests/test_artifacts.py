@@ -4,12 +4,10 @@
 import gzip
 import re
 import subprocess
-import unittest
 from unittest import mock
 
-from engine import artifacts, disks, host, kernels, kselftest, packages
+from engine import artifacts, disks, host, kernels, kselftest
 from engine.host import UserError
-from tests import shell
 from tests.test_host import Folder
 
 
@@ -177,18 +175,3 @@ class PlainQemu(Folder):
         self.assertIn('kselftest_args="-t uq:uq_io"', cmdline)
         self.assertIn('tar -xz -C /usr <"/dev/$kselftest_modules"',
                       artifacts.INIT.read_text("utf-8"))
-
-
-class Init(unittest.TestCase):
-    """What the ramdisk's first process calls is in it."""
-
-    def test_programs(self):
-        wanted = shell.programs(artifacts.INIT.read_text("utf-8"))
-        self.assertIn("mount", wanted)
-        essential = {"tar", "sh", "sleep", "sync", "mkdir", "ln"}
-        self.assertEqual(
-            wanted - essential
-            - packages.programs(set(artifacts.rootfs_packages())
-                                & set(packages.PROOFS)), set())
-
-

@@ -2,7 +2,6 @@
 """`make check`: whatever becomes of one step, there is one total."""
 
 import errno
-import functools
 import types
 from unittest import mock
 
@@ -17,7 +16,7 @@ class Steps(Folder):
 
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(build, "_wanted", [])
+        patch = mock.patch.object(kunit, "beside", [])
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -86,7 +85,13 @@ class Steps(Folder):
         self.assertEqual((noted["linux"], noted["took"]), ("7.3.4", {}))
         self.assertFalse((host.OUT / "lint" / ran.FILE).exists())
 
-    def test_only_what_a_step_will_want_is_built_ahead(self):
+    def test_kernels_are_built_beside_kunits_guest(self):
+        def build_one(mode):
+            built.append(mode)
+            if mode == "lean":
+                raise UserError("it does not compile")
+
+        built = []
         self.steps(lint=[Case("a", ktap.PASS)], kselftest=[Case("b", ktap.PASS)],
                    report=[])
         for names, wanted in ((["lint"], []),
@@ -95,28 +100,13 @@ class Steps(Folder):
                     mock.patch.object(ran.source, "fetched", return_value=False), \
                     mock.patch.object(kselftest, "_longest_first",
                                       lambda modes: ["debug", "lean"]), \
-                    mock.patch.object(build, "build") as built, \
-                    mock.patch.object(kselftest, "install") as installed:
+                    mock.patch.object(build, "build", build_one), \
+                    mock.patch.object(kselftest, "install"):
                 check.main(names)
-                build.ahead()
-            self.assertEqual([call.args[0] for call in built.mock_calls], wanted)
-            self.assertEqual([call.args[0] for call in installed.mock_calls],
-                             wanted[:1])
-            build.will_want([])
-
-    def test_kernels_are_built_beside_kunits_guest(self):
-        def build_one(mode):
-            if mode == "lean":
-                raise UserError("it does not compile")
-            built.append(mode)
-
-        built = []
-        with mock.patch.object(build, "_wanted", [
-                functools.partial(build_one, mode) for mode in ("lean", "debug")]):
-            cases = kunit._at_once([lambda out: [Case(out.name, ktap.PASS)]],
-                                   host.OUT / "kunit")
-        self.assertEqual(cases, [Case("kunit", ktap.PASS)])
-        self.assertEqual(built, ["debug"])
+                cases = kunit._at_once([lambda out: [Case(out.name, ktap.PASS)]],
+                                       host.OUT / "kunit")
+            self.assertEqual(cases, [Case("kunit", ktap.PASS)])
+            self.assertEqual(built, wanted)
 
     def test_an_interrupt_ends_the_run(self):
         self.steps(lint=KeyboardInterrupt())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Guests and what they ran: a guest that died is red, whatever it had said."""
 
-import dataclasses
 import itertools
 import os
 import signal
@@ -10,18 +9,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import (
-    build,
-    guest,
-    host,
-    kernels,
-    kselftest,
-    ktap,
-    kunit,
-    lay,
-    objects,
-    plugins,
-)
+from engine import build, guest, host, kernels, kselftest, ktap, kunit, plugins
 from engine.host import UserError
 from tests.test_host import Folder
 
@@ -76,27 +64,6 @@ class Boot(Folder):
         self.assertIn("Linux", boot.log)
         self.assertTrue((self.top / "out" / "g.boot.log").exists())
 
-    def test_the_users_configuration_of_virtme_ng_does_not_count(self):
-        user = self.top / "user"
-        host.write(user / guest.CONFIG, '{"default_opts": {"cpus": "1"}}')
-        with mock.patch.dict(os.environ, {"HOME": str(user)}), \
-                mock.patch.object(host, "WORK", self.top / "work"):
-            self.vng(f"cat ~/{guest.CONFIG} >config\n"
-                     f"printf '{GOOD}# overlay: end\n' >g.ktap")
-            self.assertTrue(self.boot().ok)
-        self.assertEqual((self.top / "out/config").read_text("ascii"), "{}\n")
-
-    def test_the_first_qemu_in_path_boots_it(self):
-        own = self.top / "bin/qemu-system-x86_64"
-        host.write(own, "#!/bin/sh\necho QEMU emulator version 7.2\n")
-        own.chmod(0o755)
-        os.environ["PATH"] = f"{own.parent}:{os.environ['PATH']}"
-        self.vng('echo "$@" >said\n'
-                 f"printf '{GOOD}# overlay: end\n' >g.ktap")
-        self.boot()
-        self.assertIn(f"--qemu {own} ",
-                      (self.top / "out/said").read_text("utf-8"))
-
     def test_no_end_mark_is_red_although_vng_is_content(self):
         self.vng(f"printf '{GOOD}' >g.ktap; echo '[    1.000000] last'")
         boot = self.boot()
@@ -114,10 +81,6 @@ class Boot(Folder):
         # What the first try complained of is not forgotten.
         self.assertEqual(self.failed(boot), ["g: no splat in the boot log"])
 
-    def test_a_guest_that_dies_at_boot_gets_none(self):
-        self.vng("[ -e tried ] && exit; >tried; echo '[    0.1] panic'; exit 1")
-        self.assertFalse(self.boot().ok)
-
     def test_interrupted_while_booting_no_guest_starts_again(self):
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
@@ -129,12 +92,6 @@ class Boot(Folder):
                          [("a",), ("b",), ("c",), ("d",)], 2)
         starts = (self.top / "out" / "starts").read_text("ascii")
         self.assertLessEqual(starts.count("up"), 2)
-
-    def test_a_guest_that_was_ended_from_outside_gets_no_other_try(self):
-        self.vng("echo up >>starts; kill -TERM $$")
-        self.boot()
-        self.assertEqual((self.top / "out" / "starts").read_text("ascii"),
-                         "up\n")
 
     def test_the_exit_code_is_not_believed(self):
         self.vng("printf '# overlay: end\\n' >g.ktap; exit 3")
@@ -185,29 +142,6 @@ class Boot(Folder):
         with self.assertRaisesRegex(UserError, "tcg or kvm"):
             self.command()
 
-    def words(self, flags, kvm=False):
-        guest.by_words.cache_clear()
-        self.addCleanup(guest.by_words.cache_clear)
-        with mock.patch.object(host, "output", lambda _: f"Flags:\n  fpu {flags}\n"), \
-                mock.patch.object(guest, "accelerated", lambda: kvm):
-            return guest.by_words()
-
-    def test_a_processor_without_instructions_for_bytes(self):
-        self.assertEqual(self.words("erms fsgsbase"), ("-cpu max,-erms",))
-        self.assertEqual(self.words("erms fsrm fsrs"), ("-cpu max,-erms,-fsrm,-fsrs",))
-        self.assertEqual(self.words("erms", kvm=True), ())
-
-    def test_where_memory_is_copied_by_words(self):
-        def qemu(mode, **how):
-            return kselftest.Share(mode, "x", self.top, ("a:b",), **how).hardware()[1]
-        words = guest.by_words()[0]
-        for mode in kernels.having("checked"):
-            self.assertIn(words, qemu(mode))
-            self.assertIn(words, qemu(mode, kind="intx"))
-            self.assertNotIn(words, qemu(mode, kind="iommu"))
-            self.assertNotIn(words, qemu(mode, scale=4))
-        self.assertNotIn(words, qemu("coverage", kind="intx"))
-
     def test_a_qemu_that_races_gets_one_thread(self):
         option = f"--qemu-opts={guest.ONE_THREAD}"
         for version, wanted in (((7, 2), True), ((8, 0), True),
@@ -217,24 +151,12 @@ class Boot(Folder):
                 self.assertEqual(option in self.command(), wanted)
                 self.assertNotIn(option, self.command(icount=True))
 
-    def test_processors_of_one_thread_have_barriers(self):
-        option = f"--qemu-opts=-plugin {self.top}/barriers.so"
-        for version, racing in (((7, 2), True), ((10, 0), False)):
-            with mock.patch.object(guest, "qemu_version",
-                                   return_value=version):
-                self.assertEqual(option in self.command(), racing)
-                self.assertIn(option, self.command(icount=True))
-
     def test_a_tainted_kernel_is_red(self):
         self.vng("echo '[    0.000001] Linux'\n"
                  f"printf '{GOOD}# overlay: taint 512\\n# overlay: end\\n' "
                  ">g.ktap")
         self.assertEqual(self.failed(self.boot()),
                          ["g: the kernel is not tainted"])
-
-    def test_the_log_is_kept_whole_but_where_instructions_count(self):
-        self.assertIn("log_buf_len=4M", self.command())
-        self.assertNotIn("log_buf_len=4M", self.command(icount=True))
 
     def test_pmem_regions_do_not_touch(self):
         spans = []
@@ -267,26 +189,6 @@ class Configs(Folder):
         self.assertEqual(build.dropped(wanted, have),
                          ["CONFIG_N=4 (it is 8)", "CONFIG_X=y (it is n)"])
 
-    def test_every_mode_has_its_fragments(self):
-        for mode in kernels.KERNELS:
-            self.assertIn("CONFIG_EXT4_FS", build.wanted_config(mode))
-
-    def test_a_new_kernel_is_one_entry(self):
-        new = dataclasses.replace(
-            kernels.KERNELS["debug"], fragments=("lean",), subset="",
-            append=("quiet",), qemu=(), make=(), instrument="", soak=0,
-            left_out={"uq:uq_io": "-V irq"})
-        with mock.patch.dict(kernels.KERNELS, {"new": new}):
-            self.assertIn("CONFIG_EXT4_FS", build.wanted_config("new"))
-            self.assertEqual(build.variables("new"), [])
-            self.assertEqual(kselftest._chosen(["new"]), (["new"], []))
-            self.assertIsNone(kselftest.subset("new"))
-            self.assertNotIn("new", kernels.having("soak"))
-            share = kselftest.Share("new", "new-1", self.top, ("uq:uq_io",))
-            self.assertIn("quiet", share.hardware()[0])
-            self.assertEqual(share.variables()["KSELFTEST_UQ_IO_ARGS"],
-                             "-V irq")
-
     def test_debug_has_what_finds_bugs(self):
         wanted = build.wanted_config("debug")
         for name in ("KASAN", "PROVE_LOCKING", "PROVE_RCU", "UBSAN",
@@ -297,30 +199,6 @@ class Configs(Folder):
 
 class Tests(Folder):
     """Which tests are ours, and what is said of those that did not run."""
-
-    def test_targets_are_the_folders_whose_makefile_is_ours(self):
-        items = [lay.Item(path, path, kind) for path, kind in (
-            ("tools/testing/selftests/uq/Makefile", "file"),
-            ("tools/testing/selftests/uq/a.c", "file"),
-            ("tools/testing/selftests/uq/test_modules/Makefile", "file"),
-            ("tools/testing/selftests/filesystems/dax/Makefile", "file"),
-            ("fs/ext4/Makefile", "file"))]
-        items.append(lay.Item("tools/testing/selftests/Makefile.patch",
-                              "tools/testing/selftests/Makefile", "patch"))
-        with mock.patch.object(lay, "items", return_value=items):
-            self.assertEqual(kselftest.targets(), ["filesystems/dax", "uq"])
-
-    def test_a_kernel_that_lacks_what_tests_need(self):
-        tree, folder = self.top / "tree", self.top / "lean"
-        host.write(tree / kselftest.TOP / "uq" / "config",
-                   "CONFIG_A=y\nCONFIG_M=m\nCONFIG_X=y\n")
-        host.write(folder / ".config", "CONFIG_A=y\nCONFIG_M=y\n")
-        with mock.patch.object(build, "tree", return_value=tree), \
-                mock.patch.object(build, "folder", return_value=folder):
-            case = kselftest._not_run("lean", "uq")[0]
-        self.assertEqual(case.status, ktap.FAIL)
-        self.assertEqual(case.detail,
-                         "NOT RUN: the lean kernel has no CONFIG_X")
 
     def test_a_test_that_was_not_built(self):
         case = kselftest._not_listed("lean", ["a:b"], ["a:b", "a:c"])[0]
@@ -348,16 +226,6 @@ class Tests(Folder):
             self.assertEqual(kselftest._chosen(args), wanted)
         with self.assertRaisesRegex(UserError, "with its folder"):
             kselftest._chosen(["uq_reset"])
-
-    def test_a_named_test_runs_alone_on_the_lean_kernel(self):
-        with mock.patch.object(kselftest, "targets", return_value=["uq"]), \
-                mock.patch.object(kselftest, "prepare", return_value=(
-                    self.top, ["uq:a"], [])) as prepare, \
-                mock.patch.object(kselftest, "run", return_value=[]) as run:
-            kselftest.main(["uq:a"])
-        self.assertEqual(prepare.call_args.args[0], "lean")
-        (share,), _ = run.call_args.args
-        self.assertEqual((share.mode, share.tests), ("lean", ("uq:a",)))
 
     def test_seeds_reach_the_guest(self):
         share = kselftest.Share("lean", "g", self.top, ("uq:a",))
@@ -397,20 +265,6 @@ class Tests(Folder):
         self.assertNotIn("uq:uq_fault",
                          kselftest.given("lean", ["uq:uq_io", "uq:uq_fault"]))
 
-    def test_kasan_watches_all_that_we_touch(self):
-        names = [objects.object_of(item.target) for item in lay.items()
-                 if objects.is_kernel_c(item.target)]
-        self.assertIn("fs/dax.o", names)
-        for pattern in kernels.UNWATCHED:
-            self.assertEqual([name for name in names
-                              if name.startswith(pattern.removesuffix("%"))], [])
-
-    def test_the_events_that_mmap_sync_counts_are_there(self):
-        self.assertIn("fs/dax.o", kernels.TRACED)
-        flags, = (text for text in kernels.KERNELS["debug"].make
-                  if text.startswith("CFLAGS_KERNEL="))
-        self.assertIn("$(filter-out fs/9p/% fs/dax.o ", flags)
-
     def test_the_runner_is_told_what_to_leave_out(self):
         name = "KSELFTEST_UQ_FUZZ_ARGS"
         lean = kselftest.Share("lean", "lean", self.top, ("uq:uq_fuzz",))
@@ -431,18 +285,6 @@ class Tests(Folder):
             self.assertEqual(kselftest.missing_options("lean", "uq"), [])
             self.assertEqual(kselftest.missing_options("debug", "uq"),
                              ["CONFIG_NVME_UQ_FAULT"])
-
-    def test_suites_are_found(self):
-        text = ("static struct kunit_suite ext4_x_suite = {\n"
-                "\t.init = x,\n\t.name = \"ext4-x\",\n};\n")
-        self.assertEqual(kunit.SUITE.findall(text), ["ext4-x"])
-
-    def test_a_suite_that_ran_nowhere_is_red(self):
-        cases = [ktap.Case("um-ext4: ext4-x: a", ktap.PASS)]
-        with mock.patch.object(kunit, "our_suites",
-                               return_value=["ext4-x", "ext4-y"]):
-            absent = kunit._absent(cases)
-        self.assertEqual([case.name for case in absent], ["ext4-y"])
 
     def judge(self, output, code=0, printed=""):
         """How a KUnit run that left this ends."""

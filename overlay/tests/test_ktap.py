@@ -112,9 +112,6 @@ class MustBeRed(unittest.TestCase):
     def test_zero_tests(self):
         self.assertEqual(failures("TAP version 13\n1..0\n"), ["no test ran"])
 
-    def test_header_alone(self):
-        self.assertEqual(failures("TAP version 13\n"), ["no test ran"])
-
     def test_truncated_plan(self):
         found = failures("TAP version 13\n1..3\nok 1 a\nok 2 b\n")
         self.assertEqual(found, ["3 results were planned and 2 came"])
@@ -167,10 +164,6 @@ class MustBeRed(unittest.TestCase):
     def test_bail_out(self):
         self.assertIn("disk gone",
                       failures("1..1\nok 1 a\nBail out! disk gone\n"))
-
-    def test_second_document_is_cut(self):
-        text = "TAP version 13\n1..1\nok 1 a\nTAP version 13\n1..2\nok 1 b\n"
-        self.assertEqual(failures(text), ["2 results were planned and 1 came"])
 
 
 class Splats(unittest.TestCase):
@@ -289,11 +282,6 @@ class Splats(unittest.TestCase):
         self.assertEqual(len(ktap.splats(
             log + "[    2.000000] WARNING: CPU: 0 PID: 1 at virtme-ng-init: "
             "x\n")), 1)
-
-    def test_leaks_that_our_script_reports_count(self):
-        log = ("[    1.000000] Linux\n[    9.000000] kmemleak: unreferenced "
-               "object 0xffff888004f0a000 (size 192):\n")
-        self.assertEqual(len(ktap.splats(log)), 1)
 
     def test_a_program_that_speaks_before_the_kernel(self):
         log = "[    0.000001] Linux\nWARNING: x[    1.000000] ext4 is here\n"

@@ -10,7 +10,7 @@ from engine import host, ktap
 from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.page import collect
-from engine.page.collect import Curve, Figures, Flame, Program
+from engine.page.collect import Curve, Figures, Program
 
 
 def row(variant, insn, **params):
@@ -119,46 +119,14 @@ class Measured(Left):
 
 class Profiles(Left):
 
-    def left(self, name, *variants, stacks="4 reads: {};a;b 40\n4 reads: {};c 4\n"):
-        """What a profile's files are, by variant of this order."""
+    def test_links(self):
         folder = self.out / "bench"
-        host.write(folder / f"{name}.txt", "# Reads\n# by function\n#\n"
-                   "  generic  read   function\n  40  12   all\n")
-        for variant in variants:
-            host.write(folder / f"{name}-{variant}.folded",
-                       stacks.replace("{}", variant))
-
-    def test_before_and_after(self):
-        self.left("profile-8", "read", "generic", "read_iter")
-        host.write(self.out / "bench" / "profile-8-read.txt",
-                   "# Reads\n  100.00%  12  [.] x\n")
+        host.write(folder / "profile-8.txt", "# Reads\n# by function\n")
+        for variant in ("generic", "read"):
+            host.write(folder / f"profile-8-{variant}.folded", "")
         found, = collect.profiles(self.out)
-        self.assertEqual((found.name, found.title), ("profile-8", "Reads"))
-        self.assertEqual(found.stacks, {
-            variant: f"profile-8-{variant}.folded"
-            for variant in ("generic", "read", "read_iter")})
-        self.assertEqual(found.flames, tuple(
-            Flame(variant, "read", {("a", "b"): 10, ("c",): 1})
-            for variant in ("generic", "read")))
-
-    def test_what_is_drawn_comes_first_if_it_is_all_there(self):
-        self.left("profile-4096", "generic", "read")
-        self.left("profile-8", "generic")
-        self.left("profile-nvme-irq-1", "passthru", "uq")
-        self.left("profile-nvme-irq-32", "passthru", "uq")
-        self.left("profile-nvme-poll-32", "passthru", "uq")
-        self.assertEqual(
-            [(one.name, len(one.flames)) for one in collect.profiles(self.out)],
-            [("profile-nvme-poll-32", 2), ("profile-nvme-irq-1", 2),
-             ("profile-4096", 0), ("profile-8", 0), ("profile-nvme-irq-32", 0)])
-
-    def test_boxes_stand_on_their_callers(self):
-        flame = Flame("x", "read", {("a",): 1, ("a", "b"): 2, ("c",): 4,
-                                    ("a", "d", "e"): 8, ("a", "b", "e"): 16})
-        self.assertEqual({box.stack: (box.left, box.wide) for box in flame.boxes()}, {
-            (): (0, 31), ("a",): (0, 27), ("a", "b"): (0, 18),
-            ("a", "b", "e"): (0, 16), ("a", "d"): (18, 8), ("a", "d", "e"): (18, 8),
-            ("c",): (27, 4)})
+        self.assertEqual(found, collect.Profile("profile-8", "Reads", {
+            variant: f"profile-8-{variant}.folded" for variant in ("generic", "read")}))
 
 
 if __name__ == "__main__":

@@ -22,13 +22,6 @@ class Compiled(Folder):
         self.assertEqual(plugins.interface((9, 0)), 2)
         self.assertEqual(plugins.interface((10, 1)), 3)
 
-    def test_once_for_an_interface(self):
-        one = plugins.compiled("barriers", (7, 2))
-        before = one.stat()
-        self.assertEqual(plugins.compiled("barriers", (8, 0)), one)
-        self.assertEqual(one.stat(), before)
-        self.assertNotEqual(plugins.compiled("barriers", (10, 0)), one)
-
     def test_an_edit_is_compiled(self):
         one = plugins.compiled("barriers", (7, 2))
         edited = self.top / "host"
@@ -104,12 +97,6 @@ class Profile(Driven):
             "round", "block 1 - 400007 400000", "block 2 ret 301 300",
             "block 3 - 201 200", "block 4 call 105 100", "sums 1 2 3*3 4",
             "ran 4 3*3 2 1"])
-
-    def test_a_round_knows_nothing_of_the_one_before(self):
-        lines = self.written("mark 0 1", "at 100 90", "mark 0 2",
-                             "mark 0 1", "at 200 90", "mark 0 2")
-        self.assertEqual([line for line in lines if line.startswith("ran")],
-                         ["ran 2 1", "ran 4 3"])
 
 
 class Barriers(Driven):

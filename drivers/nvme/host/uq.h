@@ -48,6 +48,7 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl);
 void nvme_uq_free(struct nvme_ctrl *ctrl);
 
 /* core.c and ioctl.c, called by uq/ */
+int nvme_uq_status_to_errno(u16 status);
 int nvme_uq_init_devt(struct device *dev);
 void nvme_uq_free_devt(struct device *dev);
 int nvme_uq_check_cmd(struct nvme_ns *ns, u8 opcode, u32 nsid,

@@ -53,19 +53,21 @@
  * * EACCES: the opcode needs CAP_SYS_ADMIN, or the node open for writing.
  * * EBUSY: another open file has claimed the queue, see NVME_UQ_IOCTL_CLAIM.
  * * EFAULT: the buffer, or the metadata buffer, is not mapped, not writable by
- *   a command that reads, or not within the registered buffer.
+ *   a command that reads, or not within the registered buffer or the memory of
+ *   the open file.
  * * EINTR: the controller was reset or removed while the command was in flight.
  *   It is not known whether the device has executed it. Also: the command was
  *   cancelled, or its task killed, while it waited; then the device has not
  *   received it.
- * * EINVAL: the field flags is not 0; nsid is not the node's namespace; the
- *   address or length of the buffer is not a multiple of four; the buffer is
- *   longer than the controller's limit, or the metadata longer than 1 MiB;
- *   there is metadata and the namespace has none, or there is no data. If the
- *   device does not support SGLs also: the command could transfer more than the
- *   buffer holds, the length of its transfer is not known to the driver, or
- *   PRPs cannot describe the buffer. The same for metadata if the device does
- *   not support SGLs for it.
+ * * EINVAL: the field flags is neither 0 nor NVME_UQ_CMD_MEMORY, or the latter
+ *   with NVME_URING_CMD_IO_VEC or IORING_URING_CMD_FIXED; nsid is not the
+ *   node's namespace; the address or length of the buffer is not a multiple of
+ *   four; the buffer is longer than the controller's limit, or the metadata
+ *   longer than 1 MiB; there is metadata and the namespace has none, or there
+ *   is no data. If the device does not support SGLs also: the command could
+ *   transfer more than the buffer holds, the length of its transfer is not
+ *   known to the driver, or PRPs cannot describe the buffer. The same for
+ *   metadata if the device does not support SGLs for it.
  * * ENODEV: the controller is being removed.
  * * ENOMEM: no memory, or the buffer could not be mapped for DMA as long as the
  *   command's timeout.
@@ -283,5 +285,76 @@ struct nvme_uq_limit {
  * NVME_UQ_IOCTL_SET_LIMIT.
  */
 #define NVME_UQ_IOCTL_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
+
+/**
+ * DOC: Memory
+ *
+ * ioctl(fd, NVME_UQ_IOCTL_ALLOC_MEMORY, &memory), a struct nvme_uq_memory. The
+ * driver allocates memory for the open file and maps it for the device. A command
+ * with its data there costs less than any other, as nothing is pinned or mapped
+ * for it, and with an IOMMU nothing is unmapped. An open file has memory once. It
+ * is zeroed.
+ *
+ * Commands name it by NVME_UQ_CMD_MEMORY in the field flags of struct
+ * nvme_uring_cmd. The field addr is then an offset in the memory. A command that
+ * lies within one piece, see @piece, costs the least. Metadata is elsewhere, at a
+ * user address, as without the flag.
+ *
+ * The memory is mapped to user space with MAP_SHARED at NVME_UQ_OFF_MEMORY or a
+ * multiple of the page size beyond it, to read and, if the file is open for writing,
+ * to write. It can be read and written by system calls, as they copy, but it cannot
+ * be the buffer of direct I/O or be registered with io_uring. The mapping
+ * is not dumped, and cannot grow. A child of fork() inherits it and shares the
+ * memory, as with any shared mapping; madvise(MADV_DONTFORK) prevents it. A
+ * descriptor that is inherited or passed on refers to the same open file and the
+ * same memory. Other open files, of the same node too, have no access to it.
+ *
+ * The memory counts against RLIMIT_MEMLOCK of the user that has asked for it,
+ * together with registered buffers of io_uring, unless the task has
+ * CAP_IPC_LOCK; against the memory cgroup of the task; and against the parameter
+ * nvme.user_queue_memory. It is freed with the last descriptor, mapping and
+ * command of the open file; there is no way to free it earlier. It stays as it is
+ * when the controller is reset or the namespace is removed. When the controller is
+ * removed or its driver unbound the memory is taken away, and mappings of it
+ * raise SIGBUS.
+ *
+ * Return: 0, or an error:
+ *
+ * * EBUSY: the open file has memory.
+ * * EFAULT: the argument cannot be read or written.
+ * * EINVAL: @size is 0, or @flags is not.
+ * * ENOMEM: no memory, or RLIMIT_MEMLOCK would be exceeded.
+ * * ENOSPC: nvme.user_queue_memory would be exceeded.
+ * * ENXIO: the namespace was removed, or the driver was unbound.
+ * * EOPNOTSUPP: there can be no such memory on this machine: the device is not
+ *   cache coherent, its memory may be bounced, or memory is encrypted.
+ *
+ * Errors of mmap():
+ *
+ * * EACCES: PROT_EXEC, or PROT_WRITE and the file is not open for writing.
+ * * EINVAL: not MAP_SHARED, or beyond the end of the memory.
+ * * ENXIO: the open file has no memory, or it was taken away.
+ */
+#define NVME_UQ_IOCTL_ALLOC_MEMORY	_IOWR('N', 0x63, struct nvme_uq_memory)
+
+/**
+ * struct nvme_uq_memory - memory of an open file
+ * @size:	bytes that are wanted. On return the size of the memory, which is at
+ *		least that: it is rounded up to pages, and by at most an eighth to
+ *		whole pieces.
+ * @piece:	size of a piece in bytes. Output. What lies between two multiples of
+ *		it is contiguous for the device.
+ * @flags:	must be 0
+ */
+struct nvme_uq_memory {
+	__u64	size;
+	__u64	piece;
+	__u64	flags;
+};
+
+/* In nvme_uring_cmd.flags: addr is an offset in the memory of the open file. */
+#define NVME_UQ_CMD_MEMORY	(1 << 2)
+
+#define NVME_UQ_OFF_MEMORY	0x80000000
 
 #endif /* _UAPI_LINUX_NVME_UQ_H */

@@ -70,8 +70,9 @@ class Group:
 def tests() -> list[str]:
     """All kselftests that the tree's Makefiles name; no kernel is built."""
     found: dict[str, None] = {}
+    targets = kselftest.targets()
     for item in lay.items():
-        for target in kselftest.targets():
+        for target in targets:
             if item.target == f"{kselftest.TOP}/{target}/Makefile":
                 text = (host.ROOT / item.path).read_text("utf-8")
                 if item.kind == "patch":

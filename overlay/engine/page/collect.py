@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from bench.profiles import Stack, by_function
 from bench.tables import RESULTS
 from engine.kernels import HARDWARE, KERNELS
 
@@ -31,16 +30,6 @@ UNITS = {"size": ("bytes",), "bs": ("bytes",), "window": ("bytes",),
          "others": ("commands of a neighbour in flight",)}
 # A line whose greatest value is more than so many times its least is drawn by tens.
 STEEP = 16
-# Of each profile that is drawn the variants before and after.
-FLAMES = {"profile-8": ("generic", "read"),
-          "profile-nvme-poll-32": ("passthru", "uq"),
-          "profile-nvme-irq-1": ("passthru", "uq")}
-# The fewest instructions of a call that is written.
-LEAST = 1
-# The outermost frame of stacks: operations, what they are, and the variant.
-ROOT = re.compile(r"(\d+) (\w+?)s: (.+)")
-
-
 @dataclass
 class Program:
     """The cases of one program, or of one checker, on one kernel."""
@@ -268,45 +257,39 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _curves(bench: str, found: list[Row], over: str) -> Iterator[Curve]:
-    """The plots of a bench over one parameter."""
-    groups: dict[str, list[Row]] = {}
+def _shared(row: Row, over: str) -> str:
+    """All parameters of a row but one, and but for one that is the same."""
+    rest = {name: value for name, value in row["params"].items() if name != over}
+    follows = FOLLOWS.get(over, "")
+    if rest.get(follows) == row["params"][over]:
+        rest[follows] = f"as {over}"
+    return json.dumps(rest, sort_keys=True)
+
+
+def _best(bench: str, found: list[Row], over: str) -> Iterator[Curve]:
+    """The plot of a bench over one parameter that has the most points."""
+    groups: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in found:
-        rest = {name: value for name, value in row["params"].items()
-                if name != over}
-        if rest.get(FOLLOWS.get(over, "")) == row["params"][over]:
-            rest[FOLLOWS[over]] = f"as {over}"
-        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(row)
-    for shared, group in groups.items():
-        lines: dict[str, list[tuple[float, float]]] = {}
-        for row in group:
-            lines.setdefault(row["variant"], []).append(
-                (row["params"][over], row["insn_per_op"]))
-        lines = {name: sorted(points) for name, points in lines.items()
-                 if len({at for at, _ in points}) > 1}
-        if lines:
-            yield Curve(bench, over, json.loads(shared), lines)
+        groups.setdefault(_shared(row, over), {}).setdefault(row["variant"], []).append(
+            (row["params"][over], row["insn_per_op"]))
+    every = [Curve(bench, over, json.loads(shared), {
+        name: sorted(points) for name, points in lines.items()
+        if len({at for at, _ in points}) > 1}) for shared, lines in groups.items()]
+    best = max(every, key=lambda curve: sum(map(len, curve.lines.values())))
+    if best.lines:
+        yield best
 
 
 def curves(found: list[Row]) -> list[Curve]:
     """For each parameter of each bench the plot that has the most points.
 
-    A bench has many parameters: what is shown is one of them, with the others
-    as in the cells in which it was measured most.
+    The other parameters are as in the cells in which it was measured most.
     """
-    chosen = []
-    for bench in dict.fromkeys(row["bench"] for row in found):
-        mine = [row for row in found if row["bench"] == bench]
-        names = dict.fromkeys(
-            name for row in mine for name, value in row["params"].items()
-            if _number(value))
-        for over in names:
-            having = [row for row in mine if _number(row["params"].get(over))]
-            best = max(_curves(bench, having, over), default=None,
-                       key=lambda curve: sum(map(len, curve.lines.values())))
-            if best:
-                chosen.append(best)
-    return chosen
+    numbers = {(row["bench"], name): None for row in found
+               for name, value in row["params"].items() if _number(value)}
+    return [curve for bench, over in numbers for curve in _best(
+        bench, [row for row in found if row["bench"] == bench
+                and _number(row["params"].get(over))], over)]
 
 
 def _short_enough(row: Row) -> bool:
@@ -324,104 +307,21 @@ def front(found: list[Row]) -> list[Curve]:
 # -- profiles ----------------------------------------------------------------
 
 @dataclass(frozen=True)
-class Box:
-    """A call in a flame graph: a function that was called by what is below it."""
-
-    # Outermost first; the whole graph has none.
-    stack: Stack
-    # Where it begins, and how many instructions it and what it calls take.
-    left: float
-    wide: float
-
-
-@dataclass(frozen=True)
-class Flame:
-    """Instructions of an operation by who has called whom."""
-
-    variant: str
-    what: str
-    stacks: dict[Stack, float]
-
-    def functions(self) -> dict[str, float]:
-        """What each function takes itself, whoever has called it."""
-        return by_function(self.stacks)
-
-    def boxes(self) -> list[Box]:
-        """Its calls: each stands on its caller, in the order in which they ran."""
-        wide: dict[Stack, float] = {}
-        for stack, number in self.stacks.items():
-            for depth in range(len(stack) + 1):
-                wide[stack[:depth]] = wide.get(stack[:depth], 0) + number
-        # Where the next one that each calls begins.
-        begin: dict[Stack, float] = {(): 0.0}
-        found = []
-        for stack, number in wide.items():
-            left = begin[stack[:-1]]
-            found.append(Box(stack, left, number))
-            if stack:
-                begin[stack[:-1]] += number
-            begin[stack] = left
-        return found
-
-    def tree(self) -> list[Box]:
-        """Its calls, each below its caller, as they are written in lines."""
-        return sorted((box for box in self.boxes() if box.wide >= LEAST),
-                      key=lambda box: (box.left, len(box.stack)))
-
-
-def flame(text: str) -> Flame:
-    """Stacks as `make bench` writes them, for one operation."""
-    stacks: dict[Stack, float] = {}
-    what = variant = ""
-    for line in text.splitlines():
-        names, _, number = line.rpartition(" ")
-        root, *stack = names.split(";")
-        match = ROOT.fullmatch(root)
-        if match:
-            what, variant = match[2], match[3]
-            stacks[tuple(stack)] = int(number) / int(match[1])
-    return Flame(variant, what, stacks)
-
-
-@dataclass(frozen=True)
 class Profile:
-    """Where the instructions of an operation go, of variants beside each other."""
+    """Where the instructions of an operation go: the files that say so."""
 
-    # That of its files, without what makes one of them.
     name: str
     title: str
     # Names of files with stacks, by variant.
     stacks: dict[str, str]
-    # Those that are drawn: before and after.
-    flames: tuple[Flame, ...] = ()
-
-    def table(self) -> list[tuple[str, list[float]]]:
-        """By function, what it takes before and after, the most expensive first."""
-        beside = [one.functions() for one in self.flames]
-        names = sorted({name for functions in beside for name in functions},
-                       key=lambda name: ([-one.get(name, 0) for one in beside], name))
-        return [(name, [one.get(name, 0) for one in beside]) for name in names]
-
-
-def _profile(folder: Path, name: str, title: str) -> Profile:
-    stacks = {path.stem.removeprefix(f"{name}-"): path.name
-              for path in sorted(folder.glob(f"{name}-*.folded"))}
-    drawn = FLAMES.get(name, ())
-    flames = tuple(one for variant in drawn if variant in stacks and (
-        one := flame((folder / stacks[variant]).read_text("utf-8"))).stacks)
-    return Profile(name, title, stacks,
-                   flames if len(flames) == len(drawn) else ())
 
 
 def profiles(out: Path) -> list[Profile]:
-    """All profiles of the last `make bench`, those that are drawn before others."""
+    """All profiles of the last `make bench`."""
     found = []
     for path in sorted((out / "bench").glob("profile-*.txt")):
-        first, *lines = path.read_text("utf-8").splitlines() or [""]
-        # Others are of one variant.
-        if any(line.endswith("   function") for line in lines):
-            found.append(_profile(path.parent, path.stem,
-                                  first.removeprefix("# ")))
-    order = list(FLAMES)
-    return sorted(found, key=lambda one: order.index(one.name) if one.flames
-                  else len(order))
+        first, _, _ = path.read_text("utf-8").partition("\n")
+        found.append(Profile(path.stem, first.removeprefix("# "), {
+            one.stem.removeprefix(f"{path.stem}-"): one.name
+            for one in sorted(path.parent.glob(f"{path.stem}-*.folded"))}))
+    return found

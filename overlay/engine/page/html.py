@@ -33,9 +33,7 @@ def write(out: Path, steps: list[str]) -> Path:
         figures=figures, words=collect.words,
         curves=[(curve, plots.curve(curve))
                 for curve in collect.curves(figures.rows)],
-        profiles=[(one, [plots.flames(one.flames, width)
-                         for width in (plots.WIDTH, plots.BROAD)]
-                   if one.flames else []) for one in collect.profiles(out)])
+        profiles=collect.profiles(out))
     path = out / "report" / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")

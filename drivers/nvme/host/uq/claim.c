@@ -15,6 +15,7 @@
 
 #include "info.h"
 #include "limit.h"
+#include "mem.h"
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 
@@ -314,6 +315,8 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 	struct nvme_uq *uq = uf->node->uq;
 	int ret;
 
+	if (desc->pgoff >= NVME_UQ_OFF_MEMORY >> PAGE_SHIFT)
+		return nvme_uq_mem_mmap_prepare(desc);
 	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
 		return -EACCES;
 	/* an owner stays one until its file is released: no lock needed */

@@ -3,6 +3,7 @@
  * NVMe user queues: open files of the nodes, their ioctls and commands.
  */
 #include <linux/blk-integrity.h>
+#include <linux/blkdev.h>
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/nvme_ioctl.h>
@@ -11,6 +12,8 @@
 
 #include "../uq.h"
 #include "limit.h"
+#include "mem.h"
+#include "rw.h"
 
 static int nvme_uq_open(struct inode *inode, struct file *file)
 {
@@ -35,6 +38,8 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 		uf->issue_flags |= IO_URING_F_IOPOLL;
 	init_waitqueue_head(&uf->waitq);
 	file->private_data = uf;
+	/* there is no cache: O_DIRECT asks for what is so without it */
+	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT;
 	nvme_uq_add_file(node->uq, uf);
 	return 0;
 }
@@ -45,6 +50,7 @@ static int nvme_uq_release(struct inode *inode, struct file *file)
 	struct nvme_uq *uq = uf->node->uq;
 
 	nvme_uq_unclaim(uf);
+	nvme_uq_mem_release(uf);
 	spin_lock(&uq->sq_lock);
 	list_del(&uf->list);
 	spin_unlock(&uq->sq_lock);
@@ -67,6 +73,14 @@ static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
 		return nvme_uq_ioctl_set_limit(uf, argp);
 	case NVME_UQ_IOCTL_GET_LIMIT:
 		return nvme_uq_ioctl_get_limit(uf, argp);
+	case NVME_UQ_IOCTL_ALLOC_MEMORY:
+		return nvme_uq_ioctl_alloc_mem(uf, argp);
+#ifdef CONFIG_COMPAT
+	case NVME_UQ_BLKGETSIZE64_32:
+#endif
+	case BLKGETSIZE64:
+	case BLKSSZGET:
+		return nvme_uq_ioctl_size(uf, cmd, argp);
 	default:
 		return nvme_uq_forward_ioctl(uf->node->ns, cmd, argp,
 					     file->f_mode & FMODE_WRITE);
@@ -92,12 +106,24 @@ static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
 	return ret < 0 ? ret : 0;
 }
 
+/* What flags of a command, which are not 0, ask for. */
+static int nvme_uq_check_flags(const struct io_uring_cmd *ioucmd, u8 flags)
+{
+	if (flags != NVME_UQ_CMD_MEMORY ||
+	    ioucmd->cmd_op == NVME_URING_CMD_IO_VEC ||
+	    (ioucmd->flags & IORING_URING_CMD_FIXED))
+		return -EINVAL;
+	return 0;
+}
+
 static __always_inline int nvme_uq_import(struct nvme_uq_io *io, u64 addr,
-					  u32 len, bool vec,
+					  u32 len, u8 flags, bool vec,
 					  unsigned int issue_flags)
 {
 	int ddir = io->write ? WRITE : READ;
 
+	if (flags)
+		return nvme_uq_import_mem(io, addr, len);
 	if (!(io->ioucmd->flags & IORING_URING_CMD_FIXED))
 		return nvme_uq_import_user(io, addr, len, vec);
 	if (unlikely(vec))
@@ -131,6 +157,7 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 	bool vec = ioucmd->cmd_op == NVME_URING_CMD_IO_VEC;
 	u32 len = READ_ONCE(cmd->data_len);
 	u32 timeout = READ_ONCE(cmd->timeout_ms);
+	u8 flags = READ_ONCE(cmd->flags);
 	struct nvme_uq_node *node = uf->node;
 	struct nvme_uq *uq = node->uq;
 	struct nvme_uq_io io __uninitialized;
@@ -138,13 +165,15 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 
 	io.cmd = cmd;
 	io.ioucmd = ioucmd;
+	io.rw = NULL;
 	io.file = uf;
 	io.node = node;
 	io.iov = NULL;
 	io.meta_len = 0;
 	io.nsid = READ_ONCE(cmd->nsid);
 	io.opcode = READ_ONCE(cmd->opcode);
-	if (unlikely(READ_ONCE(cmd->flags)))
+	io.pieces = NULL;
+	if (unlikely(flags) && nvme_uq_check_flags(ioucmd, flags))
 		return -EINVAL;
 	ret = nvme_uq_check_cmd(node->ns, io.opcode, io.nsid,
 				ioucmd->file->f_mode & FMODE_WRITE);
@@ -158,8 +187,8 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 	io.unpolled = uq->polled && !(issue_flags & IO_URING_F_IOPOLL);
 
 	if (len) {
-		ret = nvme_uq_import(&io, READ_ONCE(cmd->addr), len, vec,
-				     issue_flags);
+		ret = nvme_uq_import(&io, READ_ONCE(cmd->addr), len, flags,
+				     vec, issue_flags);
 		if (unlikely(ret < 0))
 			return ret;
 		io.meta = READ_ONCE(cmd->metadata);
@@ -221,6 +250,11 @@ const struct file_operations nvme_uq_fops = {
 	.owner		= THIS_MODULE,
 	.open		= nvme_uq_open,
 	.release	= nvme_uq_release,
+	.llseek		= nvme_uq_llseek,
+	.read_iter	= nvme_uq_read_iter,
+	.write_iter	= nvme_uq_write_iter,
+	.iopoll		= nvme_uq_rw_iopoll,
+	.fsync		= nvme_uq_fsync,
 	.mmap_prepare	= nvme_uq_mmap_prepare,
 	.unlocked_ioctl	= nvme_uq_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,

@@ -156,12 +156,20 @@ nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
 		     u64 result, struct nvme_uq_done *done)
 {
 	struct nvme_uq_iod *iod = &uq->iod[idx];
-	struct io_uring_cmd *ioucmd = iod->ioucmd;
-	struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
 	struct nvme_uq_file *uf = iod->file;
 
-	pdu->status = status;
-	pdu->result = result;
+	if (unlikely(iod->flags & NVME_UQ_RW)) {
+		iod->rw->status = status;
+		iod->rw->next = uq->rw_done;
+		uq->rw_done = iod->rw;
+	} else {
+		struct io_uring_cmd *ioucmd = iod->ioucmd;
+		struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
+
+		pdu->status = status;
+		pdu->result = result;
+		nvme_uq_done_add(done, ioucmd);
+	}
 	uq->completed++;
 	WRITE_ONCE(uf->completed, uf->completed + 1);
 	if (unlikely(uf->limited))
@@ -170,7 +178,6 @@ nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
 				   NVME_UQ_SGLIST | NVME_UQ_UNPOLLED)))
 		nvme_uq_release_iod(uq, iod);
 	nvme_uq_tag_put(&uq->tags, idx);
-	nvme_uq_done_add(done, ioucmd);
 }
 
 static noinline void nvme_uq_spurious(struct nvme_uq *uq, u16 cid)
@@ -318,6 +325,7 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 		       unsigned int flags)
 {
 	struct nvme_uq_done done, pinned;
+	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 
 	if (!nvme_uq_may_reap(uq))
@@ -330,12 +338,14 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
 		found = __nvme_uq_reap_locked(uq, &done);
+	rw = nvme_uq_take_rw(uq);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
 		return 0;
 	nvme_uq_done_init(&pinned);
 	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
+	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 	nvme_uq_finish_pinned(&pinned);
 	return found;
@@ -352,6 +362,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 {
 	struct nvme_uq *uq = data;
 	struct nvme_uq_done done;
+	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 
 	if (nvme_uq_fault_irq(uq))
@@ -360,11 +371,13 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
 		found = __nvme_uq_reap_locked(uq, &done);
+	rw = nvme_uq_take_rw(uq);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
 		return IRQ_NONE;
 	nvme_uq_finish_all(&done);
+	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 	return IRQ_HANDLED;
 }
@@ -378,6 +391,7 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 void nvme_uq_pci_reap(struct nvme_uq *uq)
 {
 	struct nvme_uq_done done;
+	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 	unsigned long flags;
 	int irq = uq->irq;
@@ -389,6 +403,7 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (uq->cq_live)
 		found = nvme_uq_reap_locked(uq, &done);
+	rw = nvme_uq_take_rw(uq);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	if (irq >= 0)
 		enable_irq(irq);
@@ -396,6 +411,7 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	if (!found)
 		return;
 	nvme_uq_finish_all(&done);
+	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 }
 
@@ -489,6 +505,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		struct nvme_uq *uq = uqc->q[i];
 		struct nvme_uq_done done;
+		struct nvme_uq_rw *rw;
 		unsigned long flags;
 
 		nvme_uq_done_init(&done);
@@ -501,8 +518,10 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 			WRITE_ONCE(uq->cq_live, false);
 			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 		}
+		rw = nvme_uq_take_rw(uq);
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
 		nvme_uq_finish_all(&done);
+		nvme_uq_finish_rw(rw);
 		nvme_uq_wake_all(uq);
 	}
 }

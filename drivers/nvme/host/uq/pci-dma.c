@@ -82,12 +82,17 @@ static int nvme_uq_list_entries(const struct nvme_uq *uq,
 	return n > 2 ? n - 1 : 0;
 }
 
-/*
+/**
+ * nvme_uq_alloc_lists - allocate the PRP or SGL lists of a command
+ * @uq:		the queue
+ * @sglist:	the data, mapped
+ *
  * Most commands need no list, so no tag has one of its own. If there is no memory
  * without sleeping, a worker tries again, see nvme_uq_pci_submit().
+ *
+ * Return: 0, -EINVAL if PRPs cannot describe the data, or -ENOMEM.
  */
-static int nvme_uq_alloc_lists(struct nvme_uq *uq,
-			       struct nvme_uq_sglist *sglist)
+int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
 {
 	unsigned int size = uq->force_sgl ? sizeof(struct nvme_sgl_desc) :
 		sizeof(__le64);
@@ -226,8 +231,14 @@ void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io)
 	nvme_uq_dma_unmap(uq, &iod);
 }
 
-/* Map the metadata of a command, if it has any. If not, the data is unmapped. */
-static int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
+/**
+ * nvme_uq_dma_map_meta - map the metadata of a command, if it has any
+ * @uq:		the queue
+ * @io:		the command, with its data mapped; unmapped if this fails
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
 	if (!io->metabuf)
 		return 0;

@@ -14,6 +14,7 @@
 #include <linux/slab.h>
 
 #include "../uq.h"
+#include "mem.h"
 #include "pci.h"
 #include "trace.h"
 
@@ -23,7 +24,7 @@
  * callback already.
  */
 static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
-						   struct io_uring_cmd *ioucmd)
+						   struct nvme_uq_file *uf)
 {
 	struct blk_plug *plug = current->plug;
 
@@ -31,7 +32,7 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
 		return false;
 	if (likely(READ_ONCE(uq->plug) == plug))
 		return true;
-	return nvme_uq_add_plug(uq, plug, ioucmd->file);
+	return nvme_uq_add_plug(uq, plug, uf->file);
 }
 
 /*
@@ -48,6 +49,8 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 	io->flags = io->write ? flags | NVME_UQ_WRITE : flags;
 	if (!io->len)
 		return 0;
+	if (unlikely(io->pieces))
+		return nvme_uq_dma_map_mem(uq, io);
 	if (nvme_uq_fault_no_memory(uq))
 		return -ENOMEM;
 	/* read after nvme_uq.blocked: as the queue is when it takes the command */
@@ -86,6 +89,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 					    const struct nvme_uq_io *io)
 {
 	dma_addr_t second;
+	u64 prp2;
 
 	c->common.dptr.prp1 = cpu_to_le64(io->addr);
 	if (likely(uq->force_sgl)) {
@@ -96,6 +100,13 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 		return;
 	}
 
+	if (io->pieces) {
+		/* nvme_uq_dma_map_mem() knows that there is one */
+		nvme_uq_pieces_prp2(io->pieces, io->offset,
+				    nvme_uq_moved(c, io), &prp2);
+		c->common.dptr.prp2 = cpu_to_le64(prp2);
+		return;
+	}
 	second = round_down(io->addr, NVME_CTRL_PAGE_SIZE) +
 		NVME_CTRL_PAGE_SIZE;
 	if (io->addr + io->len > second)
@@ -142,12 +153,17 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 	if (unlikely(len > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT))
 		return -EINVAL;
 
-	if (likely(iov_iter_is_bvec(&io->iter)))
+	if (unlikely(io->pieces))
+		ret = 0;
+	else if (likely(iov_iter_is_bvec(&io->iter)))
 		ret = nvme_uq_prep_fixed(io);
 	else
 		ret = nvme_uq_prep_user(io);
 	if (unlikely(io->meta_len) && !ret)
 		ret = nvme_uq_prep_meta(io);
+	/* a task that waits marks it after the transfer */
+	if (unlikely(io->rw && io->rw->iocb && io->user && !io->write) && !ret)
+		nvme_uq_dirty_user(io->user);
 	if (unlikely(ret))
 		nvme_uq_unprep(io);
 	return ret;
@@ -182,6 +198,33 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 	to10[2] = READ_ONCE(from10[2]);
 	cpu_to_le32_array((u32 *)c->common.cdw2, 2);
 	cpu_to_le32_array((u32 *)&c->common.cdws, 6);
+}
+
+/*
+ * The dwords of a command of a kiocb. With sq_lock held and the queue not blocked,
+ * so that no command is changing the format, as it may have done since the
+ * transfer was looked at.
+ */
+static __always_inline int nvme_uq_set_rw(struct nvme_command *c,
+					  const struct nvme_ns_head *head,
+					  const struct nvme_uq_rw *rw)
+{
+	unsigned int shift = head->lba_shift;
+
+	if (unlikely(((u32)rw->pos | rw->len) & ((1U << shift) - 1)))
+		return -EINVAL;
+	if (unlikely(head->ms))
+		return -EOPNOTSUPP;
+	c->rw.cdw2 = 0;
+	c->rw.cdw3 = 0;
+	c->rw.slba = cpu_to_le64(rw->pos >> shift);
+	c->rw.length = cpu_to_le16((rw->len >> shift) - 1);
+	c->rw.control = cpu_to_le16(rw->control);
+	c->rw.dsmgmt = 0;
+	c->rw.reftag = 0;
+	c->rw.lbat = 0;
+	c->rw.lbatm = 0;
+	return 0;
 }
 
 /*
@@ -227,14 +270,14 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 
 /* Take a tag, and fill in what the iod of each command has. */
 static __always_inline unsigned int
-nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf,
-		 struct io_uring_cmd *ioucmd, u8 opcode, u8 flags,
-		 unsigned int timeout, unsigned long deadline)
+nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
+		 u8 opcode, u8 flags, unsigned int timeout,
+		 unsigned long deadline)
 {
 	unsigned int idx = nvme_uq_tag_get(&uq->tags);
 	struct nvme_uq_iod *iod = &uq->iod[idx];
 
-	iod->ioucmd = ioucmd;
+	iod->owner = owner;
 	iod->file = uf;
 	uf->submitted++;
 	iod->deadline = deadline;
@@ -273,6 +316,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
 	struct nvme_uq_iod *iod;
 	unsigned int idx;
+	int ret;
 
 	c->common.opcode = io->opcode;
 	c->common.flags = 0;
@@ -280,13 +324,19 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	c->common.metadata = 0;
 	c->common.dptr.prp1 = 0;
 	c->common.dptr.prp2 = 0;
-	nvme_uq_copy_dwords(c, io->cmd);
+	if (unlikely(io->rw)) {
+		ret = nvme_uq_set_rw(c, io->node->ns->head, io->rw);
+		if (ret)
+			return ret;
+	} else {
+		nvme_uq_copy_dwords(c, io->cmd);
+	}
 	if (unlikely(!uq->force_sgl || nvme_uq_is_odd(io->node->ns->head)) &&
 	    !nvme_uq_fits(uq, c, io->node, io->len, io->meta_len))
 		return -EINVAL;
 
-	idx = nvme_uq_take_tag(uq, io->file, io->ioucmd, io->opcode, io->flags,
-			       io->timeout, deadline);
+	idx = nvme_uq_take_tag(uq, io->file, io->rw ?: (void *)io->ioucmd,
+			       io->opcode, io->flags, io->timeout, deadline);
 	iod = &uq->iod[idx];
 	/* used by nvme_uq_dma_unmap() */
 	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
@@ -332,8 +382,11 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	ret = nvme_uq_dma_map(uq, io, flags);
 	if (unlikely(ret))
 		return ret;
-	nvme_uq_pdu(io->ioucmd)->user = io->user;
-	defer = nvme_uq_defer_doorbell(uq, io->ioucmd);
+	if (unlikely(io->rw))
+		io->rw->user = io->user;
+	else
+		nvme_uq_pdu(io->ioucmd)->user = io->user;
+	defer = nvme_uq_defer_doorbell(uq, io->file);
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
@@ -386,6 +439,8 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 	u8 flags = io->unpolled ? NVME_UQ_UNPOLLED : 0;
 	int ret;
 
+	if (io->rw)
+		flags |= NVME_UQ_RW;
 	if (io->nowait && (nvme_uq_is_full(uq) ||
 			   nvme_uq_at_limit(uq, io->file)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
@@ -476,16 +531,13 @@ static __always_inline u8 nvme_uq_unmap_flags(struct nvme_uq *uq, u8 opcode)
 
 /*
  * As nvme_uq_write_sqe(). The namespace id and the opcode are those that were
- * checked.
+ * checked. @owner is the struct io_uring_cmd, or if @is_rw is set, which is known
+ * when this is compiled, the struct nvme_uq_rw.
  */
 static __always_inline int
-nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
-		  struct io_uring_cmd *ioucmd, u8 opcode, dma_addr_t addr,
-		  u32 len)
+nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
+		  bool is_rw, u8 opcode, dma_addr_t addr, u32 len, u8 flags)
 {
-	u8 flags = nvme_uq_unmap_flags(uq, opcode);
-	const struct nvme_uring_cmd *cmd =
-		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
 	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
 	const struct nvme_ns_head *head = uf->node->ns->head;
 	unsigned int timeout = uq->ctrl->io_timeout, idx;
@@ -498,14 +550,24 @@ nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	c->common.dptr.prp1 = cpu_to_le64(addr);
 	/* length, reserved bytes and type of the descriptor */
 	c->common.dptr.prp2 = cpu_to_le64(len);
-	nvme_uq_copy_dwords(c, cmd);
-	if (unlikely(nvme_uq_is_odd(head)) &&
-	    !nvme_uq_fits(uq, c, uf->node, len, 0))
-		return -EINVAL;
+	if (is_rw) {
+		int ret = nvme_uq_set_rw(c, head, owner);
 
-	idx = nvme_uq_take_tag(uq, uf, ioucmd, opcode, flags, timeout,
+		if (unlikely(ret))
+			return ret;
+	} else {
+		const struct io_uring_cmd *ioucmd = owner;
+
+		nvme_uq_copy_dwords(c, io_uring_sqe128_cmd(ioucmd->sqe,
+							   struct nvme_uring_cmd));
+		if (unlikely(nvme_uq_is_odd(head)) &&
+		    !nvme_uq_fits(uq, c, uf->node, len, 0))
+			return -EINVAL;
+	}
+
+	idx = nvme_uq_take_tag(uq, uf, owner, opcode, flags, timeout,
 			       deadline);
-	if (unlikely(flags)) {
+	if (unlikely(flags & NVME_UQ_UNMAP)) {
 		uq->iod[idx].addr = addr;
 		uq->iod[idx].len = len;
 	}
@@ -513,13 +575,32 @@ nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	return -EIOCBQUEUED;
 }
 
-/* As nvme_uq_try(). A command that meets a queue without SGLs is tried again. */
+/*
+ * The part of nvme_uq_try() after mapping. A command that meets a queue without
+ * SGLs is tried again.
+ */
 static __always_inline int
-nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
-		struct io_uring_cmd *ioucmd, u8 opcode, phys_addr_t phys,
-		u32 len)
+nvme_uq_enqueue_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
+		    bool is_rw, u8 opcode, dma_addr_t addr, u32 len, u8 flags)
 {
-	bool write = opcode & 1, defer;
+	bool defer = nvme_uq_defer_doorbell(uq, uf);
+	int ret = -EAGAIN;
+
+	spin_lock(&uq->sq_lock);
+	if (likely(uq->force_sgl && nvme_uq_admit(uq, uf, uf->node, NULL)))
+		ret = nvme_uq_write_one(uq, uf, owner, is_rw, opcode, addr, len,
+					flags);
+	if (likely(ret == -EIOCBQUEUED) && !defer)
+		nvme_uq_ring_sq(uq);
+	spin_unlock(&uq->sq_lock);
+	return ret;
+}
+
+static __always_inline int
+nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
+		bool is_rw, u8 opcode, phys_addr_t phys, u32 len)
+{
+	bool write = opcode & 1;
 	dma_addr_t addr;
 	u8 flags;
 	int ret;
@@ -533,24 +614,60 @@ nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			    write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
 	if (unlikely(dma_mapping_error(uq->dma_dev, addr)))
 		return -EAGAIN;
-	defer = nvme_uq_defer_doorbell(uq, ioucmd);
-
-	spin_lock(&uq->sq_lock);
-	ret = -EAGAIN;
-	if (likely(uq->force_sgl && nvme_uq_admit(uq, uf, uf->node, NULL)))
-		ret = nvme_uq_write_one(uq, uf, ioucmd, opcode, addr, len);
-	if (likely(ret == -EIOCBQUEUED)) {
-		if (!defer)
-			nvme_uq_ring_sq(uq);
-		spin_unlock(&uq->sq_lock);
-		return ret;
-	}
-	spin_unlock(&uq->sq_lock);
-
 	flags = nvme_uq_unmap_flags(uq, opcode);
-	if (flags)
+	if (is_rw)
+		flags |= NVME_UQ_RW;
+	ret = nvme_uq_enqueue_one(uq, uf, owner, is_rw, opcode, addr, len,
+				  flags);
+	if (likely(ret == -EIOCBQUEUED))
+		return ret;
+
+	if (flags & NVME_UQ_UNMAP)
 		dma_unmap_phys(uq->dma_dev, addr, len, nvme_uq_dir(flags), 0);
 	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, uf, uf->node) : ret;
+}
+
+/*
+ * Data in one piece of the open file's memory: nothing is pinned, and it is mapped
+ * already. So nothing would have been done in vain for a command that has to
+ * wait, and nvme_uq_admit() alone looks whether it has.
+ */
+static noinline int nvme_uq_pci_submit_mem(struct nvme_uq_file *uf,
+					   struct io_uring_cmd *ioucmd,
+					   unsigned int issue_flags)
+{
+	const struct nvme_uring_cmd *cmd =
+		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
+	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
+	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
+	u8 opcode = READ_ONCE(cmd->opcode);
+	u32 nsid = READ_ONCE(cmd->nsid);
+	u32 len = READ_ONCE(cmd->data_len);
+	u64 offset = READ_ONCE(cmd->addr);
+	struct nvme_uq *uq = uf->node->uq;
+	int ret;
+
+	if (unlikely(READ_ONCE(cmd->flags) != NVME_UQ_CMD_MEMORY ||
+		     READ_ONCE(cmd->timeout_ms) | READ_ONCE(cmd->metadata) ||
+		     (ioucmd->flags & IORING_URING_CMD_FIXED)))
+		goto queue;
+	if (unlikely(!mem || len - 1 >= uq->max_len ||
+		     (((u32)offset | len) & 3) ||
+		     !nvme_uq_pieces_hold(&mem->pieces, offset, len) ||
+		     !nvme_uq_pieces_in_one(&mem->pieces, offset, len)))
+		goto queue;
+	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
+					   nsid)))
+		goto queue;
+
+	nvme_uq_pdu(ioucmd)->user = 0;
+	ret = nvme_uq_enqueue_one(uq, uf, ioucmd, false, opcode,
+				  nvme_uq_pieces_addr(&mem->pieces, offset),
+				  len, 0);
+	return likely(ret != -EAGAIN) ? ret :
+		nvme_uq_submit_errno(uq, uf, uf->node);
+queue:
+	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
 static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
@@ -567,8 +684,11 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 	int ret;
 
 	if (unlikely(READ_ONCE(cmd->flags) | READ_ONCE(cmd->timeout_ms) |
-		     READ_ONCE(cmd->metadata)))
+		     READ_ONCE(cmd->metadata))) {
+		if (READ_ONCE(cmd->flags))
+			return nvme_uq_pci_submit_mem(uf, ioucmd, issue_flags);
 		goto queue;
+	}
 	/* nor is the length 0; without SGLs, no length is taken */
 	if (unlikely(len - 1 >= uq->max_len))
 		goto queue;
@@ -588,7 +708,7 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 		goto queue;
 
 	rcu_read_lock();
-	ret = nvme_uq_try_one(uq, uf, ioucmd, opcode, phys, len);
+	ret = nvme_uq_try_one(uq, uf, ioucmd, false, opcode, phys, len);
 	rcu_read_unlock();
 	if (likely(ret == -EIOCBQUEUED))
 		return ret;
@@ -598,12 +718,88 @@ queue:
 	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
+/*
+ * Commands of kiocbs, see rw.h. The most frequent ones are, again, data in one
+ * piece of a registered buffer that need not wait.
+ */
+
+static noinline int nvme_uq_queue_rw(struct nvme_uq_file *uf,
+				     struct nvme_uq_rw *rw,
+				     const struct iov_iter *iter)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	struct nvme_uq_io io __uninitialized;
+
+	io.cmd = NULL;
+	io.ioucmd = NULL;
+	io.rw = rw;
+	io.file = uf;
+	io.node = uf->node;
+	io.iov = NULL;
+	io.meta_len = 0;
+	io.nsid = uf->node->ns->head->ns_id;
+	io.timeout = uq->ctrl->io_timeout;
+	io.opcode = rw->opcode;
+	io.write = rw->opcode & 1;
+	io.nowait = rw->nowait;
+	io.unpolled = rw->unpolled;
+	io.pieces = NULL;
+	io.iter = *iter;
+	return nvme_uq_pci_submit(uq, &io);
+}
+
+/* Return true if the data is in one piece, and @phys where it is. */
+static __always_inline bool nvme_uq_rw_is_one(const struct iov_iter *iter,
+					      u32 len, phys_addr_t *phys)
+{
+	const struct bio_vec *bv = iter->bvec;
+
+	if (unlikely(!iov_iter_is_bvec(iter) ||
+		     iter->iov_offset + len > bv->bv_len))
+		return false;
+	*phys = bvec_phys(bv) + iter->iov_offset;
+	return likely(!(((u32)*phys | len) & 3));
+}
+
+static int nvme_uq_pci_submit_rw(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
+				 const struct iov_iter *iter)
+{
+	struct nvme_ns *ns = uf->node->ns;
+	struct nvme_uq *uq = uf->node->uq;
+	u32 nsid = ns->head->ns_id, len = rw->len;
+	u8 opcode = rw->opcode;
+	phys_addr_t phys;
+	int ret;
+
+	if (unlikely(!nvme_uq_is_permitted(ns, uf->file, opcode, nsid))) {
+		ret = nvme_uq_check_cmd(ns, opcode, nsid,
+					uf->file->f_mode & FMODE_WRITE);
+		if (ret)
+			return ret;
+	}
+	if (unlikely(!rw->nowait || rw->unpolled || len > uq->max_len ||
+		     !nvme_uq_rw_is_one(iter, len, &phys)))
+		return nvme_uq_queue_rw(uf, rw, iter);
+	if (unlikely(nvme_uq_is_full(uq)))
+		return nvme_uq_submit_errno(uq, uf, uf->node);
+
+	rcu_read_lock();
+	ret = nvme_uq_try_one(uq, uf, rw, true, opcode, phys, len);
+	rcu_read_unlock();
+	return ret;
+}
+
 const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.submit_one = nvme_uq_pci_submit_one,
 	.submit	= nvme_uq_pci_submit,
+	.submit_rw = nvme_uq_pci_submit_rw,
+	.unpin_rw = nvme_uq_pci_unpin_rw,
 	.iopoll	= nvme_uq_pci_iopoll,
 	.ring	= nvme_uq_pci_ring,
 	.reap	= nvme_uq_pci_reap,
 	.cq_page = nvme_uq_pci_cq_page,
+	.mem_plan = nvme_uq_pci_mem_plan,
+	.mem_alloc = nvme_uq_pci_mem_alloc,
+	.mem_free = nvme_uq_pci_mem_free,
 };
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_pci_ops);

@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "../uq.h"
+#include "mem.h"
 #include "pci.h"
 
 static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)
@@ -78,6 +79,7 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	INIT_WORK(&uqc->disable_work, nvme_uq_disable_work);
 	uqc->max = max;
 	mutex_init(&uqc->lock);
+	nvme_uq_mems_init(&uqc->mems);
 	nvme_uq_fault_init(ctrl, uqc);
 	/* freeze and scan read it without a lock */
 	smp_store_release(&ctrl->uq, uqc);

@@ -11,6 +11,7 @@
 
 #include "../uq.h"
 #include "limit.h"
+#include "mem.h"
 #include "pci.h"
 
 /*
@@ -110,6 +111,7 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	init_completion(&uq->deleted);
 	INIT_DELAYED_WORK(&uq->poll_work, nvme_uq_poll_work);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+	INIT_WORK(&uq->rw_work, nvme_uq_rw_work);
 	mutex_init(&uq->claim_lock);
 	INIT_LIST_HEAD(&uq->files);
 	init_waitqueue_head(&uq->waitq);
@@ -541,6 +543,7 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 		mutex_unlock(&uq->claim_lock);
 		nvme_uq_wake_all(uq);
 	}
+	nvme_uq_mem_revoke(ctrl);
 	dma_pool_destroy(uqc->small);
 	dma_pool_destroy(uqc->large);
 	uqc->small = NULL;

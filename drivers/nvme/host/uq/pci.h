@@ -7,8 +7,10 @@
  *   pci-io.c		submission
  *   pci-plug.c		doorbells that are deferred
  *   pci-complete.c	completion
+ *   pci-rw.c		the end of commands of kiocbs
  *   pci-pin.c		pinning user memory and finding its segments
  *   pci-dma.c		mapping it for the device
+ *   pci-mem.c		memory of open files
  *   pci-timeout.c	commands that take too long
  *   pci-cq.c		memory of completion queues
  *   pci-fault.c	fault injection, for tests
@@ -21,6 +23,7 @@
 #include <linux/log2.h>
 
 #include "info.h"
+#include "rw.h"
 #include "wait.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
@@ -183,6 +186,33 @@ void nvme_uq_poll_work(struct work_struct *work);
 unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
 #endif
 
+/* pci-rw.c */
+void nvme_uq_pci_unpin_rw(struct nvme_uq_rw *rw);
+void nvme_uq_dirty_user(unsigned long val);
+void nvme_uq_rw_work(struct work_struct *work);
+void __nvme_uq_finish_rw(struct nvme_uq_rw *rw);
+
+/*
+ * Take the commands of kiocbs that are done from the queue, to end them without
+ * cq_lock.
+ */
+static __always_inline struct nvme_uq_rw *nvme_uq_take_rw(struct nvme_uq *uq)
+{
+	struct nvme_uq_rw *rw = uq->rw_done;
+
+	lockdep_assert_held(&uq->cq_lock);
+	if (unlikely(rw))
+		uq->rw_done = NULL;
+	return rw;
+}
+
+/* End commands of kiocbs, if there are any. */
+static __always_inline void nvme_uq_finish_rw(struct nvme_uq_rw *rw)
+{
+	if (unlikely(rw))
+		__nvme_uq_finish_rw(rw);
+}
+
 /* pci-pin.c */
 void __nvme_uq_unpin_user(unsigned long val, bool completed);
 struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp);
@@ -201,6 +231,8 @@ static __always_inline void nvme_uq_unpin_user(unsigned long val,
 }
 
 /* pci-dma.c */
+int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist);
+int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io);
 int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
 void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod);
@@ -208,6 +240,13 @@ void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 			const struct nvme_uq_sglist *sglist, u32 len);
 void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 		      const struct nvme_uq_io *io, unsigned int idx);
+
+/* pci-mem.c */
+int nvme_uq_pci_mem_plan(struct nvme_uq *uq, struct nvme_uq_mem *mem,
+			 u64 *most);
+int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem);
+void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem);
+int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io);
 
 /*
  * Time between the timeout of a command and its deadline: blk-mq rounds each

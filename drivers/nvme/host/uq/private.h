@@ -7,6 +7,8 @@
  *   nvme_uq_format_lock	mutex; which namespaces are stopped while their format
  *			is not known. Inside nvme_subsystem.lock.
  *   nvme_uq_ctrl.lock	mutex; the set of queues, freezes, passthru commands.
+ *   nvme_uq_mems.lock	rw_semaphore; the memory of open files. Taken by page faults,
+ *			and not held together with those above and below.
  *   nvme_uq.claim_lock	mutex; the owner of the queue and the memory that the
  *			owner can map. Taken by page faults.
  *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, allocation of
@@ -34,7 +36,9 @@
 #include <linux/interrupt.h>
 #include <linux/io_uring/cmd.h>
 #include <linux/jiffies.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
+#include <linux/rwsem.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/uio.h>
@@ -61,6 +65,7 @@
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
 #define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
+#define NVME_UQ_RW		BIT(6)	/* @rw is set, and not @ioucmd */
 
 /* In jiffies: what is further ahead looks as if it was past, with 32 bits. */
 #define NVME_UQ_MAX_TIMEOUT	(INT_MAX / 2)
@@ -76,11 +81,16 @@ static inline unsigned int nvme_uq_timeout(u32 ms)
 /* Interval of polling for a condition that has no wakeup. */
 #define NVME_UQ_POLL_INTERVAL	(HZ / 50 ?: 1)
 
+struct nvme_uq_mem;
+struct nvme_uq_pieces;
+struct nvme_uq_rw;
 struct nvme_uq_sglist;
 
 /**
  * struct nvme_uq_iod - a command in flight
  * @ioucmd:	io_uring command to complete
+ * @rw:		command of a kiocb to complete
+ * @owner:	either of them
  * @deadline:	when the command is overdue, in jiffies
  * @timeout:	timeout in jiffies, without NVME_UQ_GRACE
  * @addr:	bus address of data in one segment
@@ -93,7 +103,11 @@ struct nvme_uq_sglist;
  * @file:	open file that the command was submitted to
  */
 struct nvme_uq_iod {
-	struct io_uring_cmd	*ioucmd;
+	union {
+		struct io_uring_cmd	*ioucmd;
+		struct nvme_uq_rw	*rw;
+		void			*owner;
+	};
 	unsigned long		deadline;
 	dma_addr_t		addr;
 	u32			len;
@@ -171,6 +185,8 @@ struct nvme_uq_iod {
  * @spurious:	completions with an id that was not in flight
  * @timeouts:	commands that took too long
  * @cancelled:	commands that a reset ended
+ * @rw_done:	commands of kiocbs that are done, the last one first; NULL when
+ *		@cq_lock is not held
  * @unpolled:	commands ever submitted by rings that do not poll; under
  *		@sq_lock
  * @unpolled_done: those of them that have ended; under @cq_lock
@@ -178,6 +194,8 @@ struct nvme_uq_iod {
  * @poll_work:	polls a polled queue for rings that do not
  * @poll_pause:	last pause of @poll_work, in microseconds
  * @tmo_work:	finds commands that are overdue
+ * @rw_dirty:	commands of kiocbs that are done, but for memory to mark dirty
+ * @rw_work:	ends these
  * @deleted:	the controller has completed the deletion of a queue
  *
  * Lives from the first reset that asks for it until the last reference of the
@@ -254,6 +272,7 @@ struct nvme_uq {
 	u64			spurious;
 	u64			timeouts;
 	u64			cancelled;
+	struct nvme_uq_rw	*rw_done;
 
 	u32			unpolled;
 	u32			unpolled_done;
@@ -261,6 +280,8 @@ struct nvme_uq {
 	unsigned int		poll_pause;
 	wait_queue_head_t	idle_wait;
 	struct delayed_work	tmo_work;
+	struct llist_head	rw_dirty;
+	struct work_struct	rw_work;
 	struct completion	deleted;
 };
 
@@ -278,6 +299,23 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 }
 
 /**
+ * struct nvme_uq_mems - memory of the open files of a controller's user queues
+ * @lock:	held for reading while memory is allocated, mapped to user space or
+ *		freed; for writing to revoke it
+ * @revoked:	the driver was unbound: there is no memory any more
+ * @list_lock:	protects what follows; the innermost
+ * @list:	each struct nvme_uq_mem that has pages
+ * @bytes:	their sizes together
+ */
+struct nvme_uq_mems {
+	struct rw_semaphore	lock;
+	bool			revoked;
+	spinlock_t		list_lock;	/* list, bytes */
+	struct list_head	list;
+	u64			bytes;
+};
+
+/**
  * struct nvme_uq_ctrl - the user queues of a controller
  * @ctrl:	the controller
  * @disable_work: disables a controller that is being removed
@@ -289,6 +327,7 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists of NVME_UQ_SMALL_LIST bytes
  * @large:	pool of lists of one page
+ * @mems:	memory of open files
  * @fault:	faults for tests, or NULL
  * @max:	size of @q
  * @nr:		queues in @q; only ever grows
@@ -305,6 +344,7 @@ struct nvme_uq_ctrl {
 	bool			frozen;
 	struct dma_pool		*small;
 	struct dma_pool		*large;
+	struct nvme_uq_mems	mems;
 #ifdef CONFIG_NVME_UQ_FAULT
 	struct nvme_uq_fault	*fault;
 #endif
@@ -370,6 +410,7 @@ struct nvme_uq_node {
  * @list:	entry of nvme_uq.files; under sq_lock
  * @waitq:	commands waiting for @limit, in order
  * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
+ * @mem:	its memory, or NULL; set once
  * @completed:	commands ever completed; under cq_lock
  * @limited:	@limit is not 0; under sq_lock and cq_lock
  *
@@ -391,6 +432,7 @@ struct nvme_uq_file {
 	struct list_head	list;
 	wait_queue_head_t	waitq;
 	struct page		*info;
+	struct nvme_uq_mem	*mem;
 
 	u32			completed ____cacheline_aligned_in_smp;
 	bool			limited;
@@ -437,6 +479,8 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @cmd:	the command in memory that user space may change at any time, so
  *		each field is read once
  * @ioucmd:	io_uring command to complete
+ * @rw:		command of a kiocb to complete, and @cmd and @ioucmd are not used;
+ *		or NULL
  * @file:	open file that the command is submitted to
  * @node:	the node of @file
  * @iov:	array to free once @iter is no longer used, or NULL
@@ -448,7 +492,10 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @write:	the data goes to the device
  * @nowait:	the command must not sleep for a tag
  * @unpolled:	the queue is polled, but not by the ring of the command
- * @iter:	the data; of length 0 if there is none
+ * @pieces:	the memory of @file if it has the data, or NULL
+ * @offset:	where the data is in @pieces
+ * @iter:	the data; of length 0 if there is none. With @pieces only the
+ *		length is set.
  * @user:	pinned user memory, see struct nvme_uq_pdu
  * @sglist:	data in several segments, or NULL
  * @phys:	data in one segment
@@ -459,13 +506,14 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @flags:	NVME_UQ_WRITE and so on
  *
  * ioctl.c fills in the members before @user, the driver of the controller the
- * others. The structure is on the stack and is not cleared first, as that would
- * be a considerable part of the cost of a command. The most frequent commands do
- * without it, see nvme_uq_pci_submit_one().
+ * others, and all of them for a kiocb. The structure is on the stack and is not
+ * cleared first, as that would be a considerable part of the cost of a command. The
+ * most frequent commands do without it, see nvme_uq_pci_submit_one().
  */
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
 	struct io_uring_cmd	*ioucmd;
+	struct nvme_uq_rw	*rw;
 	struct nvme_uq_file	*file;
 	struct nvme_uq_node	*node;
 	struct iovec		*iov;
@@ -477,6 +525,8 @@ struct nvme_uq_io {
 	bool			write;
 	bool			nowait;
 	bool			unpolled;
+	const struct nvme_uq_pieces *pieces;
+	u64			offset;
 	struct iov_iter		iter;
 
 	unsigned long		user;
@@ -494,6 +544,9 @@ struct nvme_uq_io {
  * @submit_one:	start a command that need not wait, if it is one of the most
  *		frequent ones; else call nvme_uq_queue()
  * @submit:	start a command; -EIOCBQUEUED or an error
+ * @submit_rw:	start a command of a kiocb; -EIOCBQUEUED or an error. The iterator
+ *		has as many bytes as the command, and may be advanced.
+ * @unpin_rw:	unpin the memory of such a command, which is done. May sleep.
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @ring:	write a doorbell that was deferred to the end of a batch; with
  *		sq_lock held
@@ -501,16 +554,27 @@ struct nvme_uq_io {
  * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if it cannot
  *		be mapped to user space. Under claim_lock, with
  *		nvme_uq.mappable set.
+ * @mem_plan:	decide the size of an open file's memory, and set the most that
+ *		all can have together; an error if there can be none
+ * @mem_alloc:	allocate it; -ENOMEM, or -EINTR if the task was killed
+ * @mem_free:	free its pages. All three under nvme_uq_mems.lock, with the driver
+ *		bound.
  */
 struct nvme_uq_ops {
 	int (*submit_one)(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 			  unsigned int issue_flags);
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
+	int (*submit_rw)(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
+			 const struct iov_iter *iter);
+	void (*unpin_rw)(struct nvme_uq_rw *rw);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
 	void (*ring)(struct nvme_uq *uq);
 	void (*reap)(struct nvme_uq *uq);
 	struct page *(*cq_page)(struct nvme_uq *uq, unsigned long nr);
+	int (*mem_plan)(struct nvme_uq *uq, struct nvme_uq_mem *mem, u64 *most);
+	int (*mem_alloc)(struct nvme_uq *uq, struct nvme_uq_mem *mem);
+	void (*mem_free)(struct nvme_uq *uq, struct nvme_uq_mem *mem);
 };
 
 struct vm_area_desc;

@@ -227,7 +227,7 @@ static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 static bool nvme_uq_cancelled(const struct nvme_uq_io *io)
 {
 	return fatal_signal_pending(current) ||
-		io_uring_cmd_cancelled(io->ioucmd);
+		(!io->rw && io_uring_cmd_cancelled(io->ioucmd));
 }
 
 /**
@@ -281,9 +281,10 @@ static void nvme_uq_try_to_freeze(struct nvme_uq *uq, struct nvme_uq_io *io,
  * @io:		a command that was not admitted and may wait
  * @waiter:	its waiter; initialized with a wait queue entry, otherwise zero
  *
- * Called by io_uring's workers only: elsewhere a command must not sleep. The
- * command keeps its position in the wait queue until it is admitted or
- * nvme_uq_abandon() is called; a task that is frozen goes to the end.
+ * Called by io_uring's workers, and by tasks that call read(2) and the like:
+ * elsewhere a command must not sleep. The command keeps its position in the wait
+ * queue until it is admitted or nvme_uq_abandon() is called; a task that is
+ * frozen goes to the end.
  *
  * Return: 0, or the errno to fail with: -EBUSY, -EINTR, -ENODEV, -ENXIO.
  */
@@ -323,8 +324,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
  * @deadline:	when to give up, in jiffies
  *
  * Memory, bounce buffers and IOMMU addresses are allocated where nothing may
- * sleep. They are also what commands in flight give back. Called by io_uring's
- * workers only.
+ * sleep. They are also what commands in flight give back. Called as
+ * nvme_uq_wait_turn() is.
  *
  * Return: 0, or the errno to fail with: -EINTR, or -ENOMEM after @deadline.
  */

@@ -78,6 +78,47 @@ cli_flush() { # NODE
 	nvme flush "/dev/$1" -n "$nsid"
 }
 
+# Programs of files: the same bytes by the node and by the block device.
+rw_dd() { # NODE
+	dd if=/dev/urandom of="$tmp/file" bs=64k count=33 2> /dev/null
+	dd if="$tmp/file" of="/dev/$1" bs=64k seek=8 conv=fsync,notrunc || return
+	dd if="/dev/$block" of="$tmp/file.seen" bs=64k skip=8 count=33 \
+		iflag=direct || return
+	cmp "$tmp/file" "$tmp/file.seen" || return
+	dd if="/dev/$1" of="$tmp/file.back" bs=16k skip=32 count=132 || return
+	cmp "$tmp/file" "$tmp/file.back"
+}
+
+rw_cmp() { # NODE
+	cmp -n 4194304 "/dev/$1" "/dev/$block" || return
+	# and from elsewhere
+	cmp -n 65536 "/dev/$1" "/dev/$block" -i 524288 || return
+	! cmp -s -n 65536 "/dev/$1" "/dev/$block" -i 524288:589824
+}
+
+rw_whole() { # NODE
+	size=$(blockdev --getsize64 "/dev/$block")
+	[ "$(blockdev --getsize64 "/dev/$1")" -eq "$size" ] || return
+	[ "$(blockdev --getss "/dev/$1")" -eq "$lba" ] || return
+	dd if="/dev/$1" of=/dev/null bs=1M 2> "$tmp/dd" || return
+	grep -q "^$size bytes" "$tmp/dd" || return
+	# nothing fits behind the end
+	! dd if=/dev/zero of="/dev/$1" bs="$lba" count=1 \
+		seek=$((size / lba)) 2> /dev/null
+}
+
+rw_fio() { # NODE OPTION...
+	node=$1
+	shift
+	before=$(attr "$node" completed)
+	fio --name=uq --filename="/dev/$node" --direct=1 --rw=randrw \
+		--verify=crc32c --verify_fatal=1 --verify_state_save=0 --bs=4k \
+		--size=2m --offset_increment=2m --numjobs=2 --iodepth=16 \
+		--thread=1 --group_reporting --minimal "$@" || return
+	[ "$(attr "$node" in_flight)" -eq 0 ] || return
+	[ $(($(attr "$node" completed) - before)) -ge 256 ]
+}
+
 # The program that figures are repeated with: the queue sees its commands, and an
 # error is a sentence. 256 more go before those that are measured.
 run_bench() { # NODE OPTION...
@@ -98,7 +139,7 @@ lba=$(cat "/sys/block/$block/queue/logical_block_size")
 blocks=$((4096 / lba - 1))
 nsid=$(cat "/sys/block/$block/nsid")
 
-plan 24
+plan 40
 for kind in irq poll; do
 	if [ $kind = irq ]; then
 		node=$irq
@@ -127,6 +168,18 @@ for kind in irq poll; do
 	check "$kind: nvme compare of the same" cli_compare "$node"
 	check "$kind: nvme compare of something else" cli_compare_other "$node"
 	check "$kind: nvme flush" cli_flush "$node"
+	check "$kind: dd writes and reads" rw_dd "$node"
+	check "$kind: cmp with the block device" rw_cmp "$node"
+	check "$kind: dd to the end" rw_whole "$node"
+	check "$kind: fio, psync" rw_fio "$node" --ioengine=psync
+	check "$kind: fio, psync, without O_DIRECT" rw_fio "$node" \
+		--ioengine=psync --direct=0
+	check "$kind: fio, libaio" rw_fio "$node" --ioengine=libaio
+	check "$kind: fio, io_uring" rw_fio "$node" --ioengine=io_uring
+	check "$kind: fio, io_uring, all that it can" rw_fio "$node" \
+		--ioengine=io_uring ${hipri:+--hipri=1} --fixedbufs=1 \
+		--registerfiles=1 --iodepth_batch_submit=8 \
+		--iodepth_batch_complete_max=8
 	check "$kind: what a command costs can be measured" run_bench "$node" \
 		${hipri:+--poll} --fixed
 done

@@ -393,6 +393,44 @@ TEST_F(nth, claim_map_and_limit)
 	}
 }
 
+/* -- memory of an open file */
+
+static int op_alloc(FIXTURE_DATA(nth) *self)
+{
+	struct nvme_uq_memory memory = { .size = 5 * 4096 };
+
+	return ioctl(self->file, NVME_UQ_IOCTL_ALLOC_MEMORY, &memory) ? -errno :
+		0;
+}
+
+static int before_map_memory(FIXTURE_DATA(nth) *self)
+{
+	return op_open(self) ?: op_alloc(self);
+}
+
+static int op_map_memory(FIXTURE_DATA(nth) *self)
+{
+	return map_one(self, 5 * 4096, NVME_UQ_OFF_MEMORY);
+}
+
+TEST_F(nth, memory)
+{
+	const struct sweep kinds[] = {
+		{ "memory", op_open, op_alloc, close_file,
+		  REACHED | SOME | OURS },
+		{ "mapping of memory", before_map_memory, op_map_memory,
+		  close_file, REACHED | SOME },
+	};
+	unsigned int i;
+
+	if (before_map_memory(self) == -EOPNOTSUPP)
+		SKIP(return, "no memory for open files on this machine");
+	close_file(self);
+	self->step = 1;
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		sweep(_metadata, self, &kinds[i]);
+}
+
 /* -- parameters and attributes */
 
 static int op_param(FIXTURE_DATA(nth) *self)

@@ -205,26 +205,41 @@ static void fuzz_files(struct fuzz *f)
 
 static void fuzz_calls(struct fuzz *f)
 {
-	struct pollfd pfd = { .fd = fuzz_file(f), .events = POLLIN | POLLOUT };
-	struct iovec iov = { f->area, 4096 };
+	unsigned int slot = uq_below(&f->rng, FUZZ_FDS);
+	unsigned int lba = f->target[f->file[slot].target].node.ns.lba;
+	struct pollfd pfd = { .fd = f->file[slot].fd,
+			      .events = POLLIN | POLLOUT };
+	unsigned char *at = f->area + uq_below(&f->rng, 2048);
+	/* where commands write, and here and there not at a block's border */
+	off_t pos = (off_t)(FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS / 2)) *
+		lba + (uq_1in(&f->rng, 8) ? 1 : 0);
+	size_t len = (1 + uq_below(&f->rng, 16)) * lba -
+		(uq_1in(&f->rng, 8) ? 1 : 0);
+	struct iovec iov[2] = {
+		{ uq_1in(&f->rng, 4) ? at : f->area, len },
+		{ f->area + 16 * 4096, len },
+	};
 	int fd = pfd.fd;
 	ssize_t ret = -1;
 
 	switch (uq_below(&f->rng, 10)) {
 	case 0:
-		ret = read(fd, f->area, 4096);
+		ret = read(fd, f->area, len);
 		break;
 	case 1:
-		ret = write(fd, f->area, 4096);
+		ret = pwrite(fd, iov[0].iov_base, len, pos);
 		break;
 	case 2:
-		ret = pread(fd, f->area, 512, uq_rnd(&f->rng));
+		ret = pread(fd, iov[0].iov_base, len, uq_1in(&f->rng, 2) ? pos :
+			    (off_t)uq_rnd(&f->rng));
 		break;
 	case 3:
-		ret = preadv2(fd, &iov, 1, 0, uq_below(&f->rng, 32));
+		ret = preadv2(fd, iov, 1 + uq_below(&f->rng, 2), pos,
+			      uq_below(&f->rng, 32));
 		break;
 	case 4:
-		ret = pwritev2(fd, &iov, 1, 0, uq_below(&f->rng, 32));
+		ret = pwritev2(fd, iov, 1 + uq_below(&f->rng, 2), pos,
+			       uq_below(&f->rng, 32));
 		break;
 	case 5:
 		lseek(fd, uq_rnd(&f->rng), uq_below(&f->rng, 6));
@@ -236,14 +251,16 @@ static void fuzz_calls(struct fuzz *f)
 		fsync(fd);
 		break;
 	case 8:
-		ret = ftruncate(fd, 4096);
+		if (!ftruncate(fd, 4096))
+			fuzz_bad(f, "a node was truncated");
 		break;
 	case 9:
 		fcntl(fd, F_GETFL);
 		break;
 	}
-	if (ret >= 0)
-		fuzz_bad(f, "a file operation succeeded: %zd", ret);
+	if (ret > 0 && (!lba || ret % lba || ret > (ssize_t)(2 * len)))
+		fuzz_bad(f, "a file operation returned %zd, of %zu bytes at %lld",
+			 ret, len, (long long)pos);
 }
 
 /* -- memory, while commands may be using it */

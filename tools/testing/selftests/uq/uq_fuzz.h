@@ -110,6 +110,8 @@ void fuzz_map_init(void);
 void fuzz_map(struct fuzz *f);
 void fuzz_claim(struct fuzz *f, unsigned int slot);
 void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot);
+/* Memory for an open file. */
+void fuzz_alloc(struct fuzz *f, unsigned int slot);
 /* Is it in a mapping of a completion queue, which no I/O may use? */
 bool fuzz_is_mapped(const struct fuzz *f, __u64 addr);
 

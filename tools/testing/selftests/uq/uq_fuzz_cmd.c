@@ -7,6 +7,7 @@
  * fuzz_harmless().
  */
 #define _GNU_SOURCE
+#include <linux/nvme_uq.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -528,6 +529,19 @@ static void only_flippable(struct nvme_uring_cmd *c)
 	c->timeout_ms = 0;
 }
 
+/* Memory of the open file, which may have less, or none. */
+static void use_memory(struct fuzz *f, struct nvme_uring_cmd *c)
+{
+	static const __u64 offsets[] = {
+		0, 4, 512, 4096, 4092, 65536, 1 << 20, (2 << 20) - 512, 2 << 20,
+		1, 1ull << 31, 1ull << 32, 1ull << 63, ~0ull, ~0ull - 511,
+	};
+
+	c->flags = NVME_UQ_CMD_MEMORY;
+	c->addr = uq_1in(&f->rng, 2) ? UQ_PICK(&f->rng, offsets) :
+		uq_below(&f->rng, 1 << 14) * 4;
+}
+
 static void our_entry(struct fuzz *f, struct ring *r, struct io_uring_sqe *sqe,
 		      unsigned int file)
 {
@@ -547,6 +561,8 @@ static void our_entry(struct fuzz *f, struct ring *r, struct io_uring_sqe *sqe,
 		c->data_len = any_vector(f, r->sent, c->data_len);
 		c->addr = (uintptr_t)(f->vec + r->sent % FUZZ_VECS * FUZZ_VEC);
 	}
+	if (!vec && uq_1in(&f->rng, 6))
+		use_memory(f, c);
 	if (r->fixed && uq_1in(&f->rng, 2)) {
 		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
 		sqe->buf_index = !vec && c->addr >= (uintptr_t)f->area +
@@ -562,7 +578,7 @@ static void our_entry(struct fuzz *f, struct ring *r, struct io_uring_sqe *sqe,
 	if (r->flip)
 		only_flippable(c);
 	fuzz_harmless(f, t, sqe->cmd_op == NVME_URING_CMD_IO &&
-		      !sqe->uring_cmd_flags, c);
+		      !sqe->uring_cmd_flags && !c->flags, c);
 	log->c = *c;
 	log->op = sqe->cmd_op;
 	log->flags = sqe->uring_cmd_flags;

@@ -13,7 +13,7 @@ static const unsigned int known[] = {
 	NVME_IOCTL_IO_CMD, NVME_IOCTL_RESET, NVME_IOCTL_SUBSYS_RESET,
 	NVME_IOCTL_RESCAN, NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO64_CMD,
 	NVME_IOCTL_IO64_CMD_VEC, NVME_UQ_IOCTL_CLAIM, NVME_UQ_IOCTL_SET_LIMIT,
-	NVME_UQ_IOCTL_GET_LIMIT,
+	NVME_UQ_IOCTL_GET_LIMIT, NVME_UQ_IOCTL_ALLOC_MEMORY,
 };
 
 #define IDENTIFY	0x06
@@ -160,6 +160,9 @@ static void ioctl_known(struct fuzz *f, unsigned int nr, unsigned int slot)
 	case NVME_UQ_IOCTL_SET_LIMIT:
 	case NVME_UQ_IOCTL_GET_LIMIT:
 		fuzz_limit(f, nr, slot);
+		break;
+	case NVME_UQ_IOCTL_ALLOC_MEMORY:
+		fuzz_alloc(f, slot);
 		break;
 	case NVME_IOCTL_RESET:
 	case NVME_IOCTL_SUBSYS_RESET:

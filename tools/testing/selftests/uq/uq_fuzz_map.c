@@ -123,6 +123,46 @@ void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot)
 		check_get(f, slot, &l);
 }
 
+/* -- memory of open files */
+
+void fuzz_alloc(struct fuzz *f, unsigned int slot)
+{
+	static const __u64 sizes[] = {
+		1, 4096, 4097, 20480, 65536, 100000, 1 << 20, 3 << 20, 0,
+		1ull << 40, 1ull << 63, ~0ull, ~0ull - 4095,
+	};
+	struct nvme_uq_memory m = {
+		.size	= UQ_PICK(&f->rng, sizes),
+		.piece	= uq_rnd(&f->rng),
+		.flags	= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) : 0,
+	};
+	bool good = m.size && !m.flags;
+	__u64 size = m.size;
+	int ret;
+
+	ret = ioctl(f->file[slot].fd, NVME_UQ_IOCTL_ALLOC_MEMORY, &m) ? -errno :
+		0;
+	switch (-ret) {
+	case 0:
+		if (good && m.size >= size && m.piece && m.piece <= m.size)
+			return;
+		break;
+	case EINVAL:
+		if (!good)
+			return;
+		break;
+	case EBADF:
+	case EBUSY:
+	case ENOMEM:
+	case ENOSPC:
+	case ENXIO:
+	case EOPNOTSUPP:
+		return;
+	}
+	fuzz_bad(f, "memory: %d for %llu bytes, flags %#llx; %llu in pieces of %llu",
+		 ret, size, m.flags, m.size, m.piece);
+}
+
 /* -- mappings */
 
 static sigjmp_buf away;
@@ -411,10 +451,53 @@ static void use_as_buffer(struct fuzz *f, const struct fuzz_map *m)
 	io_uring_queue_exit(&ring);
 }
 
+/* Each page, if it is there. */
+static void touch(unsigned char *p, size_t len, int prot)
+{
+	size_t i;
+
+	if (sigsetjmp(away, 1))
+		return;
+	for (i = 0; i < len && prot & PROT_READ; i += PAGE) {
+		if (prot & PROT_WRITE)
+			__atomic_fetch_add(p + i, 1, __ATOMIC_RELAXED);
+		else
+			__atomic_load_n(p + i, __ATOMIC_RELAXED);
+	}
+}
+
+/* A mapping of memory of an open file, which is read and written, and goes. */
+static void map_memory(struct fuzz *f)
+{
+	static const size_t lens[] = { 4096, 8192, 65536, 1 << 20, 4 << 20, 1 };
+	int prot = uq_1in(&f->rng, 2) ? PROT_READ | PROT_WRITE : any_prot(f);
+	int flags = any_map_flags(f), type = flags & MAP_TYPE;
+	size_t len = UQ_PICK(&f->rng, lens);
+	unsigned char *p;
+
+	p = mmap(NULL, len, prot, flags, fuzz_file(f),
+		 NVME_UQ_OFF_MEMORY + uq_below(&f->rng, 20) * PAGE);
+	if (p == MAP_FAILED)
+		return;
+	__atomic_fetch_add(&f->all->maps, 1, __ATOMIC_RELAXED);
+	if (prot & PROT_EXEC || (type != MAP_SHARED &&
+				 type != MAP_SHARED_VALIDATE))
+		fuzz_bad(f, "memory: mapped, protection %#x, flags %#x", prot,
+			 flags);
+	if (!mprotect(p, len, PROT_EXEC))
+		fuzz_bad(f, "memory that can be executed");
+	touch(p, len, prot);
+	munmap(p, len);
+}
+
 void fuzz_map(struct fuzz *f)
 {
 	struct fuzz_map *m = &f->map[uq_below(&f->rng, FUZZ_MAPS)];
 
+	if (uq_1in(&f->rng, 8)) {
+		map_memory(f);
+		return;
+	}
 	if (!m->p) {
 		new_map(f, m);
 		return;

@@ -23,11 +23,13 @@
 enum dax_path_kind {
 	DAX_GENERIC,
 	DAX_FAST,
+	DAX_UNLOCKED,
 };
 
 struct dax_test {
 	struct dax_fs fs;
 	int was_fast;
+	bool unlocked;	/* ext4.dax_unlocked_read is on */
 };
 
 struct dax_setup {
@@ -45,12 +47,16 @@ static inline void dax_use_path(struct __test_metadata *_metadata,
 {
 	test->was_fast = -1;
 	if (!dax_fast_exists()) {
-		if (kind == DAX_FAST)
+		if (kind != DAX_GENERIC)
 			SKIP(return, "no ext4.dax_fast_read: generic path only");
 		return;
 	}
 	test->was_fast = dax_fast_get();
-	ASSERT_EQ(0, dax_fast_set(kind == DAX_FAST));
+	ASSERT_EQ(0, dax_fast_set(kind != DAX_GENERIC));
+	if (kind == DAX_UNLOCKED) {
+		ASSERT_EQ(0, dax_unlocked_set(true));
+		test->unlocked = true;
+	}
 }
 
 /* SKIP() in here ends the test: the harness looks after each setup. */
@@ -89,6 +95,8 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 static inline void dax_end(struct __test_metadata *_metadata,
 			   struct dax_test *test)
 {
+	if (test->unlocked)
+		EXPECT_EQ(0, dax_unlocked_set(false));
 	if (test->was_fast >= 0)
 		EXPECT_EQ(0, dax_fast_set(test->was_fast));
 	if (test->fs.dir[0])

@@ -15,6 +15,7 @@
 #include "dax_util.h"
 
 #define FAST_PARAM "/sys/module/ext4/parameters/dax_fast_read"
+#define UNLOCKED_PARAM "/sys/module/ext4/parameters/dax_unlocked_read"
 #define SIMPLE_PARAM "/sys/module/dax_read/parameters/simple"
 
 size_t dax_bs(void)
@@ -162,6 +163,11 @@ int dax_fast_set(bool on)
 {
 	return dax_param_set(FAST_PARAM, on) ?:
 		dax_param_set(SIMPLE_PARAM, on);
+}
+
+int dax_unlocked_set(bool on)
+{
+	return dax_param_set(UNLOCKED_PARAM, on);
 }
 
 __s64 dax_physical(int fd, loff_t pos)

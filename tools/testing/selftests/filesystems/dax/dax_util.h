@@ -111,6 +111,8 @@ int dax_param_set(const char *path, bool on);
 bool dax_fast_exists(void);
 int dax_fast_get(void);
 int dax_fast_set(bool on);
+/* Switches reads without i_rwsem, of ext4 only. */
+int dax_unlocked_set(bool on);
 
 /* -- ways to read */
 

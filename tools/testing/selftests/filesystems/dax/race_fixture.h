@@ -287,6 +287,12 @@ static inline void start_readers(struct __test_metadata *_metadata,
 	int i;
 
 	t->rules = rules;
+	/* Without i_rwsem a read may see a part of a write. */
+	if (t->test.unlocked) {
+		t->rules.one_gen = false;
+		t->rules.all_or_none = false;
+		t->rules.may_tear = true;
+	}
 	atomic_store(&t->stop, false);
 	atomic_store(&t->running, 0);
 	atomic_store(&t->wanted, 0);

@@ -33,6 +33,16 @@ FIXTURE_VARIANT_ADD(read_race, fast_nojournal)
 	DAX_FAST, { .mkfs = "-O ^has_journal", .blocks = FS_BLOCKS },
 };
 
+FIXTURE_VARIANT_ADD(read_race, unlocked)
+{
+	DAX_UNLOCKED, { .blocks = FS_BLOCKS },
+};
+
+FIXTURE_VARIANT_ADD(read_race, unlocked_nojournal)
+{
+	DAX_UNLOCKED, { .mkfs = "-O ^has_journal", .blocks = FS_BLOCKS },
+};
+
 FIXTURE_VARIANT_ADD(read_race, generic_xfs)
 {
 	DAX_GENERIC, { .xfs = "reflink=0" },
