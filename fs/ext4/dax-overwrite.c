@@ -87,8 +87,8 @@ static ssize_t ext4_dax_copy_in(struct dax_device *dax_dev, u64 addr,
  *
  * Context: process context, i_rwsem held exclusively, the checks of a write made,
  * IS_DAX(). The range ends within i_disksize. May sleep, may fault in user memory.
- * Return: bytes written, or -ENOTBLK with nothing done when dax_iomap_rw() is to
- * do it.
+ * Return: bytes written, -EAGAIN if the write must not sleep and would, or -ENOTBLK
+ * with nothing done when dax_iomap_rw() is to do it.
  */
 ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from)
 {
@@ -107,8 +107,11 @@ ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from)
 	addr = ext4_dax_written_addr(inode, pos, count);
 	if (unlikely(addr < 0))
 		return -ENOTBLK;
-	dax_drop_zero_pages(inode->i_mapping, pos >> PAGE_SHIFT,
-			    (pos + count - 1) >> PAGE_SHIFT);
+	ret = dax_drop_zero_pages(inode->i_mapping, pos >> PAGE_SHIFT,
+				  (pos + count - 1) >> PAGE_SHIFT,
+				  iocb->ki_flags & IOCB_NOWAIT);
+	if (unlikely(ret))
+		return ret;
 
 	ret = ext4_dax_copy_in(EXT4_SB(inode->i_sb)->s_daxdev, addr, from);
 	if (ret > 0)

@@ -109,53 +109,102 @@ static bool waits_for_page(const struct truncation *tr)
 	return state && !strncmp(state, ") S", 3);
 }
 
-TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
+/* A page of the file is in a pipe, and belongs to the file until it has left it. */
+static void check_truncation_waits(struct __test_metadata *_metadata,
+				   struct mmap_test *t, int fd, int pipe_fd,
+				   char want)
 {
-	size_t bs = self->t.bs;
-	char *buf = dax_alloc(_metadata, 2 * bs);
-	struct truncation tr = { .bs = bs };
-	struct mmap_map m;
+	struct truncation tr = { .fd = fd, .bs = t->bs };
+	char *buf = dax_alloc(_metadata, t->bs);
 	pthread_t thread;
-	struct iovec iov;
-	int pipefd[2];
 
-	tr.fd = mmap_file(&self->t, "file", 2);
-	ASSERT_GE(tr.fd, 0);
-	tr.other_fd = mmap_file(&self->t, "other", 0);
+	tr.other_fd = mmap_file(t, "other owner", 0);
 	ASSERT_GE(tr.other_fd, 0);
-	ASSERT_EQ(0, pipe(pipefd));
-	ASSERT_EQ(0, fallocate(tr.fd, 0, 0, 2 * bs));
-	ASSERT_EQ(0, mmap_at(&self->t, &m, tr.fd, 0, 2, PROT_READ, MAP_SHARED,
-			     1));
-
-	/* Page 0 becomes data; page 1 stays mapped as the hole that it was. */
-	mmap_touch(m.at, 2, bs);
-	ASSERT_EQ(0, dax_write_all(tr.fd, "o", 1, 0));
-	mmap_touch(m.at, 1, bs);
-	iov = (struct iovec){ .iov_base = m.at, .iov_len = bs };
-	ASSERT_EQ((ssize_t)bs, vmsplice(pipefd[1], &iov, 1, 0));
-
-	/* Not read through the mapping again: a fault would mend it. */
-	memset(buf, 'o', 2 * bs);
-	ASSERT_EQ(0, dax_write_all(tr.fd, buf, 2 * bs, 0));
-
 	ASSERT_EQ(0, pthread_create(&thread, NULL, truncate_and_reuse, &tr));
 	while (!waits_for_page(&tr) && !atomic_load(&tr.reused))
 		sched_yield();
 	EXPECT_FALSE(atomic_load(&tr.truncated))
 		TH_LOG("ftruncate() did not wait for the page in the pipe");
-	memset(buf, 0, bs);
-	EXPECT_EQ((ssize_t)bs, read(pipefd[0], buf, bs));
-	EXPECT_EQ('o', buf[0])
+	EXPECT_EQ((ssize_t)t->bs, read(pipe_fd, buf, t->bs));
+	EXPECT_EQ(want, buf[0])
 		TH_LOG("the pipe has '%c' of another file", buf[0]);
 	pthread_join(thread, NULL);
 	EXPECT_EQ(0, tr.ret);
+	close(tr.other_fd);
+}
+
+/* Puts a page of a mapping into a pipe, by reference. */
+static void pipe_page(struct __test_metadata *_metadata, char *page, size_t bs,
+		      int pipefd[2])
+{
+	struct iovec iov = { .iov_base = page, .iov_len = bs };
+
+	ASSERT_EQ(0, pipe(pipefd));
+	ASSERT_EQ((ssize_t)bs, vmsplice(pipefd[1], &iov, 1, 0));
+}
+
+TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
+{
+	size_t bs = self->t.bs;
+	char *buf = dax_alloc(_metadata, 2 * bs);
+	struct mmap_map m;
+	int pipefd[2], fd;
+
+	fd = mmap_file(&self->t, "file", 2);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, fallocate(fd, 0, 0, 2 * bs));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, 2, PROT_READ, MAP_SHARED, 1));
+
+	/* Page 0 becomes data; page 1 stays mapped as the hole that it was. */
+	mmap_touch(m.at, 2, bs);
+	ASSERT_EQ(0, dax_write_all(fd, "o", 1, 0));
+	mmap_touch(m.at, 1, bs);
+	pipe_page(_metadata, m.at, bs, pipefd);
+
+	/* Not read through the mapping again: a fault would mend it. */
+	memset(buf, 'o', 2 * bs);
+	ASSERT_EQ(0, dax_write_all(fd, buf, 2 * bs, 0));
+	check_truncation_waits(_metadata, &self->t, fd, pipefd[0], 'o');
 
 	mmap_gone(&m);
 	close(pipefd[0]);
 	close(pipefd[1]);
-	close(tr.other_fd);
-	close(tr.fd);
+	close(fd);
+}
+
+#define NOWAIT_ROUNDS 200
+
+/*
+ * A write(2) that must not sleep leaves a zero page to one that may. ext4 makes
+ * page 1 written with page 0. A write with another time stamp than the last one
+ * would sleep for that, hence the rounds.
+ */
+TEST_F(mmap_pin, nowait_write_to_a_zero_page)
+{
+	size_t bs = self->t.bs;
+	struct iovec iov = { .iov_base = "n", .iov_len = 1 };
+	struct mmap_map m;
+	int fd, direct_fd;
+
+	fd = mmap_file(&self->t, "file", 2);
+	ASSERT_GE(fd, 0);
+	/* ext4 takes RWF_NOWAIT for writes to such files only */
+	direct_fd = dax_open(&self->t.fs, "file", O_RDWR | O_DIRECT);
+	ASSERT_GE(direct_fd, 0);
+	ASSERT_EQ(0, fallocate(fd, 0, 0, 2 * bs));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, 2, PROT_READ, MAP_SHARED, 1));
+	mmap_touch(m.at, 2, bs);
+	for (unsigned int i = 0; i < NOWAIT_ROUNDS; i++) {
+		ASSERT_EQ(0, dax_write_all(fd, "o", 1, 0));
+		ASSERT_EQ(-1, pwritev2(direct_fd, &iov, 1, bs, RWF_NOWAIT))
+			TH_LOG("round %u", i);
+		ASSERT_EQ(EAGAIN, errno);
+	}
+	ASSERT_EQ(0, dax_write_all(fd, "o", 1, bs));
+	EXPECT_EQ('o', m.at[bs]);
+	mmap_gone(&m);
+	close(direct_fd);
+	close(fd);
 }
 
 /* -- shared blocks */
@@ -371,6 +420,52 @@ TEST_F(mmap_cow, store_beside_a_write_stays)
 	ASSERT_EQ(1, pread(self->fd, &byte, 1, at));
 	EXPECT_EQ('S', byte);
 	mmap_gone(&m);
+}
+
+/*
+ * A store takes the new block of a page that write(2) is about to fill. The page is
+ * the file's then, and stays so when write(2) ends.
+ */
+TEST_F(mmap_cow, truncation_waits_after_store_beside_write)
+{
+	const size_t bs = self->t.bs;
+	struct cow_write wr = {
+		.fd = self->fd, .from = self->from, .len = 2 * bs,
+	};
+	struct mmap_map m;
+	int pipefd[2];
+
+	ASSERT_EQ(0, mmap_at(&self->t, &m, self->fd, 0, 2,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	begin_write(_metadata, self, &wr);
+	mmap_poke(m.at + bs, 'S');
+	ASSERT_EQ(0, fsync(self->fd));
+	pipe_page(_metadata, m.at + bs, bs, pipefd);
+	end_write(_metadata, self, &wr);
+	check_truncation_waits(_metadata, &self->t, self->fd, pipefd[0], 'N');
+	mmap_gone(&m);
+	close(pipefd[0]);
+	close(pipefd[1]);
+}
+
+/* A write(2) to shared pages does not wait for what others do with the old ones. */
+TEST_F(mmap_cow, write_to_pages_in_a_pipe)
+{
+	const size_t bs = self->t.bs;
+	char *page = dax_alloc(_metadata, bs);
+	int pipefd[2];
+
+	EXPECT_EQ('a', self->m.at[0]);
+	pipe_page(_metadata, self->m.at, bs, pipefd);
+	ASSERT_EQ(0, mmap_fill(&self->t, self->fd, 0, 2, 'n'));
+	EXPECT_EQ('n', self->m.at[0]);
+	EXPECT_EQ('o', self->m.at[bs]);
+	ASSERT_EQ((ssize_t)bs, read(pipefd[0], page, bs));
+	EXPECT_EQ('a', page[0]);
+	ASSERT_EQ((ssize_t)bs, pread(self->clone_fd, page, bs, 0));
+	EXPECT_EQ('a', page[0]);
+	close(pipefd[0]);
+	close(pipefd[1]);
 }
 
 /*
@@ -614,6 +709,16 @@ TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 	mmap_gone(&m);
 }
 
+/* Preallocates and fills a range that can be a huge page. */
+static void fill_huge(struct __test_metadata *_metadata, struct mmap_test *t,
+		      int fd, unsigned long page)
+{
+	/* in one piece, at a multiple of the stripe */
+	ASSERT_EQ(0, fallocate(fd, 0, page * t->bs, MMAP_HUGE));
+	ASSERT_EQ(0, dax_physical(fd, page * t->bs) % MMAP_HUGE);
+	ASSERT_EQ(0, mmap_fill(t, fd, page, MMAP_HUGE / t->bs, 'a'));
+}
+
 /*
  * Two files have the same blocks, one of them in single pages, and one in a mapping
  * where a huge page fits. Whichever is first, both are read, and both can go first.
@@ -630,10 +735,7 @@ TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
 
 		fd = mmap_file(&self->t, "huge", pages);
 		ASSERT_GE(fd, 0);
-		/* in one piece, at a multiple of the stripe */
-		ASSERT_EQ(0, fallocate(fd, 0, 0, MMAP_HUGE));
-		ASSERT_EQ(0, dax_physical(fd, 0) % MMAP_HUGE);
-		ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'a'));
+		fill_huge(_metadata, &self->t, fd, 0);
 		other_fd = clone_file(&self->t, "other", fd);
 		ASSERT_GE(other_fd, 0);
 		ASSERT_EQ(0, mmap_at(&self->t, &single, other_fd, 0, pages,
@@ -653,6 +755,96 @@ TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
 		close(other_fd);
 		close(fd);
 	}
+}
+
+/* Reads by a huge page, then by single ones, and has the file evicted. */
+static void read_huge_and_single(struct __test_metadata *_metadata,
+				 struct mmap_test *t, int fd, unsigned long page)
+{
+	const unsigned long pages = MMAP_HUGE / t->bs;
+	struct mmap_map single, huge;
+
+	ASSERT_EQ(0, mmap_at(t, &huge, fd, page, pages, PROT_READ, MAP_SHARED,
+			     0));
+	ASSERT_EQ(0, mmap_at(t, &single, fd, page, pages, PROT_READ, MAP_SHARED,
+			     1));
+	EXPECT_EQ('a', mmap_peek(huge.at));
+	EXPECT_EQ('f', mmap_peek(single.at + 5 * t->bs));
+	EXPECT_EQ('a', mmap_peek(single.at));
+	EXPECT_EQ('f', mmap_peek(huge.at + 5 * t->bs));
+	mmap_gone(&single);
+	mmap_gone(&huge);
+	ASSERT_EQ(0, ftruncate(fd, 0));
+	close(fd);
+}
+
+/* The same file has shared blocks mapped in a huge page and in single ones. */
+TEST_F(mmap_cow, single_pages_of_a_shared_huge_page)
+{
+	const unsigned long pages = MMAP_HUGE / self->t.bs;
+	int fd, other_fd;
+
+	fd = mmap_file(&self->t, "huge", pages);
+	ASSERT_GE(fd, 0);
+	fill_huge(_metadata, &self->t, fd, 0);
+	other_fd = clone_file(&self->t, "other", fd);
+	ASSERT_GE(other_fd, 0);
+	read_huge_and_single(_metadata, &self->t, fd, 0);
+	close(other_fd);
+}
+
+struct cloning {
+	int from_fd;
+	int to_fd;
+	atomic_bool done;
+	int ret;
+};
+
+static void *clone_meanwhile(void *arg)
+{
+	struct cloning *cl = arg;
+
+	cl->ret = ioctl(cl->to_fd, FICLONE, cl->from_fd) ? -errno : 0;
+	atomic_store(&cl->done, true);
+	return NULL;
+}
+
+#define EXTENTS_BEFORE 1024UL
+
+/*
+ * FICLONE lets others read the source while it shares one extent after the other.
+ * A read of the last one finds blocks that only this file has, until they are
+ * shared, too.
+ */
+TEST_F(mmap_cow, huge_page_while_its_blocks_get_shared)
+{
+	const size_t bs = self->t.bs, at = 2 * EXTENTS_BEFORE * bs;
+	const unsigned long pages = MMAP_HUGE / bs;
+	struct cloning cl = { };
+	struct mmap_map m;
+	pthread_t thread;
+
+	ASSERT_EQ(0, at % MMAP_HUGE);
+	cl.from_fd = mmap_file(&self->t, "many extents", at / bs + pages);
+	ASSERT_GE(cl.from_fd, 0);
+	fill_huge(_metadata, &self->t, cl.from_fd, at / bs);
+	for (unsigned long i = 0; i < EXTENTS_BEFORE; i++)
+		ASSERT_EQ(0, mmap_fill(&self->t, cl.from_fd, 2 * i, 1, 'x'));
+	cl.to_fd = mmap_file(&self->t, "other", 0);
+	ASSERT_GE(cl.to_fd, 0);
+	ASSERT_EQ(0, mmap_at(&self->t, &m, cl.from_fd, at / bs, pages, PROT_READ,
+			     MAP_SHARED, 0));
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, clone_meanwhile, &cl));
+	while (!atomic_load(&cl.done)) {
+		EXPECT_EQ('a', mmap_peek(m.at));
+		madvise(m.at, MMAP_HUGE, MADV_DONTNEED);
+	}
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, cl.ret);
+	read_huge_and_single(_metadata, &self->t, cl.from_fd, at / bs);
+	mmap_gone(&m);
+	close(cl.to_fd);
 }
 
 /* -- stores while write(2) fills a hole */
