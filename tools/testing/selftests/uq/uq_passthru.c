@@ -1,0 +1,605 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The generic node, /dev/ngXnY: which commands it takes, and what they do. A
+ * registered buffer takes another path than plain memory, and data in one piece
+ * another one than data in several: all have the same results, in data, status,
+ * errno and statistics.
+ */
+#define _GNU_SOURCE
+#include <sys/uio.h>
+
+#include "uq_fixture.h"
+
+#define AREA	(8 << 20)
+#define HALF	(AREA / 2)
+#define LBA	512
+#define ENTRIES	64
+#define SLBA	4096
+
+/* How the data of a command is described. */
+enum way { PLAIN, FIXED, PLAIN_VEC, FIXED_VEC, WAYS };
+
+static const char way_names[][16] = {
+	"plain", "fixed", "plain vector", "fixed vector"
+};
+
+FIXTURE(passthru)
+{
+	struct uq_ns ns;
+	struct io_uring ring;
+	unsigned char *buf, *ref;
+	struct iovec iov[4];
+	int fd, block;
+};
+
+FIXTURE_VARIANT(passthru)
+{
+	unsigned int flags;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(passthru, irq) { .flags = 0 };
+FIXTURE_VARIANT_ADD(passthru, irq_deferred) {
+	.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN
+};
+FIXTURE_VARIANT_ADD(passthru, poll) { .flags = IORING_SETUP_IOPOLL };
+/* clang-format on */
+
+static int open_ns(const char *format, const struct uq_ns *ns, int mode)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), format, ns->ctrl, ns->head);
+	return open(path, mode);
+}
+
+/* Single pages, neighbours of which are no neighbours for a device. */
+static unsigned char *alloc_scattered(size_t len)
+{
+	unsigned char *p = uq_alloc(len);
+	size_t i, first;
+
+	if (!p)
+		return NULL;
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (first = 0; first < 8192; first += 4096)
+		for (i = first; i < len; i += 8192)
+			p[i] = 1;
+	return p;
+}
+
+FIXTURE_SETUP(passthru)
+{
+	char why[UQ_WHY_LEN], path[64];
+	struct iovec iov;
+	int ret;
+
+	ret = uq_need_ns(&self->ns, false, why, sizeof(why));
+	if (ret == KSFT_SKIP)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	snprintf(path, sizeof(path), "/dev/%s", self->ns.block);
+	self->block = open(path, O_RDWR | O_DIRECT);
+	ASSERT_LE(0, self->block);
+	self->fd = open_ns("/dev/ng%dn%d", &self->ns, O_RDWR);
+	if (self->fd < 0)
+		SKIP(return, "the namespace has no generic node of one path");
+	self->buf = alloc_scattered(AREA);
+	ASSERT_NE(NULL, self->buf);
+	self->ref = self->buf + HALF;
+	ASSERT_EQ(0, uq_ring(&self->ring, ENTRIES, variant->flags));
+	iov.iov_base = self->buf;
+	iov.iov_len = AREA;
+	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
+}
+
+FIXTURE_TEARDOWN(passthru)
+{
+	if (!self->buf)
+		return;
+	io_uring_queue_exit(&self->ring);
+	close(self->fd);
+	close(self->block);
+	munmap(self->buf, AREA);
+}
+
+/* A command of which the data is described in one of four ways. */
+static struct nvme_uring_cmd *prep(FIXTURE_DATA(passthru) *self, enum way way,
+				   int opcode, __u64 slba, void *buf,
+				   __u32 len)
+{
+	struct nvme_uring_cmd *c;
+
+	c = uq_prep(&self->ring, self->fd, self->ns.nsid, opcode, slba, buf,
+		    len);
+	if (way == FIXED || way == FIXED_VEC)
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	if (way < PLAIN_VEC)
+		return c;
+	/* two parts of one block and the rest, where it is as long */
+	self->iov[0].iov_base = buf;
+	self->iov[0].iov_len = len > LBA ? LBA : len;
+	self->iov[1].iov_base = (char *)buf + self->iov[0].iov_len;
+	self->iov[1].iov_len = len - self->iov[0].iov_len;
+	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
+	c->addr = (uintptr_t)self->iov;
+	c->data_len = 1 + !!self->iov[1].iov_len;
+	return c;
+}
+
+static int run(FIXTURE_DATA(passthru) *self, enum way way, int opcode,
+	       __u64 slba, void *buf, __u32 len)
+{
+	prep(self, way, opcode, slba, buf, len);
+	return uq_run(&self->ring);
+}
+
+static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092, 8192 - 512 };
+static const __u32 lengths[] = { 512, 4096, 4608, 8192, 65536, 131072 };
+
+/* Write by the generic node, read by the block device, and the other way. */
+static void round_trip(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(passthru) *self, enum way way, size_t off,
+		       __u32 len, unsigned int seed)
+{
+	unsigned char *mine = self->buf + 8192 + off;
+
+	uq_fill(mine, len, seed);
+	ASSERT_EQ(0, run(self, way, CMD_WRITE, SLBA, mine, len))
+		TH_LOG("%s, offset %zu, length %u", way_names[way], off, len);
+	ASSERT_EQ(len, pread(self->block, self->ref, len, SLBA * LBA));
+	ASSERT_EQ(0, memcmp(mine, self->ref, len))
+		TH_LOG("%s, offset %zu, length %u", way_names[way], off, len);
+
+	uq_fill(self->ref, len, ~seed);
+	ASSERT_EQ(len, pwrite(self->block, self->ref, len, SLBA * LBA));
+	/* what lies beside the buffer must not change */
+	memset(self->buf, 0xee, 8192 + off + len + LBA);
+	ASSERT_EQ(0, run(self, way, CMD_READ, SLBA, mine, len))
+		TH_LOG("%s, offset %zu, length %u", way_names[way], off, len);
+	ASSERT_EQ(0, memcmp(mine, self->ref, len))
+		TH_LOG("%s, offset %zu, length %u", way_names[way], off, len);
+	ASSERT_EQ(0xee, mine[-1]);
+	ASSERT_EQ(0xee, mine[len]);
+}
+
+TEST_F(passthru, round_trips)
+{
+	unsigned int o, l, way, room;
+
+	for (way = 0; way < WAYS; way++) {
+		/* a vector may need one segment more than the longest buffer */
+		room = way < PLAIN_VEC ? 0 : 4096;
+		for (o = 0; o < ARRAY_SIZE(offsets); o++)
+			for (l = 0; l < ARRAY_SIZE(lengths); l++)
+				if (lengths[l] + room <= self->ns.max)
+					round_trip(_metadata, self, way,
+						   offsets[o], lengths[l],
+						   way * 256 + o * 16 + l);
+	}
+}
+
+/* A huge page is one piece of memory, whatever its length. */
+TEST_F(passthru, huge_page)
+{
+	unsigned char *huge, *area = self->buf;
+	struct io_uring ring = self->ring;
+	struct iovec iov;
+
+	self->buf = uq_alloc(AREA);
+	ASSERT_NE(NULL, self->buf);
+	huge = (unsigned char *)(((uintptr_t)self->buf + (2 << 20) - 1) &
+				 ~((2ul << 20) - 1));
+	madvise(huge, 2 << 20, MADV_HUGEPAGE);
+	memset(self->buf, 0, AREA);
+	iov.iov_base = self->buf;
+	iov.iov_len = AREA;
+	ASSERT_EQ(0, uq_ring(&self->ring, ENTRIES, variant->flags));
+	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
+	round_trip(_metadata, self, FIXED, huge - self->buf, 131072, 1);
+	round_trip(_metadata, self, FIXED, huge - self->buf + 4096 - 512,
+		   131072, 2);
+	/* it ends where the huge page does, and beyond */
+	round_trip(_metadata, self, FIXED,
+		   huge - self->buf + (2 << 20) - 8192 - 4096, 4096, 3);
+	round_trip(_metadata, self, FIXED,
+		   huge - self->buf + (2 << 20) - 8192 - 512, 4096, 4);
+	io_uring_queue_exit(&self->ring);
+	munmap(self->buf, AREA);
+	self->buf = area;
+	self->ring = ring;
+}
+
+/*
+ * Addresses that the device cannot take: the data is copied, so the command
+ * succeeds all the same.
+ */
+TEST_F(passthru, misaligned_addresses)
+{
+	static const size_t off[] = { 1, 2, 3, 511, 4095 };
+	unsigned int way, i;
+
+	for (way = 0; way < WAYS; way++)
+		for (i = 0; i < ARRAY_SIZE(off); i++) {
+			round_trip(_metadata, self, way, off[i], 512, i);
+			round_trip(_metadata, self, way, off[i], 8192, i + 16);
+		}
+}
+
+/*
+ * The length is not that of the blocks: it is the device that says so, by the
+ * same status for all buffers, and nothing else is touched.
+ */
+TEST_F(passthru, other_lengths)
+{
+	static const __u32 len[] = { 4, 508, 510, 511, 1020, 4092 };
+	unsigned int way, i, j;
+	int first, ret;
+
+	for (i = 0; i < ARRAY_SIZE(len); i++) {
+		for (way = 0; way < PLAIN_VEC; way++) {
+			memset(self->buf, 0xee, 16384);
+			/* one block more than there is memory for */
+			prep(self, way, CMD_READ, SLBA, self->buf, len[i])->cdw12 =
+				len[i] / LBA;
+			ret = uq_run(&self->ring);
+			if (!way)
+				first = ret;
+			EXPECT_EQ(first, ret)
+				TH_LOG("%s, %u bytes", way_names[way], len[i]);
+			for (j = len[i]; j < 16384; j++)
+				ASSERT_EQ(0xee, self->buf[j]);
+		}
+	}
+}
+
+/* Longer than the controller's limit, by as little as that may be. */
+TEST_F(passthru, too_long)
+{
+	__u32 max = self->ns.max;
+	unsigned int way;
+
+	ASSERT_LT(0, max);
+	if (max + LBA > AREA)
+		SKIP(return, "the controller takes %u KiB", max / 1024);
+	for (way = 0; way < WAYS; way++)
+		EXPECT_EQ(-EINVAL, run(self, way, CMD_READ, 0, self->buf,
+				       max + LBA)) TH_LOG("%s", way_names[way]);
+}
+
+/* What the generic node refuses, and how. The device gets none of it. */
+TEST_F(passthru, refused)
+{
+	struct nvme_uring_cmd *c;
+	unsigned int way, bit;
+
+	for (way = 0; way < WAYS; way++) {
+		for (bit = 0; bit < 8; bit++) {
+			c = prep(self, way, CMD_READ, 0, self->buf, 512);
+			c->flags = 1 << bit;
+			EXPECT_EQ(-EINVAL, uq_run(&self->ring))
+				TH_LOG("%s, flag %u", way_names[way], bit);
+		}
+		prep(self, way, CMD_READ, 0, self->buf, 512)->nsid =
+			self->ns.nsid + 1;
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+		/* a namespace without metadata */
+		c = prep(self, way, CMD_READ, 0, self->buf, 512);
+		c->metadata = (uintptr_t)self->ref;
+		c->metadata_len = 8;
+		EXPECT_EQ(-EINVAL, uq_run(&self->ring))
+			TH_LOG("%s", way_names[way]);
+		/* one of these is none */
+		c = prep(self, way, CMD_READ, 0, self->buf, 512);
+		c->metadata = (uintptr_t)self->ref;
+		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%s", way_names[way]);
+		c = prep(self, way, CMD_READ, 0, self->buf, 512);
+		c->metadata_len = 8;
+		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%s", way_names[way]);
+	}
+	uq_sqe(prep(self, FIXED, CMD_READ, 0, self->buf, 512))->cmd_op =
+		NVME_URING_CMD_ADMIN;
+	EXPECT_EQ(-ENOTTY, uq_run(&self->ring));
+}
+
+/* Memory that is not in the registered buffer, or not in any. */
+TEST_F(passthru, outside_of_buffers)
+{
+	unsigned char *end = self->buf + AREA;
+	struct nvme_uring_cmd *c;
+
+	EXPECT_EQ(0, run(self, FIXED, CMD_READ, 0, end - 512, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, end - 508, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, end, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, self->buf - 4, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, NULL, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, (void *)-512ul, 512));
+	EXPECT_EQ(-EFAULT, run(self, FIXED, CMD_READ, 0, (void *)-4ul, 512));
+	EXPECT_EQ(-EFAULT, run(self, PLAIN, CMD_READ, 0, (void *)8, 512));
+	c = prep(self, FIXED, CMD_READ, 0, self->buf, 512);
+	c->data_len = ~0u;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	c = prep(self, FIXED, CMD_READ, 0, self->buf, 512);
+	uq_sqe(c)->buf_index = 1;
+	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
+	/* it is still good for what it has */
+	EXPECT_EQ(0, run(self, FIXED, CMD_READ, 0, self->buf, 512));
+}
+
+/* No data is what it was: the device is told so. */
+TEST_F(passthru, no_data)
+{
+	unsigned int way;
+
+	for (way = 0; way < PLAIN_VEC; way++) {
+		EXPECT_EQ(0, run(self, way, CMD_FLUSH, 0, NULL, 0))
+			TH_LOG("%s", way_names[way]);
+		EXPECT_EQ(0, run(self, way, CMD_FLUSH, 0, self->buf, 0))
+			TH_LOG("%s", way_names[way]);
+		prep(self, way, CMD_ZEROES, SLBA, NULL, 0)->cdw12 = 7;
+		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%s", way_names[way]);
+	}
+}
+
+/* What the device says is the result, and its buffer may be used again. */
+TEST_F(passthru, status_of_the_device)
+{
+	unsigned int way, opcode;
+	int first, ret;
+
+	uq_fill(self->ref, 4096, 1);
+	ASSERT_EQ(4096, pwrite(self->block, self->ref, 4096, SLBA * LBA));
+	for (way = 0; way < WAYS; way++) {
+		memset(self->buf, 0, 4096);
+		EXPECT_EQ(ST_LBA_RANGE, STATUS(run(self, way, CMD_READ,
+						   1ull << 60, self->buf,
+						   4096)));
+		EXPECT_EQ(ST_COMPARE, STATUS(run(self, way, CMD_COMPARE, SLBA,
+						 self->buf, 4096)));
+		EXPECT_EQ(0, run(self, way, CMD_READ, SLBA, self->buf, 4096));
+		EXPECT_EQ(0, memcmp(self->buf, self->ref, 4096));
+		EXPECT_EQ(0, run(self, way, CMD_COMPARE, SLBA, self->buf,
+				 4096));
+	}
+	/* commands that there are not, data in and data out */
+	for (opcode = 0x60; opcode < 0x64; opcode++) {
+		for (way = 0; way < WAYS; way++) {
+			ret = run(self, way, opcode, 0, self->buf, 4096);
+			if (!way)
+				first = ret;
+			EXPECT_EQ(first, ret) TH_LOG("opcode %#x, %s", opcode,
+						     way_names[way]);
+			EXPECT_LT(0, ret);
+		}
+	}
+}
+
+/* By a user without privileges who may only read, or may write as well. */
+struct who {
+	FIXTURE_DATA(passthru) *self;
+	unsigned int flags;
+	int mode;
+};
+
+/* 1 for each command that has another result than it should have. */
+static int without_privileges(void *data)
+{
+	static const struct {
+		int opcode, rdonly, rdwr;
+	} cmds[] = {
+		{ CMD_READ, 0, 0 },
+		{ CMD_WRITE, -EACCES, 0 },
+		{ CMD_FLUSH, -EACCES, 0 },
+		/* unknown, for vendors, for fabrics */
+		{ 0x60, -EACCES, -EACCES },
+		{ 0x61, -EACCES, -EACCES },
+		{ 0x80, -EACCES, -EACCES },
+		{ 0xfe, -EACCES, -EACCES },
+		{ 0x7f, -EACCES, -EACCES },
+	};
+	struct who *who = data;
+	FIXTURE_DATA(passthru) *self = who->self;
+	unsigned int i, way, bad = 0;
+	struct iovec iov = { self->buf, 8192 };
+	int want, ret;
+
+	/* a ring belongs to who made it */
+	if (uq_ring(&self->ring, 8, who->flags) ||
+	    io_uring_register_buffers(&self->ring, &iov, 1))
+		return -1;
+	for (way = 0; way < WAYS; way++)
+		for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+			__u32 len = cmds[i].opcode ? 512 : 0;
+
+			if (!len && way >= PLAIN_VEC)
+				continue;
+			want = who->mode == O_RDWR ? cmds[i].rdwr :
+				cmds[i].rdonly;
+			ret = run(self, way, cmds[i].opcode, SLBA, self->buf,
+				  len);
+			if (ret == want)
+				continue;
+			ksft_print_msg("opcode %#x, %s: %d, not %d\n",
+				       cmds[i].opcode, way_names[way], ret,
+				       want);
+			bad++;
+		}
+	return bad;
+}
+
+TEST_F(passthru, privileges)
+{
+	struct who who = { .self = self, .flags = variant->flags };
+	struct io_uring ring = self->ring;
+	int fd = self->fd;
+
+	/* it is permission of the command that is tested, not of the node */
+	who.mode = O_RDONLY;
+	self->fd = open_ns("/dev/ng%dn%d", &self->ns, O_RDONLY);
+	ASSERT_LE(0, self->fd);
+	EXPECT_EQ(0, uq_run_unprivileged(without_privileges, &who));
+	close(self->fd);
+	self->fd = fd;
+	who.mode = O_RDWR;
+	EXPECT_EQ(0, uq_run_unprivileged(without_privileges, &who));
+	self->ring = ring;
+}
+
+/*
+ * Many commands that end together, of several rings: a task that waits for all of
+ * them gets all of them, each once.
+ */
+TEST_F(passthru, many_at_once)
+{
+	struct io_uring other, *rings[2] = { &self->ring, &other };
+	unsigned int round, i, r, seen[2 * 32];
+	struct io_uring_cqe *cqe;
+	struct iovec iov = { self->buf, AREA };
+
+	ASSERT_EQ(0, uq_ring(&other, ENTRIES, variant->flags));
+	ASSERT_EQ(0, io_uring_register_buffers(&other, &iov, 1));
+	for (round = 0; round < 50 * uq_scale(); round++) {
+		memset(seen, 0, sizeof(seen));
+		/* one by one for each in turn, or one after the other */
+		for (i = 0; i < 64; i++) {
+			struct nvme_uring_cmd *c;
+
+			r = round & 1 ? i & 1 : i / 32;
+			c = uq_prep(rings[r], self->fd, self->ns.nsid, CMD_READ,
+				    i, self->buf + i * 4096, 512);
+			uq_sqe(c)->user_data = i;
+			/* some without, so that a batch has both kinds */
+			if (i % 3)
+				uq_sqe(c)->uring_cmd_flags =
+					IORING_URING_CMD_FIXED;
+			if (round & 1)
+				ASSERT_EQ(1, io_uring_submit(rings[r]));
+		}
+		for (r = 0; r < 2; r++)
+			if (!(round & 1))
+				ASSERT_EQ(32, io_uring_submit(rings[r]));
+		for (r = 0; r < 2; r++) {
+			/* a ring that polls may return with what there is */
+			if (!(variant->flags & IORING_SETUP_IOPOLL))
+				ASSERT_EQ(0, io_uring_wait_cqe_nr(rings[r],
+								  &cqe, 32));
+			for (i = 0; i < 32; i++) {
+				ASSERT_EQ(0, io_uring_wait_cqe(rings[r], &cqe));
+				ASSERT_EQ(0, cqe->res);
+				ASSERT_GT(64, cqe->user_data);
+				ASSERT_EQ(0, seen[cqe->user_data]++);
+				io_uring_cqe_seen(rings[r], cqe);
+			}
+		}
+	}
+	io_uring_queue_exit(&other);
+}
+
+/* A chain runs in its order, and what follows a failure is cancelled. */
+TEST_F(passthru, linked)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int i;
+
+	for (i = 0; i < 8; i++) {
+		struct nvme_uring_cmd *c;
+
+		c = prep(self, FIXED, CMD_READ, i == 5 ? 1ull << 60 : i,
+			 self->buf, 512);
+		/* no such command of io_uring: it fails, unlike what a device says */
+		if (i == 5)
+			uq_sqe(c)->cmd_op = 0;
+		uq_sqe(c)->user_data = i;
+		if (i < 7)
+			uq_sqe(c)->flags |= IOSQE_IO_LINK;
+	}
+	ASSERT_EQ(8, io_uring_submit(&self->ring));
+	for (i = 0; i < 8; i++) {
+		ASSERT_EQ(0, io_uring_wait_cqe(&self->ring, &cqe));
+		EXPECT_EQ(i, cqe->user_data);
+		EXPECT_EQ(i < 5 ? 0 : i == 5 ? -ENOTTY : -ECANCELED, cqe->res);
+		io_uring_cqe_seen(&self->ring, cqe);
+	}
+}
+
+/* What /sys/block/.../stat says of one direction: commands and sectors. */
+static void read_stat(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(passthru) *self, bool write,
+		      unsigned long long *ios, unsigned long long *sectors)
+{
+	unsigned long long n[7];
+	char path[80], line[256], *at = line;
+	unsigned int i;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat", self->ns.block);
+	ASSERT_EQ(0, uq_read_line(path, line, sizeof(line)));
+	for (i = 0; i < ARRAY_SIZE(n); i++)
+		n[i] = strtoull(at, &at, 10);
+	*ios = n[write ? 4 : 0];
+	*sectors = n[write ? 6 : 2];
+}
+
+/* Passthrough commands count where that was asked for, by any buffer. */
+TEST_F(passthru, statistics)
+{
+	unsigned long long ios, sectors, ios2, sectors2;
+	char path[80], was[8];
+	unsigned int way, write, on;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/iostats_passthrough",
+		 self->ns.block);
+	if (uq_read_line(path, was, sizeof(was)))
+		SKIP(return, "no iostats_passthrough");
+	for (on = 0; on < 2; on++) {
+		ASSERT_EQ(0, uq_write_line(path, on ? "1" : "0"));
+		for (way = 0; way < WAYS; way++) {
+			for (write = 0; write < 2; write++) {
+				read_stat(_metadata, self, write, &ios, &sectors);
+				EXPECT_EQ(0, run(self, way, write ? CMD_WRITE :
+						 CMD_READ, SLBA, self->buf,
+						 4096));
+				EXPECT_EQ(0, run(self, way, write ? CMD_WRITE :
+						 CMD_READ, SLBA, self->buf,
+						 65536));
+				/* not a whole number of blocks */
+				run(self, way, write ? CMD_WRITE : CMD_READ,
+				    SLBA, self->buf, 508);
+				read_stat(_metadata, self, write, &ios2,
+					  &sectors2);
+				EXPECT_EQ(on * 2, ios2 - ios)
+					TH_LOG("%s", way_names[way]);
+				EXPECT_EQ(on * (8 + 128), sectors2 - sectors)
+					TH_LOG("%s", way_names[way]);
+			}
+		}
+	}
+	EXPECT_EQ(0, uq_write_line(path, was));
+}
+
+/* The synchronous calls beside. */
+TEST_F(passthru, ioctls)
+{
+	struct nvme_passthru_cmd64 c = {
+		.opcode = CMD_READ, .nsid = self->ns.nsid,
+		.addr = (uintptr_t)self->buf, .data_len = 4096,
+		.cdw10 = SLBA, .cdw12 = 7,
+	};
+
+	EXPECT_EQ(0, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &c));
+	c.data_len = self->ns.max + 4096;
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &c));
+	EXPECT_EQ(EINVAL, errno);
+	c.data_len = 4096;
+	c.nsid++;
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &c));
+	EXPECT_EQ(EINVAL, errno);
+	c.nsid--;
+	c.flags = 1;
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &c));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+int main(int argc, char **argv)
+{
+	return uq_main(argc, argv);
+}
