@@ -210,7 +210,7 @@ def of_now() -> dict[str, Any]:
 
 def current() -> bool:
     """Whether the last run's files are of what is here now."""
-    return ran.same(folder() / MANIFEST, of_now())
+    return (folder() / MANIFEST).exists() and ran.same(folder() / MANIFEST, of_now())
 
 
 def digests() -> dict[str, str]:
