@@ -109,6 +109,6 @@ def main(args: list[str]) -> list[Case]:
     ktap.junit(out / "junit.xml", "check", everything)
     host.write(out / "summary.txt", "\n".join(lines) + "\n")
     host.write(out / "times.json", json.dumps(times, indent=1) + "\n")
-    everything += one("report")
+    everything += one("page")
     host.say("\n".join(["=== summary", *lines]))
     return everything

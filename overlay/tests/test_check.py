@@ -2,6 +2,7 @@
 """`make check`: whatever becomes of one step, there is one total."""
 
 import errno
+import importlib
 import types
 from unittest import mock
 
@@ -36,7 +37,7 @@ class Steps(Folder):
 
     def test_an_error_of_the_engine_loses_no_results(self):
         self.steps(selftest=[Case("a", ktap.PASS)], kselftest=KeyError("uq_io\nmore"),
-                   series=[Case("b", ktap.PASS)], report=[Case("page", ktap.PASS)])
+                   series=[Case("b", ktap.PASS)], page=[Case("page", ktap.PASS)])
         names = ("selftest", "kselftest", "series")
         with mock.patch.object(check, "STEPS", names), \
                 mock.patch.object(check.ready, "ready"):
@@ -75,7 +76,7 @@ class Steps(Folder):
 
     def test_a_step_that_tests_kernels_says_what_its_results_are_of(self):
         self.steps(lint=[Case("a", ktap.PASS)], kunit=[Case("b", ktap.PASS)],
-                   report=[])
+                   page=[])
         with mock.patch.object(check.ready, "ready"), \
                 mock.patch.object(ran.source, "fetched", return_value=True), \
                 mock.patch.object(ran, "now", return_value={"linux": "7.3.4"}), \
@@ -93,7 +94,7 @@ class Steps(Folder):
 
         built = []
         self.steps(lint=[Case("a", ktap.PASS)], kselftest=[Case("b", ktap.PASS)],
-                   report=[])
+                   page=[])
         for names, wanted in ((["lint"], []),
                               (["lint", "kselftest"], ["debug", "lean"])):
             with mock.patch.object(check.ready, "ready"), \
@@ -112,3 +113,8 @@ class Steps(Folder):
         self.steps(lint=KeyboardInterrupt())
         with self.assertRaises(KeyboardInterrupt):
             check.one("lint")
+
+    def test_every_step_is_a_module_with_a_main(self):
+        for name in (*check.STEPS, "page"):
+            module = importlib.import_module(f"engine.{name}")
+            self.assertTrue(callable(module.main), name)
