@@ -120,8 +120,11 @@ def _index(path: Path) -> Path:
 def _add(src: Source, env: Mapping[str, str]) -> None:
     """Bring an index up to date with a source tree, which is only read."""
     if not src.is_git:
-        # A tarball may contain files that .gitignore names; a build may leave some.
-        force = ("--force",) if src.origin == "debian" else ()
+        # A tarball may contain files that .gitignore lists; a build may leave some.
+        # Debian's .gitignore lists all files.
+        ignored = run("check-ignore", "--quiet", "--no-index", "Makefile",
+                      at=src.path, env=env, check=False).returncode == 0
+        force = ("--force",) if src.origin == "debian" or ignored else ()
         run("add", "--all", *force, ".", f":!/{source.WHOLE}", at=src.path, env=env)
         return
     names = source.git(src.path, "ls-files", "-z") or ""

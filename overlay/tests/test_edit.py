@@ -360,6 +360,13 @@ class Rebase(Clone):
         self.assertIn(" four\n", self.text("fs/dax.c.patch"))
         self.assertEqual(self.text("overlay/base"), "7.2.13\n")
 
+    def test_source_whose_gitignore_lists_all_files(self):
+        new = self.kernel("new", "7.4.1", LINES)
+        (new / ".gitignore").write_text("/*\n")
+        self.assertIn("all series are on Linux 7.4.1",
+                      self.run_engine("rebase", ONTO=str(new)))
+        self.assertIn("VERSION = 7\n", (self.edit / "Makefile").read_text())
+
     def test_abort_changes_nothing(self):
         other = self.kernel("other", "7.2.13", LINES.replace("line 4\n", "four\n"))
         self.run_engine("rebase", ok=False, ONTO=str(other))
