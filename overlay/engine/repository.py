@@ -105,9 +105,9 @@ def changed(old: str, new: str) -> dict[str, str]:
     return dict(zip(words[1::2], words[::2], strict=False))
 
 
-def read(revision: str, path: str) -> str:
-    """Return the text of one file of a commit."""
-    return run("cat-file", "blob", f"{revision}:{path}").stdout
+def read(revision: str, path: str, env: Mapping[str, str] | None = None) -> str:
+    """Return the text of one file of a commit, or of the index ("")."""
+    return run("cat-file", "blob", f"{revision}:{path}", env=env).stdout
 
 
 # -- the kernel source as a commit -------------------------------------------
@@ -121,11 +121,12 @@ def _add(src: Source, env: Mapping[str, str]) -> None:
     """Bring an index up to date with a source tree, which is only read."""
     if not src.is_git:
         # A tarball may contain files that .gitignore lists; a build may leave some.
-        # Debian's .gitignore lists all files.
-        ignored = run("check-ignore", "--quiet", "--no-index", "Makefile",
-                      at=src.path, env=env, check=False).returncode == 0
-        force = ("--force",) if src.origin == "debian" or ignored else ()
+        hidden = run("check-ignore", "--quiet", "--no-index", "Makefile",
+                     at=src.path, env=env, check=False).returncode == 0
+        force = ("--force",) if src.origin == "debian" or hidden else ()
         run("add", "--all", *force, ".", f":!/{source.WHOLE}", at=src.path, env=env)
+        if hidden:
+            _show_files(env)
         return
     names = source.git(src.path, "ls-files", "-z") or ""
     paths = Path(env["GIT_INDEX_FILE"]).with_suffix(".names")
@@ -133,6 +134,16 @@ def _add(src: Source, env: Mapping[str, str]) -> None:
     host.run(["sh", "-c", 'git update-index -z --add --remove --stdin <"$1"', "sh",
               paths], cwd=src.path, env=environment(env), log=LOG,
              what=f"reading {src.path}")
+
+
+def _show_files(env: Mapping[str, str]) -> None:
+    """Drop the rule of Debian's .gitignore that hides all files from git."""
+    text = read("", ".gitignore", env)
+    changed_file = Path(env["GIT_INDEX_FILE"]).with_suffix(".gitignore")
+    host.write(changed_file, "".join(line for line in text.splitlines(keepends=True)
+                                     if line != "/*\n"))
+    blob = git("hash-object", "-w", "--no-filters", changed_file)
+    run("update-index", "--cacheinfo", f"100644,{blob},.gitignore", env=env)
 
 
 def base(src: Source) -> str:

@@ -366,6 +366,8 @@ class Rebase(Clone):
         self.assertIn("all series are on Linux 7.4.1",
                       self.run_engine("rebase", ONTO=str(new)))
         self.assertIn("VERSION = 7\n", (self.edit / "Makefile").read_text())
+        (self.edit / "fs" / "newer.c").write_text("int newer;\n")
+        self.assertEqual(self.git("status", "--porcelain"), "?? fs/newer.c\n")
 
     def test_abort_changes_nothing(self):
         other = self.kernel("other", "7.2.13", LINES.replace("line 4\n", "four\n"))
