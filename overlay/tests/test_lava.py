@@ -11,7 +11,7 @@ from unittest import mock
 
 from engine import artifacts, host, kernels, kselftest, ktap, lava, reuse
 from engine.host import UserError
-from engine.lava import dispatcher, jobs
+from engine.lava import jobs
 from tests.test_host import Folder
 
 OUTPUT = """TAP version 13
@@ -402,36 +402,3 @@ class KernelCi(unittest.TestCase):
             path = f"{kselftest.TOP}/{target}/config"
             for option in (host.ROOT / path).read_text("utf-8").split():
                 self.assertIn(option, fragments[path][1])
-
-
-class Dispatcher(Folder):
-    """What lava-run says is judged."""
-
-    LINE = ('- {"dt": "2026", "lvl": "results", "msg": {"case": "%s", '
-            '"definition": "%s", "result": "%s"}}\n')
-
-    def test_results(self):
-        log = (self.LINE % ("uq_uq_cq", "0_kselftest", "pass")
-               + '- {"dt": "2026", "lvl": "target", "msg": "x"}\n'
-               + self.LINE % ("uq_uq_io", "0_kselftest", "fail")
-               + self.LINE % ("uq_uq_fuzz", "0_kselftest", "skip")
-               + self.LINE % ("all_programs_ended", "0_kselftest", "pass")
-               + self.LINE % ("no_splat", "0_kselftest", "pass")
-               + self.LINE % ("job", "lava", "pass"))
-        self.assertEqual([(case.name, case.status)
-                          for case in dispatcher.results(log)], [
-            ("0_kselftest: uq_uq_cq", ktap.PASS),
-            ("0_kselftest: uq_uq_io", ktap.FAIL),
-            ("0_kselftest: uq_uq_fuzz", ktap.SKIP),
-            ("0_kselftest: all_programs_ended", ktap.PASS),
-            ("0_kselftest: no_splat", ktap.PASS),
-            ("lava: job", ktap.PASS)])
-
-    def test_a_job_whose_steps_gave_no_result_is_red(self):
-        log = (self.LINE % ("no_splat", "0_kselftest", "pass")
-               + self.LINE % ("job", "lava", "pass"))
-        self.assertEqual([case.name for case in dispatcher.results(log)
-                          if case.status == ktap.FAIL],
-                         ["lava: all_programs_ended"])
-
-

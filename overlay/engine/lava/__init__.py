@@ -1,19 +1,37 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make lava`: jobs for a LAVA farm, in out/lava, valid by LAVA's own schema.
 
-jobs.py makes them, schema.py writes and validates them in the venv, dispatcher.py
-runs one on this machine.
+jobs.py makes them, schema.py writes and validates them in the venv. The tests of a
+job can run in a guest of this machine.
 """
 
 import json
 import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
-from engine import artifacts, guest, host, kernels, ktap, reuse, source
+from engine import (
+    artifacts,
+    guest,
+    host,
+    kernels,
+    kselftest,
+    ktap,
+    packages,
+    reuse,
+    source,
+)
 from engine.host import UserError
 from engine.ktap import Case
-from engine.lava import dispatcher, jobs
+from engine.lava import jobs
 
 PACKAGES = source.PACKAGES
+# Debian's last release that has LAVA.
+SUITE = "bookworm"
+# What runs if no job is named.
+SHORT = jobs.Group("short", "lean", ("filesystems/dax:read_eof", "uq:uq_cq",
+                                     "uq:uq_errno"), 30)
 
 
 def url() -> str:
@@ -39,6 +57,25 @@ def _lacking(found: list[jobs.Group]) -> str:
                         "`make artifacts` makes them")) or ""
 
 
+def modules() -> Path:
+    """Where LAVA's Python modules are: of Debian's package, or this system's."""
+    if shutil.which("apt-get"):
+        into = host.WORK / "tools" / f"lava-common-{SUITE}"
+        if not (into / ".overlay-whole").exists():
+            package = source.fetch_package("lava-common", SUITE)
+            host.remove(into)
+            into.parent.mkdir(parents=True, exist_ok=True)
+            host.run(["dpkg-deb", "-x", package, into], what="unpacking lava-common")
+            (into / ".overlay-whole").touch()
+        return into / "usr/lib/python3/dist-packages"
+    found = host.output([packages.PYTHON, "-c", "import lava_common, os; "
+                         "print(os.path.dirname(lava_common.__path__[0]))"])
+    if not found:
+        raise UserError("LAVA's schema is not here: Python's lava_common, which "
+                        "Debian has in lava-common")
+    return Path(found.strip())
+
+
 def write(found: list[jobs.Group], where: str) -> list[Case]:
     """Write the jobs and validate them: a case for each."""
     out = host.fresh("lava")
@@ -47,7 +84,7 @@ def write(found: list[jobs.Group], where: str) -> list[Case]:
         host.write(out / f"{group.name}.json",
                    json.dumps(jobs.job(group, where, sums)))
     done = host.module("engine.lava.schema", out, jobs.CI / "kernelci.yaml",
-                       also=str(dispatcher.modules()), what="validating LAVA's jobs")
+                       also=str(modules()), what="validating LAVA's jobs")
     return ktap.parse(done.stdout)
 
 
@@ -88,6 +125,13 @@ def record() -> list[Case]:
             for mode, tests in found.items()]
 
 
+def run(group: jobs.Group) -> list[Case]:
+    """Run the tests of a job in a guest of this machine, as its dispatcher would."""
+    into, _, cases = kselftest.prepare(group.mode, list(group.tests))
+    share = replace(group.share(), into=into)
+    return cases + kselftest.run([share], host.fresh("lava"))
+
+
 def main(args: list[str]) -> list[Case]:
     """`lava`, `lava record`, or `lava run [JOB]`."""
     if args == ["record"]:
@@ -104,10 +148,8 @@ def main(args: list[str]) -> list[Case]:
             cases = write(found, where)
             _show(found, where)
             return [*cases, balanced(found)]
-    short = [jobs.Group("short", "lean", ("filesystems/dax:read_eof",
-                                          "uq:uq_cq", "uq:uq_errno"), 30)]
     wanted = [group for group in found if group.name in args[1:]]
     if args[1:] and not wanted:
         raise UserError(f"there is no job {args[1]}: "
                         f"{', '.join(group.name for group in found)}")
-    return dispatcher.run((wanted or short)[0])
+    return run((wanted or [SHORT])[0])
