@@ -13,17 +13,14 @@ ours.
 """
 
 import collections
-import functools
-import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from engine import build, host, lay, source
+from engine import build, host, lay, source, store
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
-from engine.source import Source
 
 PACKAGES = ("python3-sphinx", "python3-yaml", "make", "gcc")
 DOCS = PurePosixPath("Documentation")
@@ -80,39 +77,23 @@ def plan(targets: list[str], tree: Path) -> Plan:
 
 def leading_to(top: Path, names: Iterable[str]) -> list[str]:
     """These pages and all that lead to them: what includes or lists them."""
-    texts = {str(path.relative_to(top)): path.read_text("utf-8", "replace")
-             for path in sorted(top.rglob("*.rst"))}
-    wanted = {"index.rst"}
-    new = set(names)
+    texts = {PurePosixPath(path.relative_to(top)): path.read_text("utf-8", "replace")
+             for path in top.rglob("*.rst")}
+    wanted: set[PurePosixPath] = set()
+    new = {PurePosixPath("index.rst"), *map(PurePosixPath, names)}
     while new:
         wanted |= new
-        new = {page for page, text in texts.items() if page not in wanted
-               and any(_mentions(page, text, name) for name in new)}
-    return sorted(name for name in wanted if name.endswith(".rst"))
+        new = {page for page, text in texts.items() if page not in wanted and any(
+            _mentions(text, name.relative_to(page.parent)) for name in new
+            if name.is_relative_to(page.parent))}
+    return sorted(str(name) for name in wanted if name.suffix == ".rst")
 
 
-def _mentions(page: str, text: str, name: str) -> bool:
+def _mentions(text: str, name: PurePosixPath) -> bool:
     """Whether a page lists another in a toctree, or includes it."""
-    above = PurePosixPath(page).parent
-    try:
-        name = str(PurePosixPath(name).relative_to(above))
-    except ValueError:
-        return False
-    word = re.escape(name.removesuffix(".rst"))
+    word = re.escape(str(name.with_suffix("")))
     return re.search(rf"^ +{word}(\.rst)?$|<{word}>$|include:: *{word}",
                      text, re.MULTILINE) is not None
-
-
-def read(items: list[Item], tree: Path, wanted: Plan) -> list[Item]:
-    """Our files that Sphinx reads for these pages.
-
-    Pages, and what a page names, such as a source of comments that it shows.
-    """
-    text = "".join((tree / DOCS / where / name).read_text("utf-8", "replace")
-                   for where, names in wanted.items() for name in names
-                   if (tree / DOCS / where / name).exists())
-    return [item for item in items if item.target in text
-            or PurePosixPath(item.target).is_relative_to(DOCS)]
 
 
 # -- Sphinx -----------------------------------------------------------------
@@ -124,31 +105,41 @@ def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
     output, failed = "", False
     for where, names in wanted.items():
         # A tree without us lacks the pages that we add.
-        there = [name for name in names
-                 if (tree / DOCS / where / name).exists()]
+        there = [name for name in names if (tree / DOCS / where / name).exists()]
         if "index.rst" not in there:
             continue
         done = host.run(
             ["make", "-C", tree, f"O={into}", f"SPHINXDIRS={where}",
-             f"SPHINXOPTS=-j{host.jobs()} -D "
-             f"include_patterns={','.join(there)}",
+             f"SPHINXOPTS=-j{host.jobs()} -D include_patterns={','.join(there)}",
              "SPHINXBUILD=/usr/bin/sphinx-build", "PYTHON3=/usr/bin/python3",
-             "htmldocs"], log=log, check=False, progress=Progress(),
-            what=f"make htmldocs for {where}")
+             "htmldocs"], log=log, check=False,
+            progress=lambda _: None, what=f"make htmldocs for {where}")
         output += done.stdout
         failed = failed or bool(done.returncode)
     return output, failed
 
 
-class Progress:
-    """Shows that Sphinx, which is silent when all is well, goes on."""
+def said(tree: Path, wanted: Plan, into: Path, log: Path,
+         items: Iterable[Item] = ()) -> tuple[str, bool]:
+    """What Sphinx says of these pages, and whether it failed.
 
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, line: str) -> str:
-        self.count += 1
-        return f"{self.count} lines from Sphinx"
+    It takes minutes, so what would come out the same is not built again: same
+    kernel of Debian's, same Sphinx, same files of ours.
+    """
+    kernel, stamp = source.kernel(), into / "overlay.key"
+    key = store.digest([
+        kernel.version, host.output(["/usr/bin/sphinx-build", "--version"]), wanted,
+        store.of_files((tree / item.target for item in items), tree),
+    ]) if kernel.origin == "debian" else None   # a KDIR may change under us
+    kept = store.take("docs", key)
+    if kept and stamp.exists() and stamp.read_text("ascii") == key:
+        host.write(log, kept.more)
+        return kept.more, False
+    output, failed = sphinx(tree, wanted, into, log)
+    if key and not failed:
+        store.keep("docs", key, (), output)
+        host.write(stamp, key)
+    return output, failed
 
 
 def complaints(text: str, tree: Path) -> collections.Counter[str]:
@@ -158,153 +149,66 @@ def complaints(text: str, tree: Path) -> collections.Counter[str]:
     page that names a file in sysfs, counts once.
     """
     found: collections.Counter[str] = collections.Counter()
-    prefix = f"{tree}/"
     for line in text.splitlines():
-        if not re.search(r"\b(WARNING|ERROR|SEVERE|CRITICAL|error):", line,
-                         re.IGNORECASE):
+        if not re.search(r"\b(WARNING|ERROR|SEVERE|CRITICAL):", line, re.IGNORECASE):
             continue
-        plain = re.sub(r"\x1b\[[0-9;]*m", "", line).replace(prefix, "")
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", line).replace(f"{tree}/", "")
         plain = re.sub(r"(?<=[\w.]):\d+", "", plain).strip()
-        if found[plain] and re.search(r" is defined \d+ times: ", plain):
-            continue
-        found[plain] += 1
+        if not (found[plain] and re.search(r" is defined \d+ times: ", plain)):
+            found[plain] += 1
     return found
 
 
-class Labels:
-    """Pages and labels of the whole of Documentation/."""
-
-    def __init__(self, tree: Path) -> None:
-        self.tree = tree
-
-    @functools.cached_property
-    def _labels(self) -> dict[str, list[str]]:
-        """Each label with the pages that define it."""
-        known: dict[str, list[str]] = {}
-        for path in sorted((self.tree / DOCS).rglob("*.rst")):
-            page = str(path.relative_to(self.tree))
-            for name in labels_in(path.read_text("utf-8", "replace")):
-                known.setdefault(name, []).append(page)
-        return known
-
-    def elsewhere(self, complaint: str) -> bool:
-        """Whether a link only leads to what was not built."""
-        label = re.search(r"undefined label: '?([^'\s]+)", complaint)
-        if label:
-            return label.group(1).strip("'\"").lower() in self._labels
-        page = re.search(r"(?:unknown|nonexisting|excluded) document:? "
-                         r"'?([^'\s]+)", complaint)
-        if not page:
-            return False
-        name = page.group(1).strip("'\"")
-        here = complaint.partition(".rst:")[0]
-        base = self.tree / DOCS if name.startswith("/") else \
-            (self.tree / here).parent
-        return (base / f"{name.lstrip('/')}.rst").is_file()
-
-    def twice(self, target: str) -> Iterator[str]:
-        """Labels of a page that another page has as well.
-
-        Sphinx would say so if it built both.
-        """
-        for name, pages_of in self._labels.items():
-            if target in pages_of and len(pages_of) > 1:
-                yield f"label {name} is also in " + ", ".join(
-                    page for page in pages_of if page != target)
+def labels(tree: Path) -> dict[str, list[str]]:
+    """Each label of the whole of Documentation/, and the pages that define it."""
+    known: dict[str, list[str]] = {}
+    for path in sorted((tree / DOCS).rglob("*.rst")):
+        for name in re.findall(r"^\s*\.\. _([^:`]+|`[^`]+`):\s*$",
+                               path.read_text("utf-8", "replace"), re.MULTILINE):
+            known.setdefault(name.strip("`").lower(), []).append(
+                str(path.relative_to(tree)))
+    return known
 
 
-def labels_in(text: str) -> set[str]:
-    """The labels that a page defines."""
-    return {name.strip("`").lower() for name in
-            re.findall(r"^\s*\.\. _([^:`]+|`[^`]+`):\s*$", text,
-                       re.MULTILINE)}
+def elsewhere(tree: Path, known: Iterable[str], complaint: str) -> bool:
+    """Whether a complaint is of a link that only leads to what was not built."""
+    if label := re.search(r"undefined label: '?([^'\s]+)", complaint):
+        return label.group(1).strip("'\"").lower() in known
+    page = re.search(r"(?:unknown|nonexisting|excluded) document:? '?([^'\s]+)",
+                     complaint)
+    if not page:
+        return False
+    name = page.group(1).strip("'\"")
+    base = tree / DOCS if name.startswith("/") else \
+        (tree / complaint.partition(".rst:")[0]).parent
+    return (base / f"{name.lstrip('/')}.rst").is_file()
 
 
-def dead_references(tree: Path, text: str) -> list[str]:
-    """Documentation files that a text names and that are not there."""
-    named = re.findall(r"\bDocumentation/[\w./-]+?\.(?:rst|txt)\b", text)
-    return [f"it names {name}, which is not there"
-            for name in sorted(set(named)) if not (tree / name).exists()]
+def text_of(tree: Path, target: str, known: dict[str, list[str]]) -> list[str]:
+    """What is wrong with the text of a page of ours.
+
+    It has a label of another page, or names a page that is not there. Sphinx would
+    say so if it built both.
+    """
+    found = [f"label {name} is also in "
+             f"{', '.join(page for page in there if page != target)}"
+             for name, there in known.items() if target in there and len(there) > 1]
+    named = re.findall(r"\bDocumentation/[\w./-]+?\.(?:rst|txt)\b",
+                       (tree / target).read_text("utf-8"))
+    return found + [f"it names {name}, which is not there"
+                    for name in sorted(set(named)) if not (tree / name).exists()]
 
 
 def ours(found: collections.Counter[str], before: collections.Counter[str],
-         labels: Labels) -> list[str]:
+         tree: Path, known: Iterable[str]) -> list[str]:
     """The complaints that are there because of us."""
-    return sorted(line for line, count in found.items()
-                  if count > before[line] and not labels.elsewhere(line))
+    return sorted(line for line in found - before
+                  if not elsewhere(tree, known, line))
 
 
-def of_file(lines: list[str], target: str) -> list[str]:
+def of_file(lines: Iterable[str], target: str) -> list[str]:
     """Those complaints that name a file."""
     return [line for line in lines if target in line]
-
-
-class Built:
-    """Our pages as Sphinx last wrote them, and what it said of them.
-
-    It takes minutes, so what would come out the same is not built again: same
-    kernel, same Sphinx, same files of ours that Sphinx reads.
-    """
-
-    def __init__(self, tree: Path, wanted: Plan, items: list[Item],
-                 out: Path) -> None:
-        self.tree, self.wanted, self.log = tree, wanted, out / "log"
-        self.into = build.top() / "build" / "docs"
-        self.note = build.top() / "build" / "docs.output"
-        self.key = self._key(items)
-
-    def _key(self, items: list[Item]) -> str | None:
-        kernel = source.kernel()
-        if kernel.origin != "debian":
-            return None             # a KDIR may change under us
-        version = host.output(["/usr/bin/sphinx-build", "--version"])
-        key = hashlib.sha256(repr((kernel.version, version,
-                                   self.wanted)).encode())
-        for item in read(items, self.tree, self.wanted):
-            key.update(item.target.encode())
-            key.update((self.tree / item.target).read_bytes())
-        return key.hexdigest()
-
-    def _kept(self) -> str | None:
-        """What Sphinx said when it last built just this, or None."""
-        try:
-            key, _, output = self.note.read_text("utf-8").partition("\n")
-        except OSError:
-            return None
-        return output if key == self.key and self.into.is_dir() else None
-
-    def output(self) -> tuple[str, bool]:
-        """What Sphinx says, and whether it failed."""
-        kept = self._kept()
-        if kept is not None:
-            host.say("    nothing changed since these pages were built")
-            host.write(self.log, kept)
-            return kept, False
-        host.remove(self.note)
-        output, failed = sphinx(self.tree, self.wanted, self.into, self.log)
-        if self.key and not failed:
-            host.write(self.note, f"{self.key}\n{output}")
-        return output, failed
-
-
-# -- upstream's own complaints ----------------------------------------------
-
-def base(kernel: Source, wanted: Plan, log: Path) -> str:
-    """What Sphinx says of these pages without us; kept per version."""
-    version = host.output(["/usr/bin/sphinx-build", "--version"]) or ""
-    key = hashlib.sha256(repr((version, wanted)).encode()).hexdigest()[:16]
-    top = build.top() / "build"
-    kept = top / "docs.base" / f"{kernel.version}-{key}"
-    if kept.exists() and kernel.origin == "debian":
-        return kept.read_text(encoding="utf-8")
-    into = top / "docs-upstream"
-    output, failed = sphinx(kernel.path, wanted, into, log)
-    if failed:
-        raise UserError("Sphinx cannot build upstream's own pages; see "
-                        f"{host.short(log)}")
-    host.write(kept, output)
-    host.remove(into)
-    return output
 
 
 # -- make docs --------------------------------------------------------------
@@ -321,48 +225,44 @@ def html_of(into: Path, target: str) -> Path:
 
 def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
     """Build our pages; a case for each page, and each source they show."""
-    kernel, log = source.kernel(), out / "log"
-    targets = pages(items)
+    kernel, top = source.kernel(), build.top() / "build"
+    targets, shown = pages(items), sources(items)
     if not targets:
         return [Case("pages", FAIL, "the tree has no page in Documentation/")]
     wanted = plan(targets, tree)
-    built = Built(tree, wanted, items, out)
+    read = [item for item in items if item.target in (*targets, *shown)
+            or PurePosixPath(item.target).is_relative_to(DOCS)]
     with host.step(f"docs: {' '.join(wanted)}"):
         # Sphinx keeps one processor busy.
-        theirs, (text, failed) = host.at_once(lambda job: job(), [
-            (functools.partial(base, kernel, wanted, out / "upstream.log"),),
-            (built.output,)], 2)
-    labels = Labels(tree)
-    found = ours(complaints(text, tree), complaints(theirs, kernel.path), labels)
+        (theirs, broken), (text, failed) = host.at_once(said, [
+            (kernel.path, wanted, top / "docs-upstream", out / "upstream.log"),
+            (tree, wanted, top / "docs", out / "log", read)], 2)
+    if broken:
+        raise UserError("Sphinx cannot build upstream's own pages; see "
+                        f"{host.short(out / 'upstream.log')}")
+    known = labels(tree)
+    found = ours(complaints(text, tree), complaints(theirs, kernel.path), tree, known)
     whole = {item.target for item in items if item.kind == "file"}
     cases = []
     for target in targets:
-        lines = _page(found, built.into, target)
+        lines = of_file(found, target)
         if folder(target, tree) is None:
             lines = ["NOT RUN: no index.rst stands above it"]
+        elif not lines and target.endswith(".rst") \
+                and not html_of(top / "docs", target).exists():
+            lines = ["no page was written for it"]
         if target in whole:
-            text = (tree / target).read_text(encoding="utf-8")
-            lines += [*labels.twice(target), *dead_references(tree, text)]
+            lines += text_of(tree, target, known)
         cases.append(_case(f"page {target}", lines))
-    cases += [_case(f"comments in {target}", lines)
-              for target in sources(items)
+    cases += [_case(f"comments in {target}", lines) for target in shown
               if (lines := of_file(found, target))]
-    named = [*targets, *sources(items)]
-    rest = [line for line in found
-            if not any(target in line for target in named)]
-    cases.append(_case("nothing else is complained of", rest))
+    cases.append(_case("nothing else is complained of", [
+        line for line in found
+        if not any(target in line for target in (*targets, *shown))]))
     if failed:
         cases.append(Case("make htmldocs", FAIL,
-                          f"it failed; see {host.short(log)}"))
+                          f"it failed; see {host.short(out / 'log')}"))
     return cases
-
-
-def _page(found: list[str], into: Path, target: str) -> list[str]:
-    lines = of_file(found, target)
-    if not lines and target.endswith(".rst") \
-            and not html_of(into, target).exists():
-        return ["no page was written for it"]
-    return lines
 
 
 def check_abi(tree: Path, items: list[Item], out: Path) -> list[Case]:

@@ -36,9 +36,6 @@ class Kept:
     more: Any = None
 
 
-# What docs.py keeps beside its pages: what Sphinx said of them, and of upstream's.
-DOCS = ("docs.output", "docs.base")
-
 # How many cases of this run were taken from here, and not run.
 _taken = [0]
 _counting = threading.Lock()
@@ -153,16 +150,8 @@ def counted(number: int) -> None:
         _taken[0] += number
 
 
-def forget() -> None:
-    """Drop all that is kept."""
-    host.remove(folder())
-    for top in (host.WORK, *host.WORK.glob("kdir/*")):
-        for note in DOCS:
-            host.remove(top / "build" / note)
-
-
 def forget_if_asked() -> None:
     """`CLEAN=1 make check` runs everything again."""
     if os.environ.get("CLEAN"):
         host.say("    CLEAN: results that were kept are forgotten")
-        forget()
+        host.remove(folder())

@@ -65,15 +65,6 @@ class What(Scratch):
             {"admin-guide": ["index.rst", "params.rst"],
              "filesystems/ext4": ["index.rst", "over.rst", "toy.rst"]})
 
-    def test_sphinx_reads_pages_and_what_they_name(self):
-        self.page("nvme/index.rst", ".. kernel-doc:: include/uapi/linux/uq.h\n")
-        items = [item(name) for name in (
-            "Documentation/nvme/index.rst", "Documentation/ABI/testing/x",
-            "include/uapi/linux/uq.h", "drivers/nvme/host/uq/core.c",
-            "tools/testing/selftests/uq/uq_io.c")]
-        self.assertEqual(docs.read(items, self.tree, {"nvme": ["index.rst"]}),
-                         items[:3])
-
 
 class Complaints(Scratch):
 
@@ -82,8 +73,8 @@ class Complaints(Scratch):
                                self.tree)
 
     def ours(self, text, before=""):
-        return docs.ours(self.found(text), self.found(before),
-                         docs.Labels(self.tree))
+        return docs.ours(self.found(text), self.found(before), self.tree,
+                         docs.labels(self.tree))
 
     def test_line_numbers_do_not_matter(self):
         line = "TREE/Documentation/filesystems/dax.rst:%d: WARNING: odd\n"
@@ -132,14 +123,15 @@ class Complaints(Scratch):
         self.page("process/how.rst", ".. _HowTo:\n\nHow\n===\n")
         self.page("filesystems/x.rst", ".. _howto:\n\n.. _mine:\n\nX\n=\n")
         self.assertEqual(
-            list(docs.Labels(self.tree).twice(
-                "Documentation/filesystems/x.rst")),
+            docs.text_of(self.tree, "Documentation/filesystems/x.rst",
+                         docs.labels(self.tree)),
             ["label howto is also in Documentation/process/how.rst"])
 
     def test_a_file_that_is_not_there(self):
-        text = "Documentation/admin-guide/%s.rst has more.\n"
-        self.assertEqual(docs.dead_references(self.tree, text % "about"), [])
-        self.assertTrue(docs.dead_references(self.tree, text % "missing"))
+        for name, wrong in (("about", False), ("missing", True)):
+            self.page("x.rst", f"Documentation/admin-guide/{name}.rst has more.\n")
+            self.assertEqual(
+                bool(docs.text_of(self.tree, "Documentation/x.rst", {})), wrong)
 
     def test_what_is_no_complaint(self):
         self.assertEqual(self.found("Using alabaster theme\n  CC  warning.o"),
@@ -159,10 +151,10 @@ class Pages(Scratch):
         if written:
             host.write(docs.html_of(into, self.PAGE), "<html>")
         output = text.replace("TREE", str(self.tree))
-        with mock.patch.object(docs, "base", return_value=""), \
-                mock.patch.object(docs.Built, "output",
-                                  return_value=(output, failed)), \
-                mock.patch.object(docs.Built, "_key", return_value=None), \
+
+        def said(tree, wanted, into, *_):
+            return ("", False) if "upstream" in into.name else (output, failed)
+        with mock.patch.object(docs, "said", said), \
                 mock.patch.object(build, "top",
                                   return_value=self.tree.parent), \
                 mock.patch.object(source, "kernel",
