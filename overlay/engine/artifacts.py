@@ -205,7 +205,7 @@ def _rootfs(release: str) -> dict[str, Any]:
 
 def of_now() -> dict[str, Any]:
     """What kernels, tests and the ramdisk are of that would be made now."""
-    return {**ran.sources(), "init": store.of_file(INIT)}
+    return {**ran.now(), "init": store.of_file(INIT)}
 
 
 def current() -> bool:

@@ -98,7 +98,7 @@ def install(mode: str) -> tuple[Path, list[str]]:
     folder, log = build.folder(mode), build_log(mode)
     into = folder / "kselftest-installed"
     listing, note = into / "kselftest-list.txt", folder / "kselftest.key"
-    key = reuse.programs_from(mode, PACKAGES)
+    key = reuse.key(mode)
     if not (listing.exists() and note.exists() and note.read_text("ascii") == key):
         host.remove(note)
         host.remove(into)
@@ -107,7 +107,7 @@ def install(mode: str) -> tuple[Path, list[str]]:
             make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
                  folders=targets(), kdir=folder, log=log,
                  what="building the kselftests")
-        host.write(note, key)
+        host.write(note, f"{key}")
     return into, listing.read_text("utf-8").split()
 
 

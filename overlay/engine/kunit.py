@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from engine import build, guest, host, ktap, lay, reuse, store
+from engine import build, guest, host, ktap, lay, ran, reuse, store
 from engine.host import UserError
 from engine.kernels import KERNELS, SUITES
 from engine.ktap import Case
@@ -28,9 +28,6 @@ UM = "um"
 IMAGE = "linux"
 # What modules with suites stand on.
 KUNIT = "lib/kunit/kunit.ko"
-SCRIPTS = ("run.sh", "kunit.sh")
-# What judges the results.
-CODE = ("kunit.py", "ktap.py", "guest.py", "plugins.py")
 # What `make check` does beside these guests for a step that follows.
 beside: list[Callable[[], object]] = []
 
@@ -105,7 +102,7 @@ def _key_of_um() -> str | None:
     image = store.of_file(_folder() / IMAGE)
     return image and store.digest({
         "image": image, "command": [str(part) for part in _running()[2:]],
-        "code": _code(), "kunit.py": store.of_files(
+        "code": ran.guests(), "kunit.py": store.of_files(
             (build.tree() / "tools/testing/kunit").rglob("*.py"))})
 
 
@@ -126,19 +123,6 @@ def run_um(out: Path) -> list[Case]:
 
 # -- the debug kernel --------------------------------------------------------
 
-def _key_of_guest() -> str | None:
-    """What the guest's result is kept under: its kernel, and what boots it."""
-    image, here = reuse.kernel(SUITES, suites=True), reuse.machine()
-    if here is None or None in image.values():
-        return None
-    return store.digest({
-        "kernel": image, "machine": here, "code": _code(),
-        "append": KERNELS[SUITES].append,
-        "memory": KERNELS[SUITES].memory, "modules": modules(),
-        "scripts": store.of_files(
-            (guest.SCRIPTS / name for name in SCRIPTS), guest.SCRIPTS)})
-
-
 def run_guest(out: Path) -> list[Case]:
     """The run of the guest that loads all suites; its cases."""
     folder = build.folder(SUITES)
@@ -146,19 +130,14 @@ def run_guest(out: Path) -> list[Case]:
 
     def work() -> list[Case]:
         words = " ".join((str(folder), *modules()))
-        ran = guest.boot(SUITES, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
-                         name=SUITES, out=out, machine=machine, folder=folder)
-        return _named(SUITES, ran.ktap) + ran.cases(suites=True)
+        done = guest.boot(SUITES, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
+                          name=SUITES, out=out, machine=machine, folder=folder)
+        return _named(SUITES, done.ktap) + done.cases(suites=True)
 
-    return _once(SUITES, _key_of_guest, work)
+    return _once(SUITES, lambda: reuse.key(SUITES, modules()), work)
 
 
 # -- both --------------------------------------------------------------------
-
-def _code() -> dict[str, str | None]:
-    here = Path(__file__).parent
-    return store.of_files((here / name for name in CODE), here)
-
 
 def _once(name: str, key: Callable[[], str | None],
           work: Callable[[], list[Case]]) -> list[Case]:

@@ -27,7 +27,6 @@ from engine import (
     objects,
     packages,
     repository,
-    reuse,
     rules,
     source,
     stack,
@@ -468,8 +467,7 @@ def _key(job: Job, name: str) -> str | None:
     program = store.of_file(find_sparse(job.kernel, job.log)) \
         if name == "sparse" else None
     folders = {str(Path(item.target).parent) for item in job.compiled()}
-    return objects.key(job.laid, folders, name, program, modular.files(),
-                       reuse.versions(objects.ARM64.packages))
+    return objects.key(job.laid, folders, name, program, modular.files())
 
 
 def _cases(job: Job, name: str) -> tuple[list[Case], str]:

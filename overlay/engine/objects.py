@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine import build, host, repository, reuse, store
+from engine import build, host, repository, store
 
 CONFIGS = ("lean.config", "objects.config")
 SELFTESTS = PurePosixPath("tools/testing/selftests")
@@ -144,7 +144,7 @@ def key(revision: str, paths: Iterable[str], *more: object) -> str:
     text = repository.git("ls-tree", revision, "--", *wanted)
     configs = host.ROOT / "overlay" / "configs"
     return store.digest({
-        "tree": text, "more": more, "compiler": reuse.versions(build.PACKAGES),
+        "tree": text, "more": more, "compiler": store.installed(),
         "configs": store.of_files((configs / name for name in CONFIGS), configs),
         "code": store.of_files((Path(__file__).parent / name for name in CODE),
                                Path(__file__).parent)})
@@ -184,8 +184,7 @@ class Shop:
                        for name in self.configs)
         note = self.build / "objects.key"
         kconfig = repository.git("ls-files", "-s", "--", "*Kconfig*", at=self.tree)
-        key = store.digest([text, self.compiler, kconfig,
-                            reuse.versions(build.PACKAGES)])
+        key = store.digest([text, self.compiler, kconfig, store.installed()])
         if note.exists() and note.read_text("ascii") == \
                 f"{key} {store.of_file(self.build / '.config')}":
             return

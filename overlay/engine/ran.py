@@ -22,19 +22,16 @@ from engine.host import UserError
 
 # The steps that test kernels.
 STEPS = ("kunit", "kselftest", "soak")
-# What a step leaves.
+# The file that a step leaves.
 FILE = "ran-of.json"
-CONFIGS = host.ROOT / "overlay" / "configs"
-GUESTS = host.ROOT / "overlay" / "guest"
-# What kselftest.py calls a guest, before its name, when it says how long it took.
+# kselftest.py reports the time of a guest under this word and the guest's name.
 GUEST = "guest "
-# What boots guests and reads what they say.
-CODE = ("disks.py", "guest.py", "kselftest.py", "ktap.py", "kunit.py", "plugins.py",
-        "share.py")
-# As they are now that they are loaded; they may be edited while we run.
-LOADED = store.of_file(kernels.__file__)
-LOADED_CODE = store.of_files((Path(__file__).parent / name for name in CODE),
-                             Path(__file__).parent)
+# These configure kernels, boot guests and judge their output.
+CODE = [*(Path(__file__).with_name(f"{name}.py") for name in (
+    "disks", "guest", "kernels", "kselftest", "ktap", "kunit", "plugins", "reuse",
+    "share")), host.ROOT / "overlay" / "requirements.txt"]
+# Their content when they were loaded: they may be edited during a run.
+LOADED = store.of_files(CODE, host.ROOT)
 
 # Two runs tested the same if these are equal.
 Of = dict[str, str]
@@ -45,6 +42,15 @@ _began: dict[str, float] = {}
 
 # -- what is here now --------------------------------------------------------
 
+def guests() -> str:
+    """A digest of the files that configure kernels, and boot and judge guests."""
+    files = [path for name in ("configs", "guest", "host")
+             for path in (host.ROOT / "overlay" / name).iterdir() if path.is_file()]
+    files += [host.ROOT / "overlay" / kernel.subset
+              for kernel in kernels.KERNELS.values() if kernel.subset]
+    return store.digest([LOADED, store.of_files(files, host.ROOT)])
+
+
 def patchset() -> str:
     """KCIDB's hash of what is laid over the kernel."""
     hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
@@ -52,30 +58,14 @@ def patchset() -> str:
     return hashlib.sha256(hashes.encode()).hexdigest()
 
 
-def sources() -> Of:
-    """What builds are of; the same words in a manifest of artifacts."""
+def now() -> Of:
+    """The sources of builds, runs and artifacts."""
     src = source.kernel()
     return {"linux": src.version, "origin": src.origin, "commit": src.head or "",
             # `make results` is of the clone, and EDIT=1 of another work tree.
             "edited": "EDIT=1" if os.environ.get("EDIT") else source.edits(src),
-            "patchset_hash": patchset(),
-            "configs": store.digest([LOADED, store.of_files(
-                CONFIGS.glob("*.config"), CONFIGS)])}
-
-
-def built() -> Of:
-    """What builds are of, and where a kernel is that has no name but that."""
-    src = source.kernel()
-    return sources() | {
-        "folder": store.digest(str(src.path)) if src.origin == "kdir" else ""}
-
-
-def now() -> Of:
-    """What runs are of: of builds, and of what guests do."""
-    subsets = {host.ROOT / "overlay" / kernel.subset
-               for kernel in kernels.KERNELS.values() if kernel.subset}
-    return built() | {"guests": store.digest([LOADED_CODE, store.of_files(
-        {*filter(Path.is_file, GUESTS.iterdir()), *subsets}, host.ROOT)])}
+            "folder": store.digest(str(src.path)) if src.origin == "kdir" else "",
+            "patchset_hash": patchset(), "guests": guests()}
 
 
 # -- what a run was of -------------------------------------------------------

@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which kselftests need not run again, and how the others are dealt out.
+"""Kselftests that need not run again, and how the others are dealt to guests.
 
-A test's result in a guest is kept under a digest of the kernel's image and modules,
-all installed files of the test's folder, the guest's scripts, what the guest is
-given (parameters, disks, variables), and the packages of this machine. A guest
-boots only for the tests of which one of these changed. It is the guest that is
-judged for splats and leaks: unless it came to its end without any failure, none of
-its results is kept.
-
-Where a guest has no NVMe controller, no function of NVMe's driver runs but those
-that register it: the results of such a guest do not depend on drivers/nvme.
+The result of a test in a guest is kept under one key: the laid tree without its
+documentation, the kernel's configuration, the files that boot and judge guests,
+the options of the guest, and the packages of this machine. Results of a guest are
+kept only if all of its tests passed without a kernel complaint.
 """
 
-import contextlib
 import dataclasses
-import functools
 import json
-import os
 import platform
 import re
 import threading
@@ -24,177 +16,58 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from engine import build, disks, guest, host, ktap, packages, repository, store
+from engine import build, disks, guest, host, ktap, ran, repository, store
 from engine.kernels import KERNELS
 from engine.ktap import Case
 from engine.share import Share
 
-# What dpkg has installed. Where there is no dpkg no result of a guest is kept.
-STATUS = Path("/var/lib/dpkg/status")
-# Where programs, libraries and headers are. One that was built here and installed
-# over that of a package has another size or time.
-FOLDERS = tuple(Path(top) / name for top in ("/usr", "/usr/local") for name in (
-    "bin", "sbin", "include", "lib", "lib/x86_64-linux-gnu"))
-SETTINGS = ("/etc/mke2fs.conf", "/etc/ld.so.preload")
-# Where the compiler also looks for headers and libraries.
-SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
-            "GCC_EXEC_PREFIX")
-# The engine's files that boot and judge each test.
-CODE = ("guest.py", "plugins.py", "disks.py", "kselftest.py", "share.py", "ktap.py",
-        "reuse.py")
-# As they are now that they are loaded; they may be edited while we run.
-# By their names alone: another clone is to find what this one has kept.
-LOADED = store.of_files((Path(__file__).parent / name for name in CODE),
-                        Path(__file__).parent)
-SCRIPTS = ("run.sh", "kselftest.sh", "disks.sh", "restart.sh")
 # Seconds by kernel and test.
 Durations = dict[str, dict[str, float]]
 # Seconds that tests took here, for `make lava ARGS=record`; and those on two cores,
 # by which tests are dealt out.
 DURATIONS = "durations.json"
 USUAL = host.ROOT / "overlay" / "kselftest.seconds"
-# Seconds that a test of a kernel is thought to take before any was seen.
+# Seconds of a test that never ran.
 UNKNOWN = 60.0
 
 _saving = threading.Lock()
 
 
-# -- the machine -------------------------------------------------------------
-
-def installed() -> list[object]:
-    """What is installed on this machine: packages, programs, libraries, headers."""
-    return [store.of_file(STATUS), store.of_files(SETTINGS),
-            [_entries(folder) for folder in FOLDERS]]
-
-
-def _entries(folder: Path) -> list[tuple[str, int, int]]:
-    """The files of a folder, with their sizes and times."""
-    found = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                stat = entry.stat()
-                if entry.is_file():
-                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
-    return sorted(found)
-
+# -- keys --------------------------------------------------------------------
 
 def qemu() -> str | None:
-    """What QEMU says of its version, which has that of Debian's package."""
+    """Return QEMU's version, with the version of Debian's package."""
     return host.output([guest.qemu(), "--version"])
 
 
 def _processor() -> list[str]:
-    """This machine's processor and kernel, which a guest has under KVM."""
+    """Return this machine's processor and kernel, for guests under KVM."""
     names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(
         "utf-8"), re.MULTILINE)
     return [platform.release(), platform.version(), *sorted(set(names))]
 
 
-def _virtme_ng() -> list[str]:
-    """The version of virtme-ng, the only Python tool that boots guests."""
-    pins = (host.ROOT / "overlay" / "requirements.txt").read_text("ascii")
-    return re.findall(r"^virtme-ng==.*$", pins, re.MULTILINE)
-
-
-def machine() -> str | None:
-    """A digest of what boots guests and of what they call; None without dpkg."""
-    if not STATUS.exists():
+def key(mode: str, *more: object) -> str | None:
+    """Return the key of a kernel's results; None on machines without dpkg."""
+    if not store.STATUS.exists():
         return None
+    laid = [line for line in repository.git(
+        "ls-tree", "HEAD", at=build.tree()).splitlines()
+        if not line.endswith("\tDocumentation")]
     return store.digest([
-        qemu(), store.of_file(guest.qemu()), _virtme_ng(), installed(),
-        guest.accelerated() and _processor(), store.of_files(
-            (host.PROGRAMS / name for name in guest.BARRIERS), host.PROGRAMS)])
-
-
-def versions(names: Iterable[str]) -> str:
-    """A digest of what is installed, and of the compilers in these packages."""
-    searched = tuple(os.environ.get(name) for name in SEARCHED)
-    return _versions(tuple(names), searched, *(
-        path.stat().st_mtime_ns for path in (STATUS, *FOLDERS) if path.exists()))
-
-
-@functools.cache
-def _versions(names: tuple[str, ...], searched: tuple[str | None, ...],
-              *_: object) -> str:
-    """Asked for each commit: computed again when packages are installed."""
-    compilers = sorted(name for name in packages.programs(names)
-                       if name.endswith("gcc"))
-    return store.digest([installed(), searched, [
-        host.output([name, "-v"]) for name in compilers]])
-
-
-# -- a test ------------------------------------------------------------------
-
-def kernel(mode: str, suites: bool = False) -> dict[str, str | None]:
-    """Digests of a kernel's image and its modules.
-
-    Those that hold KUnit suites are among them only if that is asked for: no
-    kselftest loads one.
-    """
-    folder = build.folder(mode)
-    try:
-        listed = (folder / "modules.order").read_text("utf-8").split()
-    except OSError:
-        listed = []
-    if not suites:
-        listed = [name for name in listed if not build.SUITE.search(name)]
-    paths = [folder / "arch/x86/boot/bzImage",
-             *(folder / Path(name).with_suffix(".ko") for name in listed)]
-    return store.of_files(paths, folder)
-
-
-def _laid(*without: str) -> list[str]:
-    """The entries of the laid tree and of its drivers, without these."""
-    listed = [line for folder in (".", "drivers/") for line in repository.git(
-        "ls-tree", "--full-name", "HEAD", folder, at=build.tree()).splitlines()]
-    return [line for line in listed if line.partition("\t")[2] not in without]
-
-
-def without_nvme(mode: str) -> str:
-    """A digest of what a kernel is built from, without NVMe's drivers."""
-    return store.digest([
-        versions(build.PACKAGES), store.of_file(build.folder(mode) / ".config"),
-        _laid("Documentation", "tools", "drivers", "drivers/nvme")])
-
-
-def programs_from(mode: str, names: Iterable[str]) -> str:
-    """A digest of what a kernel's kselftests are built from with these packages."""
-    return store.digest([
-        versions((*build.PACKAGES, *names)), kernel(mode),
-        store.of_file(build.folder(mode) / "Module.symvers"),
-        _laid("Documentation")])
-
-
-def files(into: Path, folder: str) -> dict[str, str | None]:
-    """Digests of all installed files of a folder of tests, and of their runner."""
-    return store.of_files(
-        (path for path in (into / "run_kselftest.sh", *(into / "kselftest").glob("*"),
-                           *(into / folder).rglob("*"))
-         if path.is_file() and not path.name.startswith("README")), into)
+        laid, store.of_file(build.folder(mode) / ".config"), ran.guests(),
+        store.installed(), qemu(), store.of_file(guest.qemu()),
+        guest.accelerated() and _processor(),
+        dataclasses.asdict(KERNELS[mode]), more])
 
 
 def keys(share: Share) -> dict[str, str | None]:
-    """What the result of each test is kept under; None if it is not kept."""
-    # Other kernels are for looking again, and for longer.
-    settings, here = KERNELS[share.mode], machine()
-    image = kernel(share.mode)
-    if not settings.checked or share.scale != 1 or here is None \
-            or None in image.values():
+    """Return the key of each test; None if its result is not kept."""
+    if not KERNELS[share.mode].checked or share.scale != 1:
         return dict.fromkeys(share.tests)
-    common = store.digest({
-        "machine": here, "code": LOADED,
-        "kernel": image if share.nvme else without_nvme(share.mode),
-        "settings": dataclasses.asdict(settings),
-        "nvme": share.nvme, "restart": share.restart,
-        "scripts": store.of_files((guest.SCRIPTS / name for name in SCRIPTS),
-                                  guest.SCRIPTS),
-        "variables": share.variables(), "hardware": share.hardware(),
-        "disks": disks.given() if share.nvme else [],
-    })
-    return {test: store.digest([common, test, files(
-        share.into, "uq" if share.restart else test.partition(":")[0])])
-        for test in share.tests}
+    common = key(share.mode, share.nvme, share.restart, share.variables(),
+                 share.hardware(), disks.given() if share.nvme else [])
+    return {test: common and store.digest([common, test]) for test in share.tests}
 
 
 def _of_test(cases: list[Case], share: Share, test: str) -> list[Case]:

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine import (
-    build,
     host,
     lay,
     lint,
     mails,
     objects,
     repository,
-    reuse,
     share,
     source,
     stack,
@@ -84,7 +82,7 @@ def _tools(log: Path, elsewhere: bool) -> list[Tool]:
         program = lint.find_sparse(source.kernel(), log)
         found += [
             *(Tool(f"{arch.name} compiles without a warning",
-                   (arch.name, reuse.versions(arch.packages)), arch=arch)
+                   arch.name, arch=arch)
               for arch in (objects.ARM64, objects.I386)),
             Tool("sparse", ("sparse", store.of_file(program)),
                  ("W=1", objects.CHECKED, f"CHECK={program}"))]
@@ -150,8 +148,7 @@ class Builder:
 
     def _selftest(self, name: str, commit: str, folder: str) -> Case:
         at = f"{objects.SELFTESTS}/{folder}"
-        key = objects.key(commit, [at, "tools/nvme", "tools/include"],
-                          reuse.versions((*build.PACKAGES, *share.PACKAGES)))
+        key = objects.key(commit, [at, "tools/nvme", "tools/include"])
         name = f"{name}: the selftests in {folder} build"
         kept = store.take("commit", key)
         if kept:

@@ -36,6 +36,15 @@ class Kept:
     more: Any = None
 
 
+# The list of installed packages. A program that was installed over that of a package
+# changes the time of a directory.
+STATUS = Path("/var/lib/dpkg/status")
+FOLDERS = tuple(Path(top) / name for top in ("/usr", "/usr/local") for name in (
+    "bin", "sbin", "include", "lib", "lib/x86_64-linux-gnu"))
+SETTINGS = ("/etc/mke2fs.conf", "/etc/ld.so.preload")
+# Environment variables with directories that the compiler searches.
+SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
+            "GCC_EXEC_PREFIX")
 # How many cases of this run were taken from here, and not run.
 _taken = [0]
 _counting = threading.Lock()
@@ -74,6 +83,14 @@ def of_files(paths: Iterable[Path | str],
     """Digests of several files, by their names below a folder."""
     return {str(path if top is None else Path(path).relative_to(top)):
             of_file(path) for path in sorted(paths)}
+
+
+def installed() -> str:
+    """A digest of this machine's packages, programs, libraries and headers."""
+    return digest([of_file(STATUS), of_files(SETTINGS),
+                   [os.environ.get(name) for name in SEARCHED],
+                   [(str(path), path.stat().st_mtime_ns)
+                    for path in FOLDERS if path.exists()]])
 
 
 # -- keeping and taking ------------------------------------------------------

@@ -36,14 +36,12 @@ class Here(Folder):
     def setUp(self):
         super().setUp()
         self.here = {"linux": "7.3.4", "configs": "1"}
-        self.guests = "1"
         # None asks for the kernel's source, which would be fetched.
         for module, name, value in (
                 (kcidb, "checkout",
                  lambda: {"id": "overlay:1", "origin": "overlay"}),
-                (ran, "built", lambda: dict(self.here)),
-                (ran, "now", lambda: {**self.here, "guests": self.guests}),
-                (ran, "begun", lambda: {**self.here, "guests": self.guests}),
+                (ran, "now", lambda: dict(self.here)),
+                (ran, "begun", lambda: dict(self.here)),
                 (ran.source, "fetched", lambda: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -152,11 +150,6 @@ class Old(Here):
         self.assertEqual((paths, builds["lean"]), ([], "MISS"))
         self.assertIn("left out: kselftest", host.say.call_args.args[0])
 
-    def test_with_other_scripts_in_guests_a_build_is_the_same(self):
-        self.guests = "2"
-        paths, builds = self.report()
-        self.assertEqual((paths, builds["lean"]), ([], "PASS"))
-
     def test_files_that_change_while_a_step_runs(self):
         with mock.patch.object(ran, "begun", lambda: {"linux": "of the start"}):
             self.ran("kselftest", self.CASE)
@@ -200,16 +193,15 @@ class Noted(Folder):
             host.write(self.top / name, text)
         with mock.patch.object(ran.source, "kernel", return_value=src), \
                 mock.patch.object(ran.lay, "items", return_value=items), \
-                mock.patch.object(host, "ROOT", self.top), \
-                mock.patch.object(ran, "CONFIGS", self.top / "configs"), \
-                mock.patch.object(ran, "GUESTS", self.top / "guest"):
+                mock.patch.object(host, "ROOT", self.top):
             return ran.now()
 
     def setUp(self):
         super().setUp()
         self.laid = {"fs/a.c": "a", "fs/b.c.patch": "b"}
-        host.write(self.top / "configs/lean.config", "CONFIG_A=y\n")
-        host.write(self.top / "guest/run.sh", "true\n")
+        host.write(self.top / "overlay/configs/lean.config", "CONFIG_A=y\n")
+        host.write(self.top / "overlay/guest/run.sh", "true\n")
+        host.write(self.top / "overlay/host/plugin.c", "int x;\n")
         host.write(self.top / "overlay/kselftest.debug", "uq:uq_io\n")
         self.first = self.of()
 
@@ -237,9 +229,9 @@ class Noted(Folder):
         self.assertEqual(self.changed(**kernel), {"edited"})
 
     def test_what_guests_do(self):
-        host.write(self.top / "guest/run.sh", "false\n")
+        host.write(self.top / "overlay/guest/run.sh", "false\n")
         self.assertEqual(self.changed(), {"guests"})
-        host.write(self.top / "guest/run.sh", "true\n")
+        host.write(self.top / "overlay/guest/run.sh", "true\n")
         host.write(self.top / "overlay/kselftest.debug", "uq:uq_cq\n")
         self.assertEqual(self.changed(), {"guests"})
 

@@ -192,7 +192,7 @@ def _ended(kernel: str, found: Sequence[Result], out: Path) -> str:
     if kernel == kunit.UM:
         return "PASS" if _ran_um(found, out) else "FAIL"
     path = build.status(kernel)
-    if not (path.exists() and ran.same(build.note(kernel), ran.built())):
+    if not (path.exists() and ran.same(build.note(kernel), ran.now())):
         return "MISS"
     return BUILDS.get(path.read_text("utf-8", "replace").strip(), "ERROR")
 
