@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import tables
-from engine import checkpatch as checkpatches
 from engine import (
+    build,
     host,
     ktap,
     lay,
@@ -32,6 +32,7 @@ from engine import (
     stack,
     store,
 )
+from engine import checkpatch as checkpatches
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
@@ -43,9 +44,9 @@ PACKAGES = ("binutils", "gcc", "grep", "make", "git", "perl", "ccache",
 PYTHON = packages.PYTHON
 GET_MAINTAINER = "scripts/get_maintainer.pl"
 ENGINE = ("overlay/engine/", "overlay/bench/")
-# W=1 without kernel-doc, which has a checker of its own that asks it for more, of
-# the same files and once.
-W1 = ("W=1", "cmd_checkdoc=")
+W1 = ("W=1",)
+# Files of the engine that run the tools.
+CODE = ("lint.py", "objects.py", "modular.py")
 
 
 class Job:
@@ -97,135 +98,77 @@ def checkpatch(job: Job) -> Iterator[Case]:
     mails = [path for one in stack.read() for path in one.mails]
     found = host.at_once(_checkpatch, [(job, path) for path in mails],
                          limits.processors())
-    for path, complaints in zip(mails, found, strict=True):
-        yield _case("checkpatch", f"{path.parent.name}/{path.name}", complaints)
+    yield from (case for cases in found for case in cases)
 
 
-def _checkpatch(job: Job, path: Path) -> list[str]:
-    """What checkpatch says of one mail; one text is checked once."""
-    key = checkpatches.key(job.shop.tree, path.read_text("utf-8"))
-    kept = store.take("checkpatch", key)
-    if kept:
-        store.counted(1)
-        return checkpatches.judged(kept)
-    done = host.run(checkpatches.command(job.shop.tree, path), cwd=job.shop.tree,
-                    log=job.log, check=False, what="checkpatch",
-                    env={"PATH": "/usr/bin:/bin:" + os.environ.get("PATH", "")})
-    checkpatches.note(key, done.stdout, done.returncode)
-    return checkpatches.judge(done.stdout, done.returncode, checkpatches.load())
+def _checkpatch(job: Job, path: Path) -> list[Case]:
+    """The case of one mail; the same mail is checked once."""
+    def check() -> list[Case]:
+        done = host.run([*checkpatches.COMMAND, f"--root={tree}", path], cwd=tree,
+                        log=job.log, check=False, what="checkpatch",
+                        env={"PATH": "/usr/bin:/bin:" + os.environ.get("PATH", ""),
+                             "GIT_DIR": "none"})
+        return [_case("checkpatch", f"{path.parent.name}/{path.name}",
+                      checkpatches.judge(done.stdout, done.returncode))]
+
+    tree = job.shop.tree
+    return store.once("checkpatch", checkpatches.key(tree, path), check)
 
 
 def maintainers(job: Job) -> Iterator[Case]:
-    """MAINTAINERS has a section for each new file, and calls no file obsolete."""
-    names = [item.target for item in job.items]
+    """MAINTAINERS has a section for each new file."""
+    names = [item.target for item in job.items if item.kind == "file"]
     found = host.at_once(_sections, [(job, name) for name in names],
                          limits.processors())
-    for item, (sections, status) in zip(job.items, found, strict=True):
-        complaints = []
-        if item.kind == "file" and sections <= {"THE REST"}:
-            complaints.append("no section names it")
-        if "obsolete" in status.lower():
-            complaints.append("MAINTAINERS calls it obsolete")
-        yield _case("maintainers", item.target, complaints)
+    for name, sections in zip(names, found, strict=True):
+        yield _case("maintainers", name, ["no section names it"]
+                    if sections <= {"THE REST"} else [])
 
 
-def _sections(job: Job, name: str) -> tuple[set[str], str]:
-    """The sections of MAINTAINERS for a file, and what they say of its status.
-
-    Both depend on MAINTAINERS, and on the file, as keywords in it count.
-    """
-    tree = job.shop.tree
-    key = store.digest({"file": name, "read": store.of_files(
-        tree / one for one in (name, "MAINTAINERS", GET_MAINTAINER))})
-    kept = store.take("maintainers", key)
-    if kept:
-        return set(kept.more[0]), kept.more[1]
+def _sections(job: Job, name: str) -> set[str]:
     text = job.run([GET_MAINTAINER, "--no-git", "--no-git-fallback", "--sections",
-                    "-f", name], cwd=tree, what=f"get_maintainer.pl for {name}").stdout
-    status = job.run([GET_MAINTAINER, "--no-git", "--no-git-fallback", "--status",
-                      "--nom", "--nol", "-f", name], cwd=tree,
-                     what=f"get_maintainer.pl for {name}").stdout
-    found = set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text, re.MULTILINE))
-    store.keep("maintainers", key, (), (sorted(found), status))
-    return found, status
+                    "-f", name], cwd=job.shop.tree,
+                   what=f"get_maintainer.pl for {name}").stdout
+    return set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text, re.MULTILINE))
 
 
 # -- the compiler and sparse ------------------------------------------------
 
 def w1(job: Job) -> Iterator[Case]:
     """The compiler's W=1 on the files that we touch."""
-    yield from _compiled(job, "W=1", job.shop, job.compiled(), W1)
+    yield from _compiled(job, "W=1", W1)
 
 
 def sparse(job: Job) -> Iterator[Case]:
     """sparse on the files that we touch."""
     program = find_sparse(job.kernel, job.log)
-    # With the flags of W=1 the objects are up to date, and only sparse runs.
-    yield from _compiled(job, "sparse", job.shop, job.compiled(),
-                         (*W1, objects.CHECKED, f"CHECK={program}"))
+    yield from _compiled(job, "sparse", (*W1, objects.CHECKED, f"CHECK={program}"))
 
 
 def arm64(job: Job) -> Iterator[Case]:
     """The compiler's W=1 for another architecture."""
-    yield from _elsewhere(job, objects.ARM64)
+    yield from _compiled(job, "arm64", W1, objects.ARM64)
 
 
 def i386(job: Job) -> Iterator[Case]:
     """The same where a long has 32 bits."""
-    yield from _elsewhere(job, objects.I386)
+    yield from _compiled(job, "i386", W1, objects.I386)
 
 
-def _elsewhere(job: Job, arch: objects.Arch) -> Iterator[Case]:
-    items = [item for item in job.compiled() if arch.has(item.target)]
-    yield from _compiled(job, arch.name, job.shop.elsewhere(arch), items, W1)
-
-
-def _compiled(job: Job, tool: str, shop: objects.Shop, items: list[Item],
-              args: Sequence[str]) -> Iterator[Case]:
-    """One case for each file that is compiled or included."""
-    wanted = sorted({objects.object_of(item.target) for item in items
-                     if item.target.endswith(".c")})
-    targets = sorted({item.target for item in items})
-    patched = [item.target for item in items if item.kind == "patch"]
-    before = shop.upstream(job.base, patched, *args)
-    shop.at(job.laid)
-    shop.configure()
-    if objects.CHECKED not in args:
-        shop.forget(wanted)
-    text = shop.compile(wanted, *args).stdout
-    if "is not available or not up to date" in text:
-        raise UserError("make says that its checker is too old")
-    found = objects.warnings(text, targets)
+def _compiled(job: Job, tool: str, args: Sequence[str],
+              arch: objects.Arch | None = None) -> Iterator[Case]:
+    """A case for each C file, and one for headers and make."""
+    items = [item for item in job.compiled() if not arch or arch.has(item.target)]
+    targets = [item.target for item in items if item.target.endswith(".c")]
+    shop = job.shop.elsewhere(arch) if arch else job.shop
+    left = shop.check(job.base, job.laid, sorted(map(objects.object_of, targets)),
+                      [item.target for item in items],
+                      [item.target for item in items if item.kind == "patch"], args)
     for target in targets:
-        complaints = [line for key, line in found.items()
-                      if key[0] == target and key not in before]
-        yield _case(tool, target, complaints or _unseen(shop, tool, target, text,
-                                                        wanted))
-
-
-def _unseen(shop: objects.Shop, tool: str, target: str, text: str,
-            wanted: list[str]) -> list[str]:
-    """Why silence about a file does not mean that it is clean."""
-    if target.endswith(".h"):
-        if not _included(shop, target, wanted):
-            return ["NOT RUN: no compiled file of ours includes it"]
-        return []
-    if not (shop.build / objects.object_of(target)).exists():
-        return [f"it did not compile: {objects.first_error(text)}"]
-    if tool == "sparse" and objects.unread(text, target):
-        return ["NOT RUN: make did not call sparse for it"]
-    return []
-
-
-def _included(shop: objects.Shop, target: str, wanted: list[str]) -> bool:
-    """Whether one of these objects was compiled with a header."""
-    for name in wanted:
-        path = shop.build / name
-        noted = path.with_name(f".{path.name}.cmd")
-        if noted.exists() and re.search(rf"[/\s]{re.escape(target)}\b",
-                                        noted.read_text(encoding="utf-8")):
-            return True
-    return False
+        mine = [line for line in left if line.startswith(f"{target}:")]
+        left = [line for line in left if line not in mine]
+        yield _case(tool, target, mine)
+    yield _case(tool, "headers", left)
 
 
 def _valid(kernel: Source, log: Path, program: Path | str) -> bool:
@@ -461,45 +404,41 @@ READ = ("kernel-doc", "checkpatch", "maintainers")
 
 
 def _key(job: Job, name: str) -> str | None:
-    """What the result of a tool that compiles is kept under."""
-    if name not in COMPILE:
+    """Return the key of a tool that reads the laid tree; None for other tools."""
+    if name not in (*COMPILE, *READ) or name == "checkpatch":
         return None
-    program = store.of_file(find_sparse(job.kernel, job.log)) \
-        if name == "sparse" else None
-    folders = {str(Path(item.target).parent) for item in job.compiled()}
-    return objects.key(job.laid, folders, name, program, modular.files())
+    return store.digest([
+        name, repository.tree_of(job.laid), job.base, store.installed(),
+        store.of_files(build.CONFIGS.iterdir(), build.CONFIGS),
+        store.of_files(Path(__file__).with_name(one) for one in CODE)])
 
 
-def _cases(job: Job, name: str) -> tuple[list[Case], str]:
-    """The cases of one tool, and when they came if they are from the store.
-
-    A tool that cannot run is a failing case.
-    """
+def _cases(job: Job, name: str) -> list[Case]:
+    """Return the cases of one tool; a tool that cannot run is a failing case."""
     cases = []
-    try:
-        key = _key(job, name)
-        kept = store.take("lint", key)
-        if kept:
-            return store.mark(kept.cases, kept.when), kept.when
+
+    def work() -> Iterator[Case]:
         for case in TOOLS[name](job):
             cases.append(case)
             host.Status.show(case.name)
-        store.keep("lint", key, cases)
+            yield case
+
+    try:
+        cases = store.once("lint", _key(job, name), work)
     except UserError as error:
         cases.append(_not_run(name, str(error)))
     except FileNotFoundError as error:
         cases.append(_not_run(name, f"{error.filename} is not there"))
-    return cases or [_not_run(name, "it found nothing to check")], ""
+    return cases or [_not_run(name, "it found nothing to check")]
 
 
 def _timed(job: Job, name: str) -> list[Case]:
     """The cases of one tool; prints how many there are, and the time."""
     start = time.monotonic()
-    cases, when = _cases(job, name)
+    cases = _cases(job, name)
     took = time.monotonic() - start
     host.took(f"lint: {name}", took)
-    kept = f", from the store: same files as at {when}" if when else ""
-    host.say(f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}{kept}")
+    host.say(f"    {name}: {ktap.total(cases)} in {host.elapsed(took)}")
     return cases
 
 

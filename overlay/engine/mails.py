@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shlex
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -361,14 +360,11 @@ class Mailer:
                  *(f"/{name}" for name in (*ANCHORS, *touched)))
         author = repository.git("log", "-1", "--format=%an%n%ae", self.stack.top)
         self.name, self.address = author.split("\n")
-        check = shlex.join([
-            "env", "GIT_DIR=none", f"PYTHONPATH={host.ROOT / 'overlay'}",
-            f"OVERLAY_WORK={host.WORK}", sys.executable, "-m", "engine.checkpatch"])
         for key, value in {
                 **repository.FIXED, "user.name": self.name, "user.email": self.address,
                 "sendemail.smtpserver": "localhost", "b4.send-no-patatt-sign": "yes",
                 "b4.send-series-to": NOBODY, "b4.send-auto-to-cmd": f"echo {NOBODY}",
-                "b4.send-auto-cc-cmd": "true", "b4.prep-perpatch-check-cmd": check,
+                "b4.send-auto-cc-cmd": "true",
         }.items():
             self.run("git", "config", key, value)
 
@@ -394,19 +390,6 @@ class Mailer:
         self.b4("prep", "--edit-cover",
                 env={"GIT_EDITOR": f"cp {shlex.quote(str(letter))}"})
 
-    def check(self, one: Series) -> list[str]:
-        """Return the complaints of b4 prep --check, whose exit code is always 0."""
-        text = re.sub(r"\x1b\[[0-9;]*m", "", self.b4("prep", "--check").stdout)
-        match = re.search(r"Success: (\d+), Warning: (\d+), Error: (\d+)", text)
-        if not match:
-            return ["b4 did not report the result of its check"]
-        good, warned, failed = (int(number) for number in match.groups())
-        if good == len(one.mails) and not warned and not failed:
-            return []
-        return [f"b4 accepts {good} of {len(one.mails)} patches",
-                *(line.strip() for line in text.splitlines()
-                  if re.search(r": (ERROR|WARNING|CHECK):|overlay: ", line))]
-
     def write(self, out: Path) -> list[Path]:
         """Let b4 write the mails into a directory; nothing is sent."""
         host.remove(out)
@@ -423,13 +406,10 @@ def write(chosen: list[Series], stack: Stack, out: Path) -> list[Case]:
         host.Status.show(f"b4 for {one.name}")
         try:
             mailer.prepare(one)
-            found = mailer.check(one)
             written = mailer.write(out / one.name)
         except UserError as error:
             cases.append(Case(f"{one.name}: b4", "fail", str(error)))
             continue
-        cases.append(Case(f"{one.name}: b4 prep --check",
-                          "fail" if found else "pass", "\n".join(found)))
         # b4 puts the cover of a single patch below its message.
         count = len(one.mails) + 1 if len(one.mails) > 1 else 1
         wrong = withhold(written, list(mail_complaints(

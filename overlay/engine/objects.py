@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine import build, host, repository, store
+from engine.host import UserError
 
 CONFIGS = ("lean.config", "objects.config")
 SELFTESTS = PurePosixPath("tools/testing/selftests")
@@ -229,6 +230,35 @@ class Shop:
     def compile(self, wanted: Sequence[str], *args: str) -> host.Done:
         """Compile goals; the caller judges the result."""
         return self.make(*args, "-k", *wanted, check=False, progress=True)
+
+    def check(self, base: str, revision: str, wanted: Sequence[str],
+              ours: Iterable[str], patched: Sequence[str],
+              args: Sequence[str]) -> list[str]:
+        """Compile goals at a revision; return warnings that upstream does not have.
+
+        `ours` are all files whose warnings count, `patched` those that upstream has.
+        """
+        before = self.upstream(base, patched, *args)
+        self.at(revision)
+        self.configure()
+        goals = self.present(wanted)
+        if not goals:
+            return []
+        self.forget(goal for goal in goals if goal.endswith(".o"))
+        done = self.compile(goals, *args)
+        complaints = [line for key, line in warnings(done.stdout, ours).items()
+                      if key not in before]
+        if done.returncode and not any(": error: " in line for line in complaints):
+            complaints.append(first_error(done.stdout))
+        if "is not available or not up to date" in done.stdout:
+            raise UserError("make reports that its checker is too old")
+        complaints += [f"{goal[:-2]}.c: it did not compile" for goal in goals
+                       if goal.endswith(".o") and not (self.build / goal).exists()]
+        if CHECKED in args:
+            files = [f"{goal[:-2]}.c" for goal in goals if goal.endswith(".o")]
+            complaints += [f"{name}: NOT RUN: make did not call sparse"
+                           for name in files if unread(done.stdout, name)]
+        return complaints
 
     # -- upstream's own warnings ---------------------------------------------
 

@@ -121,39 +121,19 @@ class Builder:
                    else goal.rstrip("/") for goal in wanted}
         key = objects.key(commit, folders, touched, wanted, tool.version)
         name = f"{name}: {tool.title}"
-        kept = store.take("commit", key)
-        if kept:
-            store.counted(1)
-            return store.mark([case(name, ())], kept.when)[0]
         shop = self.shop.elsewhere(tool.arch) if tool.arch else self.shop
-        before = shop.upstream(self.commits.base, self.patched, *tool.args)
-        shop.at(commit)
-        shop.configure()
-        goals = shop.present(wanted)
-        shop.forget(goal for goal in goals if goal.endswith(".o"))
-        complaints: list[str] = []
-        if goals:
-            done = shop.compile(goals, *tool.args)
-            found = objects.warnings(done.stdout, [*self.ours, *self.patched, *touched])
-            complaints = [line for key_, line in found.items() if key_ not in before]
-            if done.returncode and not any(": error: " in line for line in complaints):
-                complaints.append(objects.first_error(done.stdout))
-            if objects.CHECKED in tool.args:
-                complaints += [f"make did not call sparse for {goal}" for goal in goals
-                               if goal.endswith(".o")
-                               and objects.unread(done.stdout, f"{goal[:-2]}.c")]
-        if not complaints:
-            store.keep("commit", key, ())
-        return case(name, complaints)
+        return store.once("commit", key, lambda: [case(name, shop.check(
+            self.commits.base, commit, wanted,
+            [*self.ours, *self.patched, *touched], self.patched, tool.args))])[0]
 
     def _selftest(self, name: str, commit: str, folder: str) -> Case:
         at = f"{objects.SELFTESTS}/{folder}"
         key = objects.key(commit, [at, "tools/nvme", "tools/include"])
         name = f"{name}: the selftests in {folder} build"
-        kept = store.take("commit", key)
-        if kept:
-            store.counted(1)
-            return store.mark([case(name, ())], kept.when)[0]
+        return store.once("commit", key, lambda: [
+            case(name, self._build(commit, folder))])[0]
+
+    def _build(self, commit: str, folder: str) -> list[str]:
         host.need(*share.PACKAGES)
         self.shop.at(commit)
         self.shop.configure()
@@ -165,9 +145,7 @@ class Builder:
         complaints = list(objects.warnings(done.stdout).values())
         if done.returncode and not complaints:
             complaints = [objects.first_error(done.stdout)]
-        if not complaints:
-            store.keep("commit", key, ())
-        return case(name, complaints)
+        return complaints
 
 
 def _selftests(touched: Iterable[str]) -> list[str]:

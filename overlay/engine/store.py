@@ -14,7 +14,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,8 @@ def take(kind: str, key: str | None) -> Kept | None:
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    counted(len(kept.cases))
+    with _counting:
+        _taken[0] += len(kept.cases)
     return kept
 
 
@@ -127,6 +128,17 @@ def keep(kind: str, key: str | None, cases: Iterable[Case], more: object = None,
         "cases": [(case.name, case.status, case.detail) for case in cases]}))
     _prune(kind)
     return True
+
+
+def once(kind: str, key: str | None,
+         work: Callable[[], Iterable[Case]]) -> list[Case]:
+    """Return the cases that are kept under a key, or those of WORK now."""
+    kept = take(kind, key)
+    if kept:
+        return mark(kept.cases, kept.when)
+    cases = list(work())
+    keep(kind, key, cases)
+    return cases
 
 
 def now() -> str:
@@ -159,12 +171,6 @@ def count() -> int:
     """How many cases were taken from here since the last call."""
     number, _taken[0] = _taken[0], 0
     return number
-
-
-def counted(number: int) -> None:
-    """Count cases that were taken and are not kept as such."""
-    with _counting:
-        _taken[0] += number
 
 
 def forget_if_asked() -> None:

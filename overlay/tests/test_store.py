@@ -464,57 +464,21 @@ class Kunit(Kept):
 
 class Checkpatch(Kept):
 
-    PATCH = ("From {0} Mon Sep 17 00:00:00 2001\nFrom: A\n"
-             "Date: {1}\nSubject: [PATCH {3}] x: y\n\nDate: stays\n+text {2}\n")
-
-    def key(self, *words, number=("1/2",)):
-        return checkpatch.key(self.top, self.PATCH.format(*words, *number))
-
-    def test_a_patch_is_known_by_its_text(self):
-        key = self.key("0" * 40, "today", "a")
-        self.assertEqual(self.key("1" * 40, "tomorrow", "a",
-                                  number=("3/4",)), key)
-        self.assertNotEqual(self.key("0" * 40, "today", "b"), key)
-
-    def test_git_and_b4_write_the_same_patch(self):
-        output = ("Message.\n\nSigned-off-by: A <a@example.org>\n---\n{0}\n"
-                  "diff --git a/x b/x\n+text\n")
-        subject = "a subject that is long enough to be"
-        git = (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@example.org>\n"
-               f"Date: today\nSubject: [PATCH 1/2] {subject}\n folded\n\n"
-               f"{output.format(' x | 3 +++')}\n")
-        mail = (f"From: A <a@example.org>\nDate: tomorrow\n"
-                f"Subject: [PATCH 01/11] {subject} folded\n"
-                "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
-                "Content-Transfer-Encoding: 7bit\nMessage-Id: <1@example.org>\n\n"
-                f"{output.format(' x | 3 ++')}\n-- \n2.39.5\n\n")
-        self.assertEqual(checkpatch.plain(git), checkpatch.plain(mail))
-        for old, new in (("A <a@", "B <a@"), ("long", "short"),
-                         ("+text", "+ text"), ("Message.", "Massage."),
-                         ("7bit", "base64")):
-            self.assertNotEqual(checkpatch.plain(git),
-                                checkpatch.plain(mail.replace(old, new, 1)))
-
-    def test_another_checkpatch(self):
-        key = self.key("0" * 40, "today", "a")
-        host.write(self.top / "scripts/checkpatch.pl", "new")
-        self.assertNotEqual(self.key("0" * 40, "today", "a"), key)
-
-    def test_only_content_is_kept(self):
-        with mock.patch.object(checkpatch, "load", return_value=[]):
-            checkpatch.note("bad", "x.c:1: ERROR:SPACING: bad", 1)
-            checkpatch.note("dead", "", 2)
-            checkpatch.note("good", "", 0)
-            self.assertIsNone(store.take("checkpatch", "bad"))
-            self.assertIsNone(store.take("checkpatch", "dead"))
-            self.assertEqual(checkpatch.judged(
-                store.take("checkpatch", "good")), [])
+    def test_the_mail_the_exceptions_and_checkpatch_are_the_key(self):
+        mail, exceptions = self.top / "0001-x.patch", self.top / "exceptions"
+        self.replace(checkpatch, "EXCEPTIONS", exceptions)
+        seen = set()
+        for path in (mail, exceptions, self.top / "scripts/checkpatch.pl"):
+            seen.add(checkpatch.key(self.top, mail))
+            host.write(path, "new")
+        self.assertEqual(len({*seen, checkpatch.key(self.top, mail)}), 4)
 
 
 class Table(Kept):
 
     def test_steps_and_what_took_long_in_them(self):
-        store.counted(2)
+        store.keep("x", "key", [PASSED] * 2)
+        store.take("x", "key")
         self.assertEqual(list(check.table("kselftest", 75.0, [PASSED] * 3, [
             host.Took("guest lean-1", 61.0, 70.0),
             host.Took("building", 9.0, 70.0),
