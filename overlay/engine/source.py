@@ -7,13 +7,14 @@ that apt is already set up with. apt checks the signatures, with a folder of
 its own, so that the machine's apt set-up does not change.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,84 +148,68 @@ def fetched() -> bool:
 
 
 def _debian() -> Source:
-    tree = _cached()
-    if tree is None:
-        tree = _unpack(fetch_package(PACKAGE, SUITE))
+    tree = _cached() or _unpack()
     return Source(tree, version_of(tree), False, None, "debian")
 
 
-
-def _unpack(package: Path) -> Path:
-    """Unpack the package's source; the folder gets its name when whole."""
-    host.need(*PACKAGES)
+def _unpack() -> Path:
+    """Fetch and unpack Debian's kernel; the directory is renamed when complete."""
     host.need_space(host.WORK, 8, "a kernel's source and one build")
-    into = host.WORK / "src" / "unpacking"
-    with host.step(f"unpacking {package.name}"):
+    package, into = unpacked(PACKAGE, SUITE), host.WORK / "src" / "unpacking"
+    with host.step(f"unpacking {PACKAGE}"):
         host.remove(into)
         into.mkdir(parents=True)
-        tar = f"./usr/src/{PACKAGE}.tar.xz"
-        host.run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" | '
-                  'tar -xOf - "$2" | tar -xJf - --strip-components=1 '
-                  '--no-same-owner -C "$3"', "sh", package, tar, into],
-                 what=f"unpacking {package.name}")
+        host.run(["tar", "-xJf", package / f"usr/src/{PACKAGE}.tar.xz",
+                  "--strip-components=1", "--no-same-owner", "-C", into],
+                 what=f"unpacking {PACKAGE}")
         tree = host.WORK / "src" / version_of(into)
         (into / WHOLE).touch()
         host.remove(tree)
         into.rename(tree)
+    host.remove(package)
     return tree
 
 
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _once(into: Path, make: Callable[[], object]) -> Path:
+    """A directory that MAKE fills, unless an earlier run completed it."""
+    if not (into / WHOLE).exists():
+        host.remove(into)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        make()
+        (into / WHOLE).touch()
+    return into
 
 
-def _whole(package: Path) -> bool:
-    """Whether a cached package still is what apt checked."""
-    noted = package.with_suffix(".sha256")
-    return noted.is_file() and noted.read_text("ascii") == _digest(package)
+def unpacked(name: str, suite: str) -> Path:
+    """The files of a Debian package from another suite, checked by apt."""
+    into = host.WORK / "tools" / f"{name}-{suite}"
 
+    def fetch() -> None:
+        with host.step(f"fetching {name} from {suite}"):
+            root = private_apt(suite)
+            package = root.fetch("download", name, f"{name}_*.deb")
+            host.run(["dpkg-deb", "-x", package, into], what=f"unpacking {name}")
+            host.remove(root.path)
 
-def fetch_package(name: str, suite: str) -> Path:
-    """A Debian package from another suite, checked by apt, kept."""
-    kept = host.WORK / "deb"
-    for package in sorted(kept.glob(f"{name}_*.deb"), reverse=True):
-        if _whole(package):
-            return package
-        host.remove(package)
-    with host.step(f"fetching {name} from {suite}"):
-        root = private_apt(suite)
-        package = root.download(name)
-        kept.mkdir(parents=True, exist_ok=True)
-        final = kept / package.name
-        host.write(final.with_suffix(".sha256"), _digest(package))
-        package.replace(final)
-        host.remove(root.path)
-    return final
+    return _once(into, fetch)
 
 
 def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
     """An unpacked Debian source package from the first suite that has it."""
-    kept = host.WORK / "tools" / f"{name}-source"
-    whole = kept / WHOLE
-    if whole.exists():
-        return kept
-    host.need(*SOURCES)
-    error = UserError(f"no suite has the source of {name}")
-    for suite in suites:
-        try:
-            root = private_apt(suite, source=True)
-            folder = root.download_source(name)
-        except UserError as failed:
-            error = failed
-            continue
-        host.remove(kept)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder, kept)
-        whole.touch()
-        host.remove(root.path)
-        return kept
-    raise error
+    into = host.WORK / "tools" / f"{name}-source"
+
+    def fetch() -> None:
+        host.need(*SOURCES)
+        for suite in suites:
+            with contextlib.suppress(UserError):
+                root = private_apt(suite, "deb-src")
+                shutil.move(root.fetch("source", name, f"{name}-*/"), into)
+                host.remove(root.path)
+                return
+        raise UserError(f"no suite of {', '.join(suites)} offers the source of {name}; "
+                        f"see {_log()}")
+
+    return _once(into, fetch)
 
 
 def _log() -> str:
@@ -272,21 +257,13 @@ class PrivateApt:
                         cwd=self.path / "down", what=what,
                         env={"APT_CONFIG": str(self.path / "apt.conf")})
 
-    def _only(self, pattern: str) -> Path:
+    def fetch(self, command: str, name: str, pattern: str) -> Path:
+        """Fetch a package or its source; apt checks it against the signed index."""
+        self.get(command, name, what=f"fetching {name}")
         found = list((self.path / "down").glob(pattern))
         if len(found) != 1:
             raise UserError(f"apt fetched no {pattern}; see {_log()}")
         return found[0]
-
-    def download(self, name: str) -> Path:
-        """Fetch one package; apt checks it against the signed index."""
-        self.get("download", name, what=f"fetching {name}")
-        return self._only(f"{name}_*.deb")
-
-    def download_source(self, name: str) -> Path:
-        """Fetch and unpack one source package, checked the same way."""
-        self.get("source", name, what=f"fetching the source of {name}")
-        return self._only(f"{name}-*/")
 
 
 def mirrors() -> list[str]:
@@ -302,7 +279,7 @@ def mirrors() -> list[str]:
     return list(dict.fromkeys(bases))
 
 
-def lines(suite: str, kind: str = "deb") -> list[str]:
+def lines(suite: str, kind: str) -> list[str]:
     """A line of sources.list for `suite` for each mirror, best first."""
     host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
@@ -313,9 +290,9 @@ def lines(suite: str, kind: str = "deb") -> list[str]:
             for uri in mirrors()]
 
 
-def private_apt(suite: str, source: bool = False) -> PrivateApt:
+def private_apt(suite: str, kind: str = "deb") -> PrivateApt:
     """A private apt that knows `suite`, from the first mirror that has it."""
-    found = lines(suite, "deb-src" if source else "deb")
+    found = lines(suite, kind)
     for number, line in enumerate(found):
         root = PrivateApt(host.WORK / "apt" / f"{suite}-{number}", f"{line}\n")
         done = _update(root)

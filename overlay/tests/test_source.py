@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finding the kernel: what is half-written is never taken for whole."""
 
-import hashlib
 import os
 import shutil
 import unittest
@@ -77,13 +76,13 @@ class Kernel(Folder):
         for version in ("7.3.9", "7.3.10"):
             tree = self.tree(host.WORK / "src" / version, version.split("."))
             (tree / ".overlay-whole").touch()
-        with mock.patch.object(source, "fetch_package") as fetch:
+        with mock.patch.object(source, "unpacked") as fetch:
             self.assertEqual(self.kernel().version, "7.3.10")
         fetch.assert_not_called()
 
     def test_half_unpacked_source_is_not_used(self):
         self.tree(host.WORK / "src" / "7.3.4")
-        with mock.patch.object(source, "fetch_package",
+        with mock.patch.object(source, "unpacked",
                                side_effect=UserError("fetching")):
             with self.assertRaisesRegex(UserError, "fetching"):
                 self.kernel()
@@ -91,34 +90,6 @@ class Kernel(Folder):
 
 class Package(Folder):
     """Debian's package, fetched by an apt of our own."""
-
-    def put(self, text, digest=None):
-        """A package in the cache, with the digest noted for it."""
-        kept = host.WORK / "deb"
-        kept.mkdir(parents=True)
-        path = kept / "linux-source-7.3_7.3.4-1_all.deb"
-        path.write_text(text, encoding="ascii")
-        if digest:
-            path.with_suffix(".sha256").write_text(digest, encoding="ascii")
-        return path
-
-    def test_a_whole_package_is_used(self):
-        path = self.put("deb", hashlib.sha256(b"deb").hexdigest())
-        with mock.patch.object(source, "private_apt") as apt:
-            found = source.fetch_package("linux-source-7.3", "suite")
-        self.assertEqual(found, path)
-        apt.assert_not_called()
-
-    def test_a_damaged_or_half_fetched_one_is_not(self):
-        for digest in (None, "0" * 64):
-            with self.subTest(digest):
-                path = self.put("deb", digest)
-                with mock.patch.object(source, "private_apt",
-                                       side_effect=UserError("fetching")):
-                    with self.assertRaisesRegex(UserError, "fetching"):
-                        source.fetch_package("linux-source-7.3", "suite")
-                self.assertFalse(path.exists())
-                host.remove(host.WORK / "deb")
 
     def test_mirrors_are_apts_own(self):
         with mock.patch.object(host, "output", return_value=PRINTED):

@@ -60,14 +60,7 @@ def _lacking(found: list[jobs.Group]) -> str:
 def modules() -> Path:
     """Where LAVA's Python modules are: of Debian's package, or this system's."""
     if shutil.which("apt-get"):
-        into = host.WORK / "tools" / f"lava-common-{SUITE}"
-        if not (into / ".overlay-whole").exists():
-            package = source.fetch_package("lava-common", SUITE)
-            host.remove(into)
-            into.parent.mkdir(parents=True, exist_ok=True)
-            host.run(["dpkg-deb", "-x", package, into], what="unpacking lava-common")
-            (into / ".overlay-whole").touch()
-        return into / "usr/lib/python3/dist-packages"
+        return source.unpacked("lava-common", SUITE) / "usr/lib/python3/dist-packages"
     found = host.output([packages.PYTHON, "-c", "import lava_common, os; "
                          "print(os.path.dirname(lava_common.__path__[0]))"])
     if not found:
