@@ -387,3 +387,20 @@ def junit(path: Path, suite: str, cases: list[Case]) -> None:
     ElementTree.indent(root)
     host.write(path, ElementTree.tostring(root, "utf-8",
                                           xml_declaration=True))
+
+
+def read(path: Path) -> list[Case]:
+    """Return the cases of a file that junit() wrote; none if it does not exist."""
+    if not path.exists():
+        return []
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (ElementTree.ParseError, UnicodeError):
+        raise host.UserError(f"{host.short(path)} is not what a run leaves: run `make "
+                             f"{path.parent.name}` again") from None
+    cases = []
+    for one in root.iter("testcase"):
+        said = {child.tag: child.text or "" for child in one}
+        status = FAIL if "failure" in said else SKIP if "skipped" in said else PASS
+        cases.append(Case(one.get("name") or "", status, "".join(said.values())))
+    return cases

@@ -45,6 +45,8 @@ SETTINGS = ("/etc/mke2fs.conf", "/etc/ld.so.preload")
 # Environment variables with directories that the compiler searches.
 SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
             "GCC_EXEC_PREFIX")
+# The detail of a case that was not run.
+STORED = "taken from the store"
 # How many cases of this run were taken from here, and not run.
 _taken = [0]
 _counting = threading.Lock()
@@ -163,7 +165,7 @@ def _prune(kind: str) -> None:
 def mark(cases: Iterable[Case], when: str) -> list[Case]:
     """The cases, each with the remark that it was not run now."""
     return [Case(case.name, case.status, "\n".join(
-        [*case.detail.splitlines(), f"taken from the store: it ran at {when}"]))
+        [*case.detail.splitlines(), f"{STORED}: it ran at {when}"]))
         for case in cases]
 
 

@@ -7,10 +7,9 @@ import unittest
 from pathlib import Path
 
 from engine import host, ktap
-from engine.kernels import HARDWARE
 from engine.ktap import FAIL, PASS, SKIP, Case
 from engine.page import collect
-from engine.page.collect import Curve, Figures, Program
+from engine.page.collect import Curve, Program
 
 
 def row(variant, insn, **params):
@@ -41,7 +40,7 @@ class Results(Left):
             Case("lean, pci=nomsi: filesystems/dax: read_dm.sh: a: b", PASS),
             Case("lean-1: the guest ran to its end", PASS)), [
             Program("kselftest", "lean", "uq: uq_io", passed=1),
-            Program("kselftest", "debug", "uq: uq_io", failed=1, skipped=1,
+            Program("kselftest", "debug", "uq: uq_io",
                     failures=[("uq.irq.x", "Expected 0 == 1")],
                     skips=[("uq.poll.y", "no device")]),
             Program("kselftest", "lean, pci=nomsi",
@@ -52,28 +51,6 @@ class Results(Left):
         host.write(self.out / "kunit" / "um.log", "")
         self.assertEqual(collect.logs(self.out, ["kunit", "lint"]),
                          {"kunit": ["kunit/um.log"]})
-
-    def log_of(self, step, name):
-        """The log that a failure of this name leads to."""
-        found, = self.results(step, Case(name, FAIL, "it failed"))
-        return found.log
-
-    def test_a_failure_leads_to_the_log_of_its_guest(self):
-        for guest, programs in (("lean-1", ("uq: uq_io_more",)),
-                                ("lean-2", ("uq: uq_io",)),
-                                ("lean-intx", ("uq: uq_io",)),
-                                ("debug", ("uq: uq_io",))):
-            text = "".join(f"# selftests: {name}\n" for name in programs)
-            host.write(self.out / "kselftest" / f"{guest}.ktap", text)
-            host.write(self.out / "kselftest" / f"{guest}.boot.log", text)
-        append = " ".join(HARDWARE["intx"].append)
-        for name, guest in (
-                ("lean: uq: uq_io: irq.x", "lean-2"),
-                (f"lean, {append}: uq: uq_io: irq.x", "lean-intx"),
-                ("debug: uq: uq_io: irq.x", "debug"),
-                ("lean-1: the guest ran to its end", "lean-1")):
-            self.assertEqual(self.log_of("kselftest", name),
-                             f"kselftest/{guest}.boot.log", name)
 
 
 class Measured(Left):
@@ -97,24 +74,18 @@ class Measured(Left):
             Curve("nvme", "bs", {"batch": 1, "depth": 1},
                   {"uq": [(512, 8), (4096, 7)]})])
 
-    def test_what_make_bench_wrote(self):
-        self.assertEqual(collect.measured(self.out, self.out / "none"), Figures())
+    def test_the_tree_keeps_what_was_not_measured_here(self):
+        kept, empty = self.out / "results.json", {"results": [], "lines": []}
+        self.assertEqual(collect.measured(self.out, kept), ("", empty))
+        host.write(kept, json.dumps({"parts": {"nvme": {"commit": "a1"}}, **empty}))
+        about, _ = collect.measured(self.out, kept)
+        self.assertIn("a1 (nvme)", about)
         host.write(self.out / "bench.json", json.dumps({
-            "kernel": "7.3", "results": [row("uq", 1)], "lines": [row("uq", 2)]}))
-        self.assertEqual(collect.measured(self.out), Figures(
-            {"kernel": "7.3"}, [row("uq", 1)], [row("uq", 2)]))
-
-    def test_what_the_tree_keeps_stands_for_what_was_not_measured_here(self):
-        kept = self.out / "results.json"
-        host.write(kept, json.dumps({
-            "parts": {"nvme": {"commit": "a1"}, "nvme-iommu": {"commit": "b2"},
-                      "dax-read": {"commit": "a1"}}, "results": [row("uq", 1)],
-            "lines": [row("uq", 2)]}))
-        found = collect.measured(self.out, kept)
-        self.assertEqual((found.rows, found.lines), ([row("uq", 1)], [row("uq", 2)]))
-        self.assertEqual(list(found.about.values()), ["a1 (nvme, dax-read); "
-                                                      "b2 (nvme-iommu)"])
-        self.assertTrue(collect.measured(self.out).rows)
+            "kernel": "7.3", "commit": "b2", "tool": "QEMU",
+            "results": [row("uq", 1)], "lines": [row("uq", 2)]}))
+        about, found = collect.measured(self.out, kept)
+        self.assertEqual(about, "kernel 7.3, tree b2, QEMU")
+        self.assertEqual(found["results"], [row("uq", 1)])
 
 
 class Profiles(Left):
@@ -125,7 +96,7 @@ class Profiles(Left):
         for variant in ("generic", "read"):
             host.write(folder / f"profile-8-{variant}.folded", "")
         found, = collect.profiles(self.out)
-        self.assertEqual(found, collect.Profile("profile-8", "Reads", {
+        self.assertEqual(found, ("profile-8", "Reads", {
             variant: f"profile-8-{variant}.folded" for variant in ("generic", "read")}))
 
 

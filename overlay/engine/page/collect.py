@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from bench.tables import RESULTS
-from engine.kernels import HARDWARE, KERNELS
+from engine.host import elapsed
+from engine.kernels import KERNELS
+from engine.ktap import FAIL, SKIP, Case, read
+from engine.store import STORED
 
 # A result of bench.json.
 Row = dict[str, Any]
-# Cases whose names begin like this are of one kernel and one program.
+# Names of cases of one kernel and one program.
 KSELFTEST = re.compile(r"([^:]+): ([\w/]+): (\w+(?:\.sh)?)(?:: (.*))?$")
 KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
-STORED = "taken from the store"
 # A parameter that mostly is what another one is: a plot over the one lets it.
 FOLLOWS = {"batch": "depth"}
 # Of each bench the parameter over which README.md shows it.
@@ -25,11 +26,13 @@ FRONT = {"dax-read": "size", "dax-mmap": "window", "nvme": "batch"}
 # ... and up to where: of longer reads nearly all instructions are the copy's.
 FRONT_MOST = {"dax-read": 4096}
 # In what some parameters are counted.
-UNITS = {"size": ("bytes",), "bs": ("bytes",), "window": ("bytes",),
-         "batch": ("operations at once",), "depth": ("commands in flight",),
-         "others": ("commands of a neighbour in flight",)}
+UNITS = {"size": "size, bytes", "bs": "bs, bytes", "window": "window, bytes",
+         "batch": "batch, operations at once", "depth": "depth, commands in flight",
+         "others": "others, commands of a neighbour in flight"}
 # A line whose greatest value is more than so many times its least is drawn by tens.
 STEEP = 16
+
+
 @dataclass
 class Program:
     """The cases of one program, or of one checker, on one kernel."""
@@ -38,14 +41,18 @@ class Program:
     kernel: str
     name: str
     passed: int = 0
-    failed: int = 0
-    skipped: int = 0
     stored: int = 0
-    # Names of cases that did not pass, and what was said of them.
+    # Names and details of cases that did not pass.
     failures: list[tuple[str, str]] = field(default_factory=list)
     skips: list[tuple[str, str]] = field(default_factory=list)
-    # Its guest's log, or that of its step, as a path in out/.
-    log: str = ""
+
+    @property
+    def failed(self) -> int:
+        return len(self.failures)
+
+    @property
+    def skipped(self) -> int:
+        return len(self.skips)
 
     def cases(self) -> int:
         """How many there were."""
@@ -80,8 +87,7 @@ class Span:
 
     def took(self) -> str:
         """How long it took, in words."""
-        minutes, seconds = divmod(round(self.seconds), 60)
-        return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+        return elapsed(self.seconds)
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,8 @@ class Curve:
         return f"{self.bench} by {self.over}"
 
     def label(self) -> str:
-        """The parameter, and in what it is counted."""
-        return ", ".join([self.over, *UNITS.get(self.over, ())])
+        """The parameter and its unit."""
+        return UNITS.get(self.over, self.over)
 
     def places(self) -> list[float]:
         """Where it has points."""
@@ -131,18 +137,14 @@ def _place(step: str, name: str) -> tuple[str, str, str]:
     return "", first if rest else step, rest or name
 
 
-def _note(program: Program, case: ElementTree.Element, name: str) -> None:
-    failure, skipped = case.find("failure"), case.find("skipped")
-    if failure is not None:
-        program.failed += 1
-        program.failures.append((name, failure.text or ""))
-    elif skipped is not None:
-        program.skipped += 1
-        program.skips.append((name, skipped.get("message") or ""))
+def _note(program: Program, case: Case, name: str) -> None:
+    program.stored += STORED in case.detail
+    if case.status == FAIL:
+        program.failures.append((name, case.detail))
+    elif case.status == SKIP:
+        program.skips.append((name, case.detail))
     else:
         program.passed += 1
-    output = case.findtext("system-out") or ""
-    program.stored += STORED in output
 
 
 def matrices(programs: Iterable[Program]) -> dict[str, dict[str, dict[str, Program]]]:
@@ -159,17 +161,11 @@ def results(out: Path, steps: Iterable[str]) -> list[Program]:
     """All programs of these steps, in the order in which they ran."""
     found: dict[tuple[str, str, str], Program] = {}
     for step in steps:
-        path = out / step / "junit.xml"
-        if not path.exists():
-            continue
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
-            kernel, name, rest = _place(step, case.get("name") or "")
+        for case in read(out / step / "junit.xml"):
+            kernel, name, rest = _place(step, case.name)
             program = found.setdefault((step, kernel, name),
                                        Program(step, kernel, name))
             _note(program, case, rest)
-    for program in found.values():
-        if program.failures:
-            program.log = _log(out, program)
     return list(found.values())
 
 
@@ -181,22 +177,6 @@ def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
                          in (out / step).iterdir()
                          if path.suffix == ".log" or path.name == "log")
             for step in steps if (out / step).is_dir()}
-
-
-def _log(out: Path, program: Program) -> str:
-    """Where it can be read why a program failed; nowhere is ""."""
-    folder = out / program.step
-    mode, _, append = program.kernel.partition(", ")
-    # A guest of other hardware has its name, and runs what others run as well.
-    kinds = {f"{mode}-{kind}": " ".join(other.append)
-             for kind, other in HARDWARE.items()}
-    guests = [path.stem for path in sorted(folder.glob(f"{mode or '?'}*.ktap"))
-              if kinds.get(path.stem, "") == append and
-              f"selftests: {program.name}\n" in path.read_text("utf-8", "replace")]
-    names = (*(f"{guest}.boot.log" for guest in (program.name, *guests, mode)
-               if "/" not in guest), "log")
-    return next((f"{program.step}/{name}" for name in names
-                 if (folder / name).is_file()), "")
 
 
 # -- times -------------------------------------------------------------------
@@ -212,37 +192,17 @@ def spans(out: Path) -> list[Span]:
 
 # -- figures -----------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Figures:
-    """What `make bench` has left."""
-
-    # What it measured on.
-    about: dict[str, str] = field(default_factory=dict)
-    # Instructions, and cache lines.
-    rows: list[Row] = field(default_factory=list)
-    lines: list[Row] = field(default_factory=list)
-
-
-def _about(data: dict[str, Any]) -> dict[str, str]:
-    """What it was measured on; of parts that the tree keeps, the commits."""
-    if "parts" not in data:
-        return {name: value for name, value in data.items()
-                if isinstance(value, str)}
-    commits: dict[str, list[str]] = {}
-    for part, origin in data["parts"].items():
-        commits.setdefault(origin["commit"], []).append(part)
-    measured = "; ".join(f"{commit} ({', '.join(parts)})"
-                         for commit, parts in commits.items())
-    return {"overlay/bench/results.json, measured at": measured}
-
-
-def measured(out: Path, results: Path = RESULTS) -> Figures:
-    """What `make bench` wrote last; where it left none, what the tree keeps."""
-    for path in (out / "bench.json", results):
-        if path.exists():
-            data = json.loads(path.read_text("utf-8"))
-            return Figures(_about(data), data["results"], data.get("lines") or [])
-    return Figures()
+def measured(out: Path, results: Path = RESULTS) -> tuple[str, dict[str, Any]]:
+    """Return the figures of the last `make bench`, or the tree's, and their origin."""
+    path = out / "bench.json"
+    if path.exists():
+        data = json.loads(path.read_text("utf-8"))
+        return f"kernel {data['kernel']}, tree {data['commit']}, {data['tool']}", data
+    if not results.exists():
+        return "", {"results": [], "lines": []}
+    data = json.loads(results.read_text("utf-8"))
+    return "overlay/bench/results.json, measured at " + ", ".join(
+        f"{origin['commit']} ({part})" for part, origin in data["parts"].items()), data
 
 
 def words(params: dict[str, Any]) -> str:
@@ -306,22 +266,12 @@ def front(found: list[Row]) -> list[Curve]:
 
 # -- profiles ----------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Profile:
-    """Where the instructions of an operation go: the files that say so."""
-
-    name: str
-    title: str
-    # Names of files with stacks, by variant.
-    stacks: dict[str, str]
-
-
-def profiles(out: Path) -> list[Profile]:
-    """All profiles of the last `make bench`."""
+def profiles(out: Path) -> list[tuple[str, str, dict[str, str]]]:
+    """The profiles of the last `make bench`: name, title, files with stacks."""
     found = []
     for path in sorted((out / "bench").glob("profile-*.txt")):
         first, _, _ = path.read_text("utf-8").partition("\n")
-        found.append(Profile(path.stem, first.removeprefix("# "), {
+        found.append((path.stem, first.removeprefix("# "), {
             one.stem.removeprefix(f"{path.stem}-"): one.name
             for one in sorted(path.parent.glob(f"{path.stem}-*.folded"))}))
     return found

@@ -16,7 +16,7 @@ LONG = 10
 def write(out: Path, steps: list[str]) -> Path:
     """Write out/report/index.html from what the last runs left there."""
     programs = collect.results(out, steps)
-    figures = collect.measured(out)
+    about, figures = collect.measured(out)
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined).from_string(
@@ -30,9 +30,9 @@ def write(out: Path, steps: list[str]) -> Path:
                if any(program.step == step for program in programs)],
         logs=collect.logs(out, [*steps, "bench"]),
         time_line=plots.time_line(long) if long else "",
-        figures=figures, words=collect.words,
+        about=about, figures=figures, words=collect.words,
         curves=[(curve, plots.curve(curve))
-                for curve in collect.curves(figures.rows)],
+                for curve in collect.curves(figures["results"])],
         profiles=collect.profiles(out))
     path = out / "report" / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-from engine import build, host, kernels, kunit, ran, reuse, source
+from engine import build, host, kernels, ktap, kunit, ran, reuse, source, store
 from engine.host import UserError
 from engine.kernels import KERNELS
-from engine.page import collect
+from engine.ktap import FAIL, PASS, SKIP, Case
 
 # The CI's name, unless KCIDB_ORIGIN= is another.
 ORIGIN = "overlay"
@@ -32,7 +31,7 @@ BUILDS = {build.BUILT: "PASS", build.FAILED: "FAIL", build.BEGAN: "ERROR"}
 # not run. It is no build, and has no status.
 NONE = "none"
 # A result that was kept, and when it came (store.py).
-KEPT = re.compile(rf"^{collect.STORED}: it ran at (\d+-\d+-\d+ \d+:\d+)$",
+KEPT = re.compile(rf"^{store.STORED}: it ran at (\d+-\d+-\d+ \d+:\d+)$",
                   re.MULTILINE)
 # A repository that others can read, as KCIDB takes it: no name or password is in it,
 # and it is not on this machine.
@@ -68,24 +67,11 @@ def path_of(step: str, name: str) -> str:
     return ".".join([step, *(part for part in parts if part)])
 
 
-def _status(case: ElementTree.Element) -> tuple[str, str]:
-    """A case's status in KCIDB's words, and what was said of it."""
-    failure, skipped = case.find("failure"), case.find("skipped")
-    if failure is not None:
-        text = failure.text or ""
-        return "MISS" if text.startswith("NOT RUN") else "FAIL", text
-    if skipped is not None:
-        return "SKIP", skipped.get("message") or ""
-    return "PASS", case.findtext("system-out") or ""
-
-
-def _cases(path: Path) -> Iterator[ElementTree.Element]:
-    """The cases that a step has left."""
-    try:
-        return ElementTree.parse(path).getroot().iter("testcase")
-    except (ElementTree.ParseError, UnicodeError):
-        raise UserError(f"{host.short(path)} is not what a run leaves: run `make "
-                        f"{path.parent.name}` again") from None
+def _status(case: Case) -> str:
+    """A case's status in KCIDB's words."""
+    if case.status == FAIL and case.detail.startswith("NOT RUN"):
+        return "MISS"
+    return {FAIL: "FAIL", SKIP: "SKIP", PASS: "PASS"}[case.status]
 
 
 def _times(noted: Row, name: str, detail: str) -> Row:
@@ -111,8 +97,8 @@ def results(out: Path) -> Iterator[Result]:
                      "kernel")
             continue
         noted = ran.noted(note)
-        for case in _cases(path):
-            name = case.get("name") or ""
+        for case in ktap.read(path):
+            name = case.name
             first, _, rest = name.partition(": ")
             mode, _, hardware = first.partition(", ")
             # A guest has its kernel's name, and perhaps what is its own.
@@ -123,9 +109,8 @@ def results(out: Path) -> Iterator[Result]:
                 known, rest = NONE, f"{first}: {rest}" if rest else first
             elif mode != known:
                 rest = f"{mode}: {rest}"
-            status, detail = _status(case)
-            yield Result(step, known, hardware, rest, status, detail,
-                         collect.STORED in detail, _times(noted, name, detail))
+            yield Result(step, known, hardware, rest, _status(case), case.detail,
+                         store.STORED in case.detail, _times(noted, name, case.detail))
 
 
 # -- what is tested ----------------------------------------------------------
