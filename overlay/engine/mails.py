@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import parts
+from bench import parts, tables
 from bench.parts import LINES
 from bench.results import Row, bare
 from engine import build, host, ktap, lay, repository, rules, source
@@ -111,173 +111,114 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
-def table(results: list[Row], every: list[Row] | None = None) -> str:
-    """Results as a table: variants beside each other, parameters below.
-
-    With EVERY result, the ratios without the call and the copy stand in it too.
-    """
-    variants = list(dict.fromkeys(result["variant"] for result in results))
-    rows: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
-    for result in results:
-        params = tuple(sorted((result.get("params") or {}).items()))
-        rows.setdefault((result["bench"], params), {})[
-            result["variant"]] = result
-    same, shown = _same_and_shown([dict(params) for _, params in rows])
-    grid = [[*shown, *_heads(variants, every)]]
-    for (_, params), cells in rows.items():
-        values = dict(params)
-        grid.append([_word(values[name]) if name in values else "-"
-                     for name in shown] + _cells(cells, variants, every))
-    caption = [_wrapped("Instructions per operation"
-                        + _constants(next(iter(rows))[1], same) + ":"), ""]
-    return "\n".join(caption + _align(_filled(grid)))
-
-
-def _filled(grid: list[list[str]]) -> list[list[str]]:
-    """A table without the columns that have a heading and nothing else."""
-    columns = [column for column in zip(*grid, strict=True)
-               if set(column[1:]) != {"-"}]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def lines_table(rows: list[Row]) -> str:
-    """Cache lines as a table, a row for each variant."""
-    params = [row["params"] for row in rows]
-    same, shown = _same_and_shown(params)
-    grid = [[*shown, "variant", "data", "code", "taken"]]
-    grid += [[*(_word(row["params"].get(name)) for name in shown), row["variant"],
-              f"{row['lines_per_op'] - row['own_lines_per_op']:.1f}",
-              f"{row['code_lines_per_op']:.1f}", f"{row['transfers_per_op']:.1f}"]
-             for row in rows]
-    return "\n".join([
-        _wrapped("Cache lines per operation"
-                 + _constants(params[0].items(), same)
-                 + ", of data without the program's own, of code, and taken from "
-                 "other processors:"), "", *_align(grid)])
-
-
-def _same_and_shown(params: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """The parameters that all rows have the same value of, and the others."""
+def _grid(caption: str, params: list[dict[str, Any]], heads: list[str],
+          cells: list[list[str]]) -> str:
+    """A table. Parameters with the same value in all rows move into the caption."""
     names = sorted({name for one in params for name in one})
-    same = [name for name in names
-            if len({_word(one.get(name)) for one in params}) == 1]
-    return same, [name for name in names if name not in same]
+    shown = [name for name in names
+             if len({_word(one.get(name)) for one in params}) > 1]
+    same = [f"{name} {_word(params[0][name])}" for name in names
+            if name not in shown and params[0].get(name) is not None]
+    grid = [[*shown, *heads], *(
+        [*(_word(one[name]) if name in one else "-" for name in shown), *line]
+        for one, line in zip(params, cells, strict=True))]
+    columns = [[cell.rjust(max(map(len, column))) for cell in column]
+               for column in zip(*grid, strict=True) if set(column[1:]) != {"-"}]
+    before, after = caption.split("*")
+    constants = f" ({', '.join(same)})" if same else ""
+    return "\n".join([
+        textwrap.fill(f"{before}{constants}{after}:", WIDTH,
+                      break_on_hyphens=False), "",
+        *(f"  {'  '.join(row)}".rstrip() for row in zip(*columns, strict=True))])
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
+def table(rows: list[Row], every: list[Row] | None = None) -> str:
+    """Variants beside each other, each with its ratio to the first one.
 
-
-def _constants(params: Iterable[tuple[str, Any]], same: list[str]) -> str:
-    values = dict(params)
-    constants = [f"{name} {_word(values[name])}" for name in same
-                 if values.get(name) is not None]
-    return f" ({', '.join(constants)})" if constants else ""
-
-
-def _heads(variants: list[str], every: list[Row] | None) -> list[str]:
+    With EVERY result, add the ratios without the call and the copy.
+    """
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    found: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
+    for row in rows:
+        params = tuple(sorted((row.get("params") or {}).items()))
+        found.setdefault((row["bench"], params), {})[row["variant"]] = row
     ratios = ["ratio"] if every is None else ["ratio", "bare"]
-    return [head for number, name in enumerate(variants)
-            for head in ([name, *ratios] if number else [name])]
+    heads = [head for name in variants for head in (name, *ratios)]
+    del heads[1:1 + len(ratios)]
+    lines = []
+    for cells in found.values():
+        line, first = [], cells.get(variants[0], {})
+        for name in variants:
+            row = cells.get(name, {})
+            line += [f"{row['insn_per_op']:.0f}" if row else "-",
+                     _ratio(row.get("insn_per_op"), first.get("insn_per_op"))]
+            if every is not None:
+                line.append(_ratio(*(bare(every, one) if one else None
+                                     for one in (row, first))))
+        del line[1:1 + len(ratios)]
+        lines.append(line)
+    return _grid("Instructions per operation*", [dict(params) for _, params in found],
+                 heads, lines)
 
 
 def _ratio(value: float | None, first: float | None) -> str:
     return f"{value / first:.2f}" if value and first else "-"
 
 
-def _cells(cells: dict[str, Row], variants: list[str],
-           every: list[Row] | None) -> list[str]:
-    """One row's figures, each after the first with its ratio to the first."""
-    value = {name: row["insn_per_op"] for name, row in cells.items()}
-    spared = {name: bare(every or [], row) for name, row in cells.items()}
-    first = variants[0]
-    out = []
-    for number, name in enumerate(variants):
-        out.append(f"{value[name]:.0f}" if name in value else "-")
-        if number:
-            out.append(_ratio(value.get(name), value.get(first)))
-        if number and every is not None:
-            out.append(_ratio(spared.get(name), spared.get(first)))
-    return out
+def lines_table(rows: list[Row]) -> str:
+    """Cache lines, a row for each variant."""
+    return _grid(
+        "Cache lines per operation*, of data without the program's own, of code, and "
+        "taken from other processors", [row["params"] for row in rows],
+        ["variant", "data", "code", "taken"],
+        [[row["variant"], f"{row['lines_per_op'] - row['own_lines_per_op']:.1f}",
+          f"{row['code_lines_per_op']:.1f}", f"{row['transfers_per_op']:.1f}"]
+         for row in rows])
 
 
-def _align(grid: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in grid)
-              for column in range(len(grid[0]))]
-    return ["  " + "  ".join(cell.rjust(width) for cell, width
-                             in zip(row, widths, strict=True)).rstrip()
-            for row in grid]
-
-
-def measured(wanted: str | None, path: Path | None = None) -> str:
-    """The table for @TABLE@, or a sentence that says what is missing."""
-    path = path or host.ROOT / "overlay" / "bench" / "results.json"
-    if not path.exists():
-        if asked():
-            raise UserError(f"SEND=1: there is no {host.short(path)}, which `make "
-                            "bench` writes")
-        return ("(Not measured in this tree yet: `make bench` writes "
-                f"{host.short(path)}.)")
+def measured(wanted: str | None) -> str:
+    """The tables for @TABLE@, and the kernel and the tree of their figures."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        every = (wanted or "").split(";")
-        tables = [_chosen(data, one) for one in every]
-        origins = _origins(data, every)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{host.short(path)} is not what `make bench` writes: "
+        data = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
+        found: list[str] = []
+        counted: set[str] = set()
+        every = [one.split() for one in (wanted or "").split(";")]
+        for words in every:
+            of_lines = words[:1] == [LINES]
+            rows = list(bench_rows(data[LINES if of_lines else "results"], " ".join(
+                word for word in words[of_lines:] if word != BARE)))
+            if not rows:
+                raise UserError("overlay/bench/results.json has no row for the table "
+                                f"'{' '.join(words)}' of a cover")
+            if of_lines:
+                found.append(lines_table(rows))
+                continue
+            found.append(table(rows, data["results"] if BARE in words else None))
+            counted.update(map(parts.of, rows))
+        if counted:
+            found.append(f"Measured on {_origin(data, counted)}.\nInstructions are not "
+                         "cycles: cache misses and contended atomics do not\nshow.")
+        if [LINES] in (words[:1] for words in every):
+            found.append(f"Cache lines of {_origin(data, [LINES])}.\nThey are those of "
+                         "a model whose caches are never full, in an emulator. They\n"
+                         "stand in for time where there is no hardware, and are not "
+                         "time.")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UserError("overlay/bench/results.json is not what `make bench` writes: "
                         "run it again") from None
-    return "\n\n".join([*tables, *origins])
-
-
-def _of_lines(wanted: str) -> bool:
-    return wanted.split()[:1] == [LINES]
-
-
-def _asked(data: dict[str, Any], wanted: str) -> list[Row]:
-    """The rows of one table."""
-    words, lines = wanted.split(), _of_lines(wanted)
-    return list(bench_rows(data[LINES if lines else "results"], " ".join(
-        word for word in words[lines:] if word != BARE)))
-
-
-def _chosen(data: dict[str, Any], wanted: str) -> str:
-    """One table, of what one part of a Bench: line asks for."""
-    rows = _asked(data, wanted)
-    if not rows:
-        raise UserError("overlay/bench/results.json holds nothing for the table "
-                        f"'{wanted.strip()}' of a cover")
-    if _of_lines(wanted):
-        return lines_table(rows)
-    return table(rows, data["results"] if BARE in wanted.split() else None)
+    return "\n\n".join(found)
 
 
 def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
-    """The kernel and the tree that figures of these parts are of."""
+    """The kernel and the tree of the figures of these parts."""
     texts = []
     for name in sorted(names, key=parts.NAMES.index):
         one = data["parts"][name]
         text = f"Linux {one['kernel']}"
         if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", one["commit"]):
-            text += f", tree at {match.group(1)[:12]}"
-            text += " with changes" if match.group(2) else ""
-        if text not in texts:
-            texts.append(text)
-    return "; ".join(texts)
-
-
-def _origins(data: dict[str, Any], every: list[str]) -> Iterator[str]:
-    """What the figures were measured on, and what they are not."""
-    counted = {parts.of(row) for wanted in every if not _of_lines(wanted)
-               for row in _asked(data, wanted)}
-    if counted:
-        yield (f"Measured on {_origin(data, counted)}.\n"
-               "Instructions are not cycles: cache misses and contended atomics "
-               "do not\nshow.")
-    if any(map(_of_lines, every)):
-        yield (f"Cache lines of {_origin(data, [LINES])}.\nThey are those of a "
-               "model whose caches "
-               "are never full, in an emulator. They\nstand in for time where "
-               "there is no hardware, and are not time.")
+            text += f", tree at {match[1][:12]}{' with changes' if match[2] else ''}"
+        texts.append(text)
+    return "; ".join(dict.fromkeys(texts))
 
 
 def tested(out: Path | None = None, since: float = 0) -> str:
