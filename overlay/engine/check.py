@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 
-from engine import cli, host, kselftest, ktap, kunit, ran, ready, store
+from engine import cli, host, ktap, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
@@ -89,8 +89,6 @@ def main(args: list[str]) -> list[Case]:
     began = time.monotonic()
     host.TIMES.clear()
     everything = _ready(args or STEPS)
-    if "kselftest" in (args or STEPS):
-        kunit.beside[:] = [kselftest.ahead]
     lines = list(table(START, time.monotonic() - began, [], host.TIMES))
     times = list(spans(START, host.TIMES, began))
     for name in args or STEPS:

@@ -7,13 +7,10 @@ and those that race in the kernel that watches for data races.
 """
 
 import fnmatch
-import functools
-import itertools
-import queue
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine import (
@@ -225,50 +222,19 @@ def said(todo: Sequence[Share]) -> str:
     return f"{count} runs of kselftests in {len(todo)} guests"
 
 
-def run(todo: list[Share], out: Path,
-        later: Sequence[Callable[[], list[Share]]] = ()) -> list[Case]:
-    """Run the guests, several at a time; returns all cases.
-
-    Each of `later` prepares another kernel and says what its guests have to do, while
-    guests of other kernels run. Of the shares that could begin the longest does, so
-    that none is left to run alone at the end.
-    """
+def run(todo: list[Share], out: Path) -> list[Case]:
+    """Run the guests, several at a time, the longest first; return all cases."""
     if not todo:
         return []
     host.need(*guest.PACKAGES)
     host.pytool("vng")
     # A guest waits for clocks and answers: one more than there are processors.
-    takes = max(kernel.takes() for kernel in KERNELS.values())
-    workers = max(1, min(limits.processors() + 1, limits.memory() // takes))
-    waiting: queue.PriorityQueue[tuple[float, int, Share | None]] = \
-        queue.PriorityQueue()
-    number = itertools.count()
-
-    def add(shares: Iterable[Share]) -> None:
-        for share in shares:
-            expected = sum(reuse.seconds(share.mode, share.tests).values())
-            waiting.put((-expected, next(number), share))
-
-    def prepare() -> list[Case]:
-        try:
-            for prepares in later:
-                add(prepares())
-        finally:
-            for _ in range(workers):
-                waiting.put((1.0, next(number), None))
-        return guests()
-
-    def guests() -> list[Case]:
-        cases = []
-        while share := waiting.get()[2]:
-            cases += _boot(share, out)
-        return cases
-
-    add(todo)
-    meanwhile = f", and {len(later)} more kernels to come" if later else ""
-    with host.step(f"{said(todo)}{meanwhile} ({host.short(out)}/*.boot.log)"):
-        done = host.at_once(lambda job: job(), [
-            (prepare,), *[(guests,)] * (workers - 1)], workers)
+    takes = max(KERNELS[share.mode].takes() for share in todo)
+    workers = min(limits.processors() + 1, limits.memory() // takes)
+    todo = sorted(todo, key=lambda share: -sum(
+        reuse.seconds(share.mode, share.tests).values()))
+    with host.step(f"{said(todo)} ({host.short(out)}/*.boot.log)"):
+        done = host.at_once(_boot, [(share, out) for share in todo], workers)
     return [case for cases in done for case in cases]
 
 
@@ -430,52 +396,26 @@ def _named(modes: list[str], named: list[str], out: Path) -> list[Case]:
 
 
 def _kselftest(modes: list[str], out: Path) -> list[Case]:
-    """All that kernels run: some are prepared while guests of others run."""
+    """All tests of these kernels."""
     cases: list[Case] = []
     every: list[str] = []
-
-    def prepares(mode: str) -> list[Share]:
+    todo: list[Share] = []
+    for mode in modes:
         chosen = subset(mode)
+        if chosen == []:
+            host.say(f"    overlay/{KERNELS[mode].subset} names no test")
+            continue
         into, tests, bad = prepare(mode, chosen)
         if chosen is None:
             every.extend(tests)
         if KERNELS[mode].installs_without:
             bad += without_kernel(mode, out)
         tests = given(mode, tests)
-        todo, kept = reuse.sift([*apart(mode, into, tests),
+        left, kept = reuse.sift([*apart(mode, into, tests),
                                  *others(mode, into, tests),
                                  *restarts(mode, into, tests)])
-        host.say(f"    {mode} is prepared: {said(todo)}")
-        cases.extend([*bad, *kept])
-        return todo
-
-    left = _longest_first(modes)
-    todo: list[Share] = []
-    while left and not todo:
-        todo = prepares(left.pop(0))
-    cases += run(todo, out, [functools.partial(prepares, mode) for mode in left])
+        todo += left
+        cases += [*bad, *kept]
+    cases += run(todo, out)
     # Some need what only one of the kernels has.
     return cases + (never_ran(every, cases) if len(modes) > 1 else [])
-
-
-def ahead() -> None:
-    """Build what the guests need, for a step in which processors would stand idle.
-
-    What does not build is a failure of the step that needs it.
-    """
-    try:
-        for mode in _longest_first(kernels.having("checked")):
-            build.build(mode)
-            install(mode)
-    except (UserError, OSError) as error:
-        host.say(f"    {error}")
-
-
-def _longest_first(modes: list[str]) -> list[str]:
-    """Those kernels that have tests, the one whose tests take longest first."""
-    took = reuse.noted(reuse.USUAL)
-    have = [mode for mode in modes if subset(mode) != []]
-    for mode in modes:
-        if mode not in have:
-            host.say(f"    overlay/{KERNELS[mode].subset} names no test")
-    return sorted(have, key=lambda mode: -sum(took.get(mode, {}).values()))

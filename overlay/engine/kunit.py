@@ -8,7 +8,6 @@ soak` and `make kunit ARGS=um`. Results are judged from what the kernel says, no
 from an exit code, and a suite of ours that no kernel ran is a failure.
 """
 
-import functools
 import re
 import sys
 import time
@@ -28,8 +27,6 @@ UM = "um"
 IMAGE = "linux"
 # What modules with suites stand on.
 KUNIT = "lib/kunit/kunit.ko"
-# What `make check` does beside these guests for a step that follows.
-beside: list[Callable[[], object]] = []
 
 
 def our_suites() -> list[str]:
@@ -191,10 +188,8 @@ def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
     if not runs:
         return []
     with host.step(f"KUnit in {len(runs)} kernels ({host.short(out)}/*.log)"):
-        done = host.at_once(lambda job: job(), [
-            *((functools.partial(run, out),) for run in runs),
-            *((job,) for job in beside)], len(runs) + len(beside))
-    return [case for cases in done[:len(runs)] for case in cases]
+        done = host.at_once(lambda run: run(out), [(run,) for run in runs], len(runs))
+    return [case for cases in done for case in cases]
 
 
 def main(args: list[str]) -> list[Case]:

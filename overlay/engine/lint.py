@@ -8,7 +8,6 @@ What the kernel's own tools say of upstream's text is not ours: for a file
 that we only patch, what they say without the patch is taken away.
 """
 
-import copy
 import os
 import re
 import shutil
@@ -60,12 +59,6 @@ class Job:
         self.kernel = source.kernel()
         self.shop = objects.Shop(self.log)
         self.base, self.laid = repository.base(self.kernel), lay.current()
-
-    def beside(self, log: str) -> "Job":
-        """The same, for tools beside others: with a log of their own."""
-        job = copy.copy(self)
-        job.log = self.out / log
-        return job
 
     def run(self, cmd: Sequence[object], cwd: Path | None = None,
             env: Mapping[str, str] | None = None,
@@ -398,7 +391,7 @@ TOOLS = {
     "i386": i386, "modules": modules,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "maintainers": maintainers,
 }
-# These use the one work tree, one after the other; the last ones only read it.
+# These compile in the one work tree, or read it.
 COMPILE = ("W=1", "sparse", "arm64", "i386", "modules")
 READ = ("kernel-doc", "checkpatch", "maintainers")
 
@@ -443,11 +436,7 @@ def _timed(job: Job, name: str) -> list[Case]:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Run every checker, or those that are named.
-
-    The checkers that share the work tree run one after the other, and beside them
-    the checkers that read only the clone.
-    """
+    """Run every checker, or those that are named."""
     host.need(*PACKAGES)
     wanted = args or list(TOOLS)
     unknown = set(wanted) - set(TOOLS)
@@ -455,14 +444,7 @@ def main(args: list[str]) -> list[Case]:
         raise UserError(f"there is no checker {sorted(unknown)[0]}: "
                         f"{', '.join(TOOLS)}")
     job = Job(host.fresh("lint"))
-    in_tree = [name for name in (*COMPILE, *READ) if name in wanted]
-    texts = [name for name in wanted if name not in in_tree]
-
-    def lane(job: Job, names: list[str]) -> list[Case]:
-        if names == in_tree and names:
-            job.shop.at(job.laid)
-        return [case for name in names for case in _timed(job, name)]
-
-    with host.step(f"lint: {len(wanted)} checkers ({host.short(job.out)}/*log)"):
-        done = host.at_once(lane, [(job, in_tree), (job.beside("texts.log"), texts)], 2)
-    return [case for cases in done for case in cases]
+    if {*COMPILE, *READ} & set(wanted):
+        job.shop.at(job.laid)
+    with host.step(f"lint: {len(wanted)} checkers ({host.short(job.out)}/log)"):
+        return [case for name in wanted for case in _timed(job, name)]

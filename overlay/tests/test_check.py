@@ -6,7 +6,7 @@ import importlib
 import types
 from unittest import mock
 
-from engine import build, check, host, kselftest, ktap, kunit, ran
+from engine import check, host, ktap, ran
 from engine.host import UserError
 from engine.ktap import Case
 from tests.test_host import Folder
@@ -14,12 +14,6 @@ from tests.test_host import Folder
 
 class Steps(Folder):
     """Steps that end in all ways."""
-
-    def setUp(self):
-        super().setUp()
-        patch = mock.patch.object(kunit, "beside", [])
-        patch.start()
-        self.addCleanup(patch.stop)
 
     def steps(self, **ends):
         """Steps that return their cases, or raise what they are."""
@@ -85,29 +79,6 @@ class Steps(Folder):
         noted = ran.noted(host.OUT / "kunit" / ran.FILE)
         self.assertEqual((noted["linux"], noted["took"]), ("7.3.4", {}))
         self.assertFalse((host.OUT / "lint" / ran.FILE).exists())
-
-    def test_kernels_are_built_beside_kunits_guest(self):
-        def build_one(mode):
-            built.append(mode)
-            if mode == "lean":
-                raise UserError("it does not compile")
-
-        built = []
-        self.steps(lint=[Case("a", ktap.PASS)], kselftest=[Case("b", ktap.PASS)],
-                   page=[])
-        for names, wanted in ((["lint"], []),
-                              (["lint", "kselftest"], ["debug", "lean"])):
-            with mock.patch.object(check.ready, "ready"), \
-                    mock.patch.object(ran.source, "fetched", return_value=False), \
-                    mock.patch.object(kselftest, "_longest_first",
-                                      lambda modes: ["debug", "lean"]), \
-                    mock.patch.object(build, "build", build_one), \
-                    mock.patch.object(kselftest, "install"):
-                check.main(names)
-                cases = kunit._at_once([lambda out: [Case(out.name, ktap.PASS)]],
-                                       host.OUT / "kunit")
-            self.assertEqual(cases, [Case("kunit", ktap.PASS)])
-            self.assertEqual(built, wanted)
 
     def test_an_interrupt_ends_the_run(self):
         self.steps(lint=KeyboardInterrupt())
