@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from engine import build, host, lay, source, store
+from engine import build, host, lay, repository, source, store
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
@@ -119,29 +119,6 @@ def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
     return output, failed
 
 
-def said(tree: Path, wanted: Plan, into: Path, log: Path,
-         items: Iterable[Item] = ()) -> tuple[str, bool]:
-    """What Sphinx says of these pages, and whether it failed.
-
-    It takes minutes, so what would come out the same is not built again: same
-    kernel of Debian's, same Sphinx, same files of ours.
-    """
-    kernel, stamp = source.kernel(), into / "overlay.key"
-    key = store.digest([
-        kernel.version, host.output(["/usr/bin/sphinx-build", "--version"]), wanted,
-        store.of_files((tree / item.target for item in items), tree),
-    ]) if kernel.origin == "debian" else None   # a KDIR may change under us
-    kept = store.take("docs", key)
-    if kept and stamp.exists() and stamp.read_text("ascii") == key:
-        host.write(log, kept.more)
-        return kept.more, False
-    output, failed = sphinx(tree, wanted, into, log)
-    if key and not failed:
-        store.keep("docs", key, (), output)
-        host.write(stamp, key)
-    return output, failed
-
-
 def complaints(text: str, tree: Path) -> collections.Counter[str]:
     """Warnings and errors as a multiset of (file, what) without numbers.
 
@@ -230,13 +207,11 @@ def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
     if not targets:
         return [Case("pages", FAIL, "the tree has no page in Documentation/")]
     wanted = plan(targets, tree)
-    read = [item for item in items if item.target in (*targets, *shown)
-            or PurePosixPath(item.target).is_relative_to(DOCS)]
     with host.step(f"docs: {' '.join(wanted)}"):
         # Sphinx keeps one processor busy.
-        (theirs, broken), (text, failed) = host.at_once(said, [
+        (theirs, broken), (text, failed) = host.at_once(sphinx, [
             (kernel.path, wanted, top / "docs-upstream", out / "upstream.log"),
-            (tree, wanted, top / "docs", out / "log", read)], 2)
+            (tree, wanted, top / "docs", out / "log")], 2)
     if broken:
         raise UserError("Sphinx cannot build upstream's own pages; see "
                         f"{host.short(out / 'upstream.log')}")
@@ -284,6 +259,11 @@ def main(args: list[str]) -> list[Case]:
     out = host.fresh("docs")
     tree = build.lay_tree()
     items = lay.items()
-    cases = check_pages(tree, items, out) + check_abi(tree, items, out)
-    host.say(f"    pages in {build.top()}/build/docs/{DOCS}/output")
+    pages = build.top() / "build" / "docs" / DOCS / "output"
+    # A comment in any file of ours may be part of a page.
+    key = store.digest([repository.tree_of(lay.current()), store.installed(),
+                        store.of_file(__file__)]) if pages.exists() else None
+    cases = store.once("docs", key, lambda: [
+        *check_pages(tree, items, out), *check_abi(tree, items, out)])
+    host.say(f"    pages in {pages}")
     return cases

@@ -275,23 +275,9 @@ def _lock(path: Path, variable: str) -> IO[str]:
 
 # -- programs ----------------------------------------------------------------
 
-# In a thread of at_once(): how many there are.
-_beside = threading.local()
-
-
-def _be_beside(workers: int) -> None:
-    _beside.workers = workers
-
-
 def jobs() -> int:
-    """How many compilers to run at a time: memory has to do for them.
-
-    A job of at_once() has its part of them, and one more, so that no processor is
-    idle while others do what no compiler does.
-    """
-    most = max(1, min(limits.processors(), limits.memory() // COMPILER_TAKES))
-    workers = getattr(_beside, "workers", 1)
-    return most if workers == 1 else min(most, -(-most // workers) + 1)
+    """How many compilers run at a time, as processors and memory allow."""
+    return max(1, min(limits.processors(), limits.memory() // COMPILER_TAKES))
 
 
 def check_machine() -> None:
@@ -425,8 +411,7 @@ def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
     fails ends the others, too, and what comes after them may go on.
     """
     workers = max(1, workers)
-    with concurrent.futures.ThreadPoolExecutor(
-            workers, initializer=_be_beside, initargs=(workers,)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, *job) for job in jobs]
         try:
             left = set(futures)
@@ -548,31 +533,28 @@ def _to_its_end(cmd: Sequence[str], file: IO[str]) -> int:
 
 
 def _apt(root: Sequence[str], *args: str) -> list[str]:
-    """Run apt-get; returns its errors, none if it did what it was asked to."""
+    """Run apt-get; return its errors, none if it succeeded."""
     cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
            "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *args]
     log = OUT / "apt.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a+", encoding="utf-8", errors="replace") as file:
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
         start = file.tell()
         code = _to_its_end(cmd, file)
-    if code == 0:
-        return []
-    with open(log, "rb") as file:
         file.seek(start)
-        output = file.read().decode("utf-8", "replace")
-    return re.findall(r"^E: *(.*\S)", output, re.MULTILINE) or \
-        [f"apt-get ended with {code}"]
+        output = file.read()
+    errors = re.findall(r"^E: *(.*\S)", output, re.MULTILINE)
+    return (errors or [f"apt-get ended with {code}"]) if code else []
 
 
 def _install(root: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Install packages; returns apt's errors."""
+    """Install packages; return apt's errors."""
     install = ("install", "-y", "--no-install-recommends", *names)
     if not _apt(root, *install):
         return []
-    # Perhaps the lists are old or, on a bare machine, not there yet.
+    # Perhaps the lists are old or, on a bare machine, missing.
     errors = _apt(root, "update", "--error-on=any")
     more = _apt(root, *install)
     return errors + more if more else []

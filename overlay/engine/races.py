@@ -17,8 +17,6 @@ from engine import build, host, ktap
 from engine.ktap import Case
 
 TITLE = re.compile(r"BUG: KCSAN: [\w: -]+? in (\S+?)(?: / (\S+))?\s*$")
-# How a frame of a stack stands in a report.
-FRAME = re.compile(r"\s([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
 RULE = re.compile(r"={40,}\s*$")
 # What is ours in files of upstream.
 OURS = re.compile(r"nvme_uq_|dax_around_|vmf_fault_around_|"
@@ -87,12 +85,6 @@ def is_ours(race: Race, functions: AbstractSet[str]) -> bool:
                for name in race.functions)
 
 
-def through_us(race: Race, functions: AbstractSet[str]) -> bool:
-    """Whether ours is further up in one of the stacks."""
-    return any(bare(name) in functions or OURS.match(name)
-               for name in FRAME.findall(race.text))
-
-
 def cases(name: str, text: str, out: Path,
           functions: AbstractSet[str] | None = None) -> list[Case]:
     """The cases of a boot: our races, and where the others are listed."""
@@ -102,7 +94,7 @@ def cases(name: str, text: str, out: Path,
             if is_ours(race, functions)}
     others = [race for race in reports if not is_ours(race, functions)]
     listed = out / f"{name}.races.txt"
-    host.write(listed, _listing(others, functions))
+    host.write(listed, _listing(others))
     if others:
         count = len({race.title() for race in others})
         host.say(f"    {name}: {count} data races of upstream's are not "
@@ -114,14 +106,8 @@ def cases(name: str, text: str, out: Path,
             for title, race in sorted(ours.items())]
 
 
-def _listing(races: list[Race], functions: AbstractSet[str]) -> str:
-    """Upstream's races: how often each was seen, and the first report."""
-    first: dict[str, Race] = {}
-    for race in races:
-        first.setdefault(race.title(), race)
-    lines = []
-    for title, count in Counter(map(Race.title, races)).most_common():
-        called = ", called by ours" if through_us(first[title], functions) \
-            else ""
-        lines += [f"{count} x {title}{called}", first[title].text, ""]
-    return "\n".join(lines)
+def _listing(races: list[Race]) -> str:
+    """Upstream's races: the number of reports, and the text of one."""
+    texts = {race.title(): race.text for race in races}
+    return "\n".join(f"{count} x {title}\n{texts[title]}\n" for title, count
+                     in Counter(map(Race.title, races)).most_common())

@@ -10,25 +10,9 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from bench import guests
-from engine import (
-    build,
-    docs,
-    guest,
-    host,
-    kunit,
-    lava,
-    limits,
-    lint,
-    series,
-    share,
-    source,
-)
+from engine import build, docs, guest, host, kunit, lava, lint, series, share, source
 from engine.host import UserError
 
-# What one guest and a few compilers take; with twice that, two guests run.
-MEMORY = 4 << 30
-# What fio reads in `make demo` is for show; kselftests have it anyway.
-DEMO = ("fio",)
 NEEDS = {
     "demo": (build, guest, guests),
     "selftest": (),
@@ -44,26 +28,15 @@ NEEDS = {
 
 def wanted(names: Sequence[str]) -> list[str]:
     """The packages of these commands, each once."""
-    found = ["python3-venv"]
-    for name in names:
-        found += [package for module in NEEDS[name]
-                  for package in module.PACKAGES]
+    found = ["python3-venv", *(package for name in names for module in NEEDS[name]
+                               for package in module.PACKAGES)]
     if "demo" in names:
-        found += DEMO
+        found.append("fio")
     if shutil.which("apt-get") and not source.fetched():
         found += source.PACKAGES
     if shutil.which("apt-get") and "lint" in names and not lint.has_sparse():
         found += source.SOURCES
     return list(dict.fromkeys(found))
-
-
-def _say_memory() -> None:
-    """What little memory means for the run."""
-    free = limits.memory()
-    if free < 2 * MEMORY:
-        host.say(f"    {free / 2**30:.1f} GB of memory are free, and a guest needs "
-                 f"about {MEMORY >> 30} GB: one guest at a time, compilers: "
-                 f"{host.jobs()}")
 
 
 def _fetch(names: Sequence[str]) -> None:
@@ -85,5 +58,4 @@ def ready(*names: str) -> None:
         found = wanted(names)
         host.need(*found)
         _fetch(names)
-        _say_memory()
         host.say(f"    {len(found)} packages and the Python tools are here")

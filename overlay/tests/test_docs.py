@@ -154,7 +154,7 @@ class Pages(Scratch):
 
         def said(tree, wanted, into, *_):
             return ("", False) if "upstream" in into.name else (output, failed)
-        with mock.patch.object(docs, "said", said), \
+        with mock.patch.object(docs, "sphinx", said), \
                 mock.patch.object(build, "top",
                                   return_value=self.tree.parent), \
                 mock.patch.object(source, "kernel",

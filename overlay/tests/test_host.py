@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from engine import build, cli, host, ktap, limits, packages, ready
+from engine import build, cli, host, ktap, packages
 from engine.host import UserError
 
 
@@ -158,24 +158,6 @@ class Beats(Folder):
                      "[    0.100000]         ok 1 b"):
             output = progress(line) or output
         self.assertEqual(output, "um: 2 results, 0 failed")
-
-
-class Memory(Folder):
-    """What little memory means for a run."""
-
-    def output(self, free):
-        """What a run says with so many GiB free, on 16 processors."""
-        with mock.patch.object(limits, "processors", return_value=16), \
-                mock.patch.object(limits, "memory", return_value=free << 30):
-            self.assertEqual(host.jobs(), max(1, min(16, free)))
-            ready._say_memory()
-        return " ".join(call.args[0].strip()
-                        for call in host.say.call_args_list)
-
-    def test_little_is_said(self):
-        self.assertEqual(self.output(20), "")
-        self.assertIn("3.0 GB of memory are free", self.output(3))
-        self.assertIn("one guest at a time, compilers: 2", self.output(2))
 
 
 class Files(Folder):
