@@ -86,8 +86,6 @@ class Told:
     turns: int
 
 
-# -- what the plugin and the program say -------------------------------------
-
 def read_turns(raw: str) -> list[Turn]:
     """All turns that the plugin has seen, in order."""
     found: list[Turn] = []
@@ -157,8 +155,6 @@ def check_known(told: Told, turns: list[Turn]) -> None:
                         f"{told.variant} gave {seen}")
 
 
-# -- results -----------------------------------------------------------------
-
 def _median(turns: list[Turn], name: str, ops: int) -> float:
     return statistics.median(turn.figures[name] for turn in turns) / ops
 
@@ -200,8 +196,6 @@ def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
                         "counts right")
     return [_row(key, runs, config) for key, runs in cells.items()]
 
-
-# -- by function -------------------------------------------------------------
 
 def _variables(system_map: str) -> Symbols:
     """System.map as sorted addresses and the variables that start there."""
@@ -254,8 +248,6 @@ def function_text(told: Told, turns: list[Turn], system_map: str) -> str:
     return "\n".join([*text, "".join(f"{one:8.2f}" for one in sums) + "   all"])
 
 
-# -- guests ------------------------------------------------------------------
-
 def _boot(mode: str, out: Path, bench: str, script: str,
           command: tuple[Any, ...], machine: Machine) -> list[Row]:
     name = f"lines-{bench}"
@@ -287,8 +279,6 @@ def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
                (nvme.programs(out), "lines", runs), NVME),
     ]
 
-
-# -- judging and the report --------------------------------------------------
 
 def _command(found: list[Row]) -> Case:
     """The lines of a command that are neither a ring's nor a buffer's."""

@@ -83,8 +83,6 @@ def programs(out: Path) -> Path:
         f"-I{host.ROOT / 'include' / 'uapi'}", "-Wl,--no-as-needed", "-luring").parent
 
 
-# -- what the guests say -----------------------------------------------------
-
 def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
     """Results, with the entries into the kernel of each."""
     rows = results.read(insns, mode)
@@ -113,8 +111,6 @@ def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
         row["empty_share"] = seen["empty"] / seen["entries"]
     return rows
 
-
-# -- guests ------------------------------------------------------------------
 
 def _boot(mode: str, out: Path, which: str, words: tuple[int, ...],
           machine: Machine = COUNTING) -> str:
@@ -171,8 +167,6 @@ def few(out: Path, runs: int = 3) -> list[Row]:
     return _count("lean", out, runs, (1, 32))
 
 
-# -- judging -----------------------------------------------------------------
-
 def _pair(found: list[Row], depth: int) -> tuple[Row, Row] | None:
     """The rows of both variants, if both were measured."""
     base, here = (results.row_of(found, BENCH, variant, depth=depth)
@@ -223,8 +217,6 @@ def judge(found: list[Row]) -> list[Case]:
             results.hidden("what is counted of reaping is all there is", found,
                            BENCH, HIDDEN), _kept(found)]
 
-
-# -- the report --------------------------------------------------------------
 
 def _table(found: list[Row]) -> str:
     heads = ["depth", BASE, MAPPED, f"/ {BASE}", f"{BASE} ready",

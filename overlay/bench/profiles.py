@@ -210,8 +210,6 @@ def by_function(found: Mapping[Stack, Number]) -> dict[str, Number]:
     return functions
 
 
-# -- profiles ----------------------------------------------------------------
-
 def symbols(text: str) -> Symbols:
     """System.map as sorted addresses and the functions that start there."""
     found: dict[int, str] = {}

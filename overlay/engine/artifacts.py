@@ -76,8 +76,6 @@ def _tar_options() -> list[str]:
             "--numeric-owner", "--format=gnu"]
 
 
-# -- a kernel ----------------------------------------------------------------
-
 def _modules(mode: str, into: Path, log: Path) -> None:
     """The kernel's modules, as they stand in a root file system."""
     top = build.folder(mode) / "modules-installed"
@@ -135,8 +133,6 @@ def _kernel(mode: str) -> dict[str, Any]:
     return {"release": release.strip(), "cmdline": cmdline(mode),
             "qemu": qemu(mode), "tests": tests}
 
-
-# -- the root file system ----------------------------------------------------
 
 def suite() -> str:
     """This machine's Debian: programs that were built here run there."""
@@ -200,8 +196,6 @@ def _rootfs(release: str) -> dict[str, Any]:
         host.run(["gzip", "-n", cpio], log=log, what="compressing it")
     return {"suite": release, "packages": installed}
 
-
-# -- all ---------------------------------------------------------------------
 
 def of_now() -> dict[str, Any]:
     """What kernels, tests and the ramdisk are of that would be made now."""

@@ -54,8 +54,6 @@ class Reason:
         return self.why.startswith(SOMETIMES)
 
 
-# -- reasons -----------------------------------------------------------------
-
 def reasons(text: str) -> list[Reason]:
     """The reasons of a file like overlay/exceptions/coverage."""
     found, now = [], None
@@ -93,8 +91,6 @@ def functions(text: str) -> list[str]:
         found.append(now)
     return found
 
-
-# -- counting ----------------------------------------------------------------
 
 def collect(out: Path) -> list[Path]:
     """Put the compiler's notes beside what each guest has counted."""
@@ -147,8 +143,6 @@ def targets() -> list[str]:
                and str(Path(item.target).parent) in folders]
     return sorted([*sources, *headers])
 
-
-# -- judging -----------------------------------------------------------------
 
 def percent(lines: Counts) -> float:
     """How many of a hundred lines were reached, never rounded up."""
@@ -216,8 +210,6 @@ def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
         return None
     return f"{wanted!r} is reached"
 
-
-# -- the command -------------------------------------------------------------
 
 def _report(counted: dict[str, Counts], texts: dict[str, str],
             known: list[Reason], out: Path) -> None:

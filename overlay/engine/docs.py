@@ -29,8 +29,6 @@ Plan = dict[str, list[str]]
 ABI = DOCS / "ABI"
 
 
-# -- what to build ----------------------------------------------------------
-
 def pages(items: list[Item]) -> list[str]:
     """Our pages, and the ones of others that we change.
 
@@ -95,8 +93,6 @@ def _mentions(text: str, name: PurePosixPath) -> bool:
     return re.search(rf"^ +{word}(\.rst)?$|<{word}>$|include:: *{word}",
                      text, re.MULTILINE) is not None
 
-
-# -- Sphinx -----------------------------------------------------------------
 
 def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
     """Build these pages from a tree; what Sphinx said, and if it failed."""
@@ -187,8 +183,6 @@ def of_file(lines: Iterable[str], target: str) -> list[str]:
     """Those complaints that name a file."""
     return [line for line in lines if target in line]
 
-
-# -- make docs --------------------------------------------------------------
 
 def _case(name: str, found: list[str]) -> Case:
     return Case(name, FAIL if found else PASS, "\n".join(found))

@@ -34,8 +34,6 @@ def _git(*args: object) -> str:
     return repository.git(*args, at=PATH)
 
 
-# -- the state ---------------------------------------------------------------
-
 def exists() -> bool:
     """Whether `make edit` has created the work tree."""
     return (PATH / ".git").exists()
@@ -94,8 +92,6 @@ def unsaved() -> str | None:
     return None
 
 
-# -- the stack of branches ---------------------------------------------------
-
 def _base() -> str:
     """Return the base commit of the branches."""
     return _git("rev-list", "--max-parents=0", "HEAD")
@@ -135,8 +131,6 @@ def _check_shape(found: Stack) -> None:
     if head not in (*known, found.base):
         raise UserError(f"HEAD of {PATH} has commits that are on no branch of a series")
 
-
-# -- make edit ---------------------------------------------------------------
 
 def _note(found: Stack, everything: list[series.Series], taken: str) -> None:
     """Note that clone and work tree match."""
@@ -212,8 +206,6 @@ def _no_arguments(name: str, args: list[str]) -> None:
     if args:
         raise UserError(f"make {name} takes no argument {args[0]!r}")
 
-
-# -- make save ---------------------------------------------------------------
 
 def _take_from_clone() -> None:
     """Move edits of the clone's final files into the work tree.
@@ -334,8 +326,6 @@ def _report(found: Stack, old: dict[str, str], changed: list[str]) -> None:
     host.say(f"    {len(changed)} files changed in the clone")
 
 
-# -- make rebase -------------------------------------------------------------
-
 def rebase(args: list[str]) -> None:
     """Move all series to another kernel source; stops at a conflict like git."""
     _no_arguments("rebase", args)
@@ -366,8 +356,6 @@ def rebase(args: list[str]) -> None:
     host.say(f"    all series are on Linux {src.version} in {PATH}; `make save` "
              "writes them into the clone")
 
-
-# -- EDIT=1 ------------------------------------------------------------------
 
 def snapshot() -> str:
     """Return a commit of the work tree as it is, with uncommitted changes."""

@@ -75,8 +75,6 @@ TICK = 1.0
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-# -- what is said ------------------------------------------------------------
-
 def say(text: str) -> None:
     """One line for the user, wherever the status line stands."""
     Status.clear()
@@ -195,8 +193,6 @@ def short(path: Path | str) -> str:
         return str(path)
 
 
-# -- folders -----------------------------------------------------------------
-
 def remove(path: Path | str) -> None:
     """Remove a file or a folder, whatever it is, if it is there."""
     path = Path(path)
@@ -272,8 +268,6 @@ def _lock(path: Path, variable: str) -> IO[str]:
     file.flush()
     return file
 
-
-# -- programs ----------------------------------------------------------------
 
 def jobs() -> int:
     """How many compilers run at a time, as processors and memory allow."""
@@ -491,8 +485,6 @@ def explain(error: OSError) -> str | None:
     text = messages.get(error.errno or 0)
     return f"{text}{where}" if text else None
 
-
-# -- packages ----------------------------------------------------------------
 
 def _as_root() -> list[str] | None:
     """What to put before a command to run it as root, or None."""

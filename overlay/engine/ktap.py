@@ -231,8 +231,6 @@ def parse(text: str) -> list[Case]:
     return parser.end()
 
 
-# -- splats ------------------------------------------------------------------
-
 SPLATS = re.compile("|".join((
     r"\bWARNING: ", r"\bBUG: ", r"\bkernel BUG at ", r"\bOops\b",
     r"\bINFO: (possible|inconsistent|suspicious|task|rcu|lockdep|"
@@ -344,8 +342,6 @@ def splat_cases(name: str, text: str, log: Path) -> list[Case]:
     return [Case(f"{name}: no splat in the boot log", FAIL,
                  f"{host.short(log)} {found[0]}{more}")]
 
-
-# -- results -----------------------------------------------------------------
 
 def tally(cases: Sequence[Case]) -> tuple[int, int, int]:
     """How many passed, failed and were skipped."""

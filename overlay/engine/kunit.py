@@ -55,8 +55,6 @@ def modules() -> list[str]:
     return [KUNIT, *(str(name.with_suffix(".ko")) for name in found)]
 
 
-# -- UML ---------------------------------------------------------------------
-
 def _folder() -> Path:
     return build.top() / "build" / UM
 
@@ -118,8 +116,6 @@ def run_um(out: Path) -> list[Case]:
     return _once(UM, _key_of_um, work)
 
 
-# -- the debug kernel --------------------------------------------------------
-
 def run_guest(out: Path) -> list[Case]:
     """The run of the guest that loads all suites; its cases."""
     folder = build.folder(SUITES)
@@ -133,8 +129,6 @@ def run_guest(out: Path) -> list[Case]:
 
     return _once(SUITES, lambda: reuse.key(SUITES, modules()), work)
 
-
-# -- both --------------------------------------------------------------------
 
 def _once(name: str, key: Callable[[], str | None],
           work: Callable[[], list[Case]]) -> list[Case]:

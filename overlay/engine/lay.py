@@ -32,8 +32,6 @@ class Item:
     kind: str               # 'file' or 'patch'
 
 
-# -- the clone ---------------------------------------------------------------
-
 def _walk(root: Path) -> Iterator[str]:
     """Yield each file for the kernel, as a path from the root."""
     for folder, folders, files in os.walk(root):
@@ -66,8 +64,6 @@ def items(root: Path = host.ROOT) -> list[Item]:
     """Return our files for the kernel, sorted by path."""
     return [_item(root, path) for path in _walk(root)]
 
-
-# -- the laid tree -----------------------------------------------------------
 
 def laid(src: Source, root: Path = host.ROOT) -> str:
     """Return the commit of a kernel source with the clone's files over it."""
@@ -120,8 +116,6 @@ def lay(src: Source, path: Path, revision: str) -> int:
     before = old if old and repository.resolve(old) else repository.base(src)
     return len(repository.changed(before, revision))
 
-
-# -- the tree form of a commit -----------------------------------------------
 
 def diff(base: str, revision: str, target: str) -> bytes:
     """Return the patch of one upstream file between two commits."""

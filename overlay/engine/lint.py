@@ -84,8 +84,6 @@ def _not_run(tool: str, why: str) -> Case:
     return Case(tool, FAIL, f"NOT RUN: {why}")
 
 
-# -- patches ----------------------------------------------------------------
-
 def checkpatch(job: Job) -> Iterator[Case]:
     """checkpatch --strict on every mail of every series."""
     mails = [path for one in stack.read() for path in one.mails]
@@ -124,8 +122,6 @@ def _sections(job: Job, name: str) -> set[str]:
                    what=f"get_maintainer.pl for {name}").stdout
     return set(re.findall(r"^(?![A-Z]:\s)(\S.*)\n(?=[A-Z]:\s)", text, re.MULTILINE))
 
-
-# -- the compiler and sparse ------------------------------------------------
 
 def w1(job: Job) -> Iterator[Case]:
     """The compiler's W=1 on the files that we touch."""
@@ -208,8 +204,6 @@ def modules(job: Job) -> Iterator[Case]:
     for name, complaints in modular.missing(shop):
         yield _case("modules", name, complaints)
 
-
-# -- comments and licences --------------------------------------------------
 
 def kernel_doc(job: Job) -> Iterator[Case]:
     """kernel-doc -Wall on our files, and what we add to others'."""
@@ -303,8 +297,6 @@ def _spdx_repository(job: Job, repo: Path) -> Path:
     return scripts / "spdxcheck.py"
 
 
-# -- scripts, Python, spelling ----------------------------------------------
-
 def shellcheck(job: Job) -> Iterator[Case]:
     """shellcheck on every shell script."""
     names = [name for name in job.files if rules.is_shell(host.ROOT / name)]
@@ -380,8 +372,6 @@ def readme_tables(job: Job) -> Iterator[Case]:
                                     tables.results()):
         yield _case("tables", name, wrong)
 
-
-# -- make lint --------------------------------------------------------------
 
 TOOLS = {
     "rules": own_rules, "tables": readme_tables,

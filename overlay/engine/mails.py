@@ -44,8 +44,6 @@ ANCHORS = ("COPYING", "CREDITS", "Kbuild", "Kconfig", "MAINTAINERS", "Makefile",
            "kernel/Makefile", "lib/Kconfig", "LICENSES/", "scripts/")
 
 
-# -- the sender ---------------------------------------------------------------
-
 def asked() -> bool:
     """Whether the user intends to send the mails."""
     return os.environ.get("SEND", "") not in ("", "0")
@@ -73,8 +71,6 @@ def check_sender(everything: Iterable[Series]) -> None:
             raise UserError(f"SEND=1: MAINTAINERS.patch names <{address}> as a "
                             "maintainer, and that is not a person")
 
-
-# -- the cover letter -------------------------------------------------------
 
 def base_text(kernel: Source) -> str:
     """What the series lies on, in words."""
@@ -249,8 +245,6 @@ def cover_text(one: Series, kernel: Source) -> str:
             text = text.replace(word, value())
     return f"{one.cover.subject}\n\n{text}"
 
-
-# -- b4 ------------------------------------------------------------------------
 
 class Mailer:
     """b4 in a small clone of the repository, where each series is a branch."""

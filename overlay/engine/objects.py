@@ -176,8 +176,6 @@ class Shop:
         """Bring the work tree to a commit."""
         repository.checkout(self.tree, revision, force=True)
 
-    # -- make ----------------------------------------------------------------
-
     def configure(self) -> None:
         """Configure the named fragments, unless that was done for this tree."""
         configs = host.ROOT / "overlay" / "configs"
@@ -260,8 +258,6 @@ class Shop:
                            for name in files if unread(done.stdout, name)]
         return complaints
 
-    # -- upstream's own warnings ---------------------------------------------
-
     def upstream(self, base: str, patched: Sequence[str], *args: str) -> set[
             tuple[str, str]]:
         """Return the warnings of upstream's own text in the files that we patch.
@@ -282,8 +278,6 @@ class Shop:
         found = sorted(warnings(text, patched))
         store.keep("upstream", kept_as, (), found)
         return set(found)
-
-    # -- selftests -----------------------------------------------------------
 
     def headers(self) -> None:
         """Install the headers that programs include."""

@@ -40,8 +40,6 @@ Of = dict[str, str]
 _began: dict[str, float] = {}
 
 
-# -- what is here now --------------------------------------------------------
-
 def guests() -> str:
     """A digest of the files that configure kernels, and boot and judge guests."""
     files = [path for name in ("configs", "guest", "host")
@@ -67,8 +65,6 @@ def now() -> Of:
             "folder": store.digest(str(src.path)) if src.origin == "kdir" else "",
             "patchset_hash": patchset(), "guests": guests()}
 
-
-# -- what a run was of -------------------------------------------------------
 
 @functools.cache
 def begun() -> Of:

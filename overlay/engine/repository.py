@@ -79,8 +79,6 @@ def _there() -> Path:
     return PATH
 
 
-# -- commits -----------------------------------------------------------------
-
 def commit(tree: str, message: str, *parents: str) -> str:
     """Commit a tree object with a fixed author and date."""
     above = [word for parent in parents for word in ("-p", parent)]
@@ -109,8 +107,6 @@ def read(revision: str, path: str, env: Mapping[str, str] | None = None) -> str:
     """Return the text of one file of a commit, or of the index ("")."""
     return run("cat-file", "blob", f"{revision}:{path}", env=env).stdout
 
-
-# -- the kernel source as a commit -------------------------------------------
 
 def _index(path: Path) -> Path:
     name = hashlib.sha256(str(path).encode()).hexdigest()[:12]
@@ -178,8 +174,6 @@ def version(revision: str) -> str:
     return source.version_in(read(revision, "Makefile")) or "unknown"
 
 
-# -- a tree of many files ----------------------------------------------------
-
 class Index:
     """A git index in a file of its own, to compute a tree without a work tree."""
 
@@ -219,8 +213,6 @@ class Index:
         """Write the index as a tree object."""
         return git("write-tree", env=self.env)
 
-
-# -- work trees --------------------------------------------------------------
 
 def edited(path: Path) -> str | None:
     """Return a tracked file of a work tree that differs from its commit, or None."""

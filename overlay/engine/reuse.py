@@ -33,8 +33,6 @@ UNKNOWN = 60.0
 _saving = threading.Lock()
 
 
-# -- keys --------------------------------------------------------------------
-
 def qemu() -> str | None:
     """Return QEMU's version, with the version of Debian's package."""
     return host.output([guest.qemu(), "--version"])
@@ -79,8 +77,6 @@ def _of_test(cases: list[Case], share: Share, test: str) -> list[Case]:
             if re.match(rf"[^:]*: {name}(: |$)", case.name)]
 
 
-# -- taking and keeping ------------------------------------------------------
-
 def sift(todo: list[Share]) -> tuple[list[Share], list[Case]]:
     """The shares with what must run, and the cases that are kept."""
     left: list[Share] = []
@@ -119,8 +115,6 @@ def keep(share: Share, before: dict[str, str | None],
         if now[test] == before[test]:
             store.keep("kselftest", now[test], some, when=when)
 
-
-# -- how long they take ------------------------------------------------------
 
 def noted(path: Path) -> Durations:
     """Seconds by kernel and test, as a file has them; none if it cannot be read."""

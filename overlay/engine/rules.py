@@ -32,8 +32,6 @@ SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
 NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
 
 
-# -- which files ------------------------------------------------------------
-
 def files(root: Path) -> list[str]:
     """Every file of the tree that git has or would take, as paths."""
     try:
@@ -82,8 +80,6 @@ def carries_licence(path: Path) -> bool:
     return (path.suffix in SOURCES or path.name in NAMES or is_shell(path)
             or is_python(path))
 
-
-# -- the rules --------------------------------------------------------------
 
 def added(patch: str) -> str:
     """The lines that a patch adds."""

@@ -44,8 +44,6 @@ def case(name: str, complaints: Iterable[str]) -> Case:
     return Case(name, "fail" if complaints else "pass", "\n".join(complaints))
 
 
-# -- the two forms -----------------------------------------------------------
-
 def same_tree(commits: Stack, laid: str) -> Iterator[str]:
     """Yield how the commits of the mails differ from the laid tree."""
     if repository.tree_of(commits.top) != repository.tree_of(laid):
@@ -63,8 +61,6 @@ def same_mails(commits: Stack, one: Series) -> Iterator[str]:
         if written.get(name) != stored.get(name):
             yield f"git format-patch does not write {name} as it is stored"
 
-
-# -- one commit --------------------------------------------------------------
 
 @dataclass(frozen=True)
 class Tool:
@@ -157,8 +153,6 @@ def _selftests(touched: Iterable[str]) -> list[str]:
              if objects.is_selftest(name)} - {PurePosixPath(".")}
     return sorted(str(path) for path in found if path.parent not in found)
 
-
-# -- make series -------------------------------------------------------------
 
 def _read_only(one: Series, commits: Stack) -> Iterator[Case]:
     """Yield the cases of a series that need no compiler."""

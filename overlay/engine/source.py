@@ -90,8 +90,6 @@ def kernel() -> Source:
     return found
 
 
-# -- KDIR --------------------------------------------------------------------
-
 def tree_at(variable: str, path: Path) -> Source:
     """The kernel source tree that a variable names."""
     if not path.is_dir():
@@ -128,8 +126,6 @@ def edits(src: Source) -> str:
     found = git(src.path, "diff", "HEAD") if src.is_git else ""
     return "" if found == "" else hashlib.sha256(str(found).encode()).hexdigest()
 
-
-# -- Debian ------------------------------------------------------------------
 
 def _order(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]

@@ -52,8 +52,6 @@ class Series:
     mails: list[Path] = field(default_factory=list)
 
 
-# -- reading -----------------------------------------------------------------
-
 def order(folder: Path = FOLDER) -> list[str]:
     """Return the names of all series in stacking order."""
     try:
@@ -114,8 +112,6 @@ def digest(everything: Iterable[Series]) -> str:
                    for series in everything for path in series.mails)
     return hashlib.sha256(text.encode()).hexdigest()
 
-
-# -- from mails to commits and back ------------------------------------------
 
 @dataclass
 class Stack:
@@ -179,8 +175,6 @@ def format_mails(stack: Stack, name: str, into: Path) -> list[Path]:
     repository.run(*FORMAT, "-o", into, f"{stack.below(name)}..{stack.tips[name]}")
     return sorted(into.glob("*.patch"))
 
-
-# -- the form of one patch ---------------------------------------------------
 
 def check_message(subject: str, body: str) -> Iterator[str]:
     """Yield what is wrong with the form of a message."""

@@ -57,8 +57,6 @@ def folder() -> Path:
     return host.WORK / "kept"
 
 
-# -- what went in ------------------------------------------------------------
-
 def digest(what: object) -> str:
     """A digest of numbers, texts, lists and dictionaries of them."""
     text = json.dumps(what, sort_keys=True, default=str)
@@ -94,8 +92,6 @@ def installed() -> str:
                    [(str(path), path.stat().st_mtime_ns)
                     for path in FOLDERS if path.exists()]])
 
-
-# -- keeping and taking ------------------------------------------------------
 
 def _path(kind: str, key: str) -> Path:
     return folder() / kind / f"{key}.json"

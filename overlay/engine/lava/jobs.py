@@ -65,8 +65,6 @@ class Group:
                      append=HARDWARE[self.kind].append if self.kind else ())
 
 
-# -- which tests -------------------------------------------------------------
-
 def tests() -> list[str]:
     """All kselftests that the tree's Makefiles name; no kernel is built."""
     found: dict[str, None] = {}
@@ -88,8 +86,6 @@ def _given(mode: str) -> list[str]:
     subset = kselftest.subset(mode)
     return kselftest.given(mode, tests() if subset is None else subset)
 
-
-# -- how they are dealt out --------------------------------------------------
 
 def _deal(mode: str, took: Mapping[str, float], target: float) -> Iterator[Group]:
     """A kernel's tests in groups that take about so many seconds."""
@@ -128,8 +124,6 @@ def groups() -> list[Group]:
             return found
         target *= 1.02
 
-
-# -- a job -------------------------------------------------------------------
 
 def _minutes(seconds: float) -> dict[str, int]:
     return {"minutes": int(seconds // 60) + 1}

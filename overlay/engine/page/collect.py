@@ -125,8 +125,6 @@ class Curve:
                    for line in values)
 
 
-# -- results -----------------------------------------------------------------
-
 def _place(step: str, name: str) -> tuple[str, str, str]:
     """The kernel, the program and the rest of a case's name."""
     if step == "kselftest" and (match := KSELFTEST.match(name)):
@@ -169,8 +167,6 @@ def results(out: Path, steps: Iterable[str]) -> list[Program]:
     return list(found.values())
 
 
-# -- logs --------------------------------------------------------------------
-
 def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
     """The logs of each step, as paths in out/; some steps have one called log."""
     return {step: sorted(str(path.relative_to(out)) for path
@@ -178,8 +174,6 @@ def logs(out: Path, steps: Iterable[str]) -> dict[str, list[str]]:
                          if path.suffix == ".log" or path.name == "log")
             for step in steps if (out / step).is_dir()}
 
-
-# -- times -------------------------------------------------------------------
 
 def spans(out: Path) -> list[Span]:
     """What took long in the last `make check`, by its beginning."""
@@ -189,8 +183,6 @@ def spans(out: Path) -> list[Span]:
     found = [Span(**one) for one in json.loads(path.read_text("utf-8"))]
     return sorted(found, key=lambda span: span.begin)
 
-
-# -- figures -----------------------------------------------------------------
 
 def measured(out: Path, results: Path = RESULTS) -> tuple[str, dict[str, Any]]:
     """Return the figures of the last `make bench`, or the tree's, and their origin."""
@@ -263,8 +255,6 @@ def front(found: list[Row]) -> list[Curve]:
             and _short_enough(row)]
     return [curve for curve in curves(lean) if FRONT.get(curve.bench) == curve.over]
 
-
-# -- profiles ----------------------------------------------------------------
 
 def profiles(out: Path) -> list[tuple[str, str, dict[str, str]]]:
     """The profiles of the last `make bench`: name, title, files with stacks."""

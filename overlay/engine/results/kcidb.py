@@ -113,8 +113,6 @@ def results(out: Path) -> Iterator[Result]:
                          store.STORED in case.detail, _times(noted, name, case.detail))
 
 
-# -- what is tested ----------------------------------------------------------
-
 def origin() -> str:
     """The name that KCIDB knows this CI by."""
     named = os.environ.get("KCIDB_ORIGIN") or ORIGIN
@@ -200,8 +198,6 @@ def builds(row: Row, found: Sequence[Result], out: Path) -> list[Row]:
         made.append(one)
     return made
 
-
-# -- tests -------------------------------------------------------------------
 
 def _excerpt(text: str) -> str:
     return text.replace("\0", "?").strip()[-EXCERPT:]
