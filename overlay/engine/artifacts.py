@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,23 +151,6 @@ def rootfs_packages() -> list[str]:
     return sorted({*share.PACKAGES, *guest.PACKAGES, *LINKED} - ELSEWHERE)
 
 
-def bootstrap(root: source.PrivateApt, release: str, into: Path, log: Path,
-              names: Iterable[str], *more: str) -> None:
-    """A Debian of its own by mmdebstrap: a folder, or a .tar."""
-    options = into.parent / f".{into.name}.apt"
-    host.write(options, source.kept_options())
-    try:
-        host.run(["mmdebstrap", f"--include={','.join(names)}",
-                  f"--aptopt={options}",
-                  "--aptopt=APT::Install-Recommends \"false\"",
-                  *(f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT),
-                  *more, release, into, root.sources.strip()],
-                 log=log, env={"SOURCE_DATE_EPOCH": str(epoch())},
-                 what=f"making {into.name}")
-    finally:
-        host.remove(options)
-
-
 def _installed(tar: Path) -> dict[str, str]:
     """The packages in a root file system, and their versions."""
     with tarfile.open(tar) as file:
@@ -182,13 +164,22 @@ def _rootfs(release: str) -> dict[str, Any]:
     """A ramdisk with the programs that tests call, and a shell."""
     log = folder() / "rootfs.log"
     tar, cpio = folder() / "rootfs.tar", folder() / "rootfs.cpio"
+    options = build.top() / "build" / "rootfs.apt"
     with host.step(f"a root file system of {release} ({host.short(log)})"):
-        bootstrap(source.private_apt(release), release, tar, log,
-                  rootfs_packages(), "--variant=essential",
-                  f"--customize-hook=upload {INIT} /init",
+        apt = source.private_apt(release)
+        host.write(options, source.kept_options())
+        host.run(["mmdebstrap", f"--include={','.join(rootfs_packages())}",
+                  f"--aptopt={options}",
+                  "--aptopt=APT::Install-Recommends \"false\"",
+                  *(f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT),
+                  "--variant=essential", f"--customize-hook=upload {INIT} /init",
                   '--customize-hook=chmod 755 "$1/init"',
                   '--customize-hook=echo kselftest >"$1/etc/hostname"',
-                  *(f'--customize-hook=rm -rf "$1/{path}"' for path in REMOVED))
+                  *(f'--customize-hook=rm -rf "$1/{path}"' for path in REMOVED),
+                  release, tar, apt.sources.strip()],
+                 log=log, env={"SOURCE_DATE_EPOCH": str(epoch())},
+                 what="making the root file system")
+        host.remove(options)
         host.run(["bsdtar", "--format=newc", "-cf", cpio, f"@{tar}"], log=log,
                  what="packing the root file system")
         installed = _installed(tar)

@@ -135,6 +135,8 @@ def _command(name: str, args: list[str]) -> int:
     host.remove(host.OUT / "engine.log")
     store.forget_if_asked()
     package = "" if module.startswith("bench.") else "engine."
+    if args and name in ("selftest", "edit", "save", "rebase", "docs", "demo"):
+        raise UserError(f"make {name} takes no argument {args[0]!r}")
     run = importlib.import_module(f"{package}{module}")
     ran.begin(name)
     cases = getattr(run, function or "main")(list(args))
@@ -162,7 +164,6 @@ def main(argv: list[str]) -> int:
             _help()
             return 0
         if name not in COMMANDS:
-            host.Status.clear()
             print(f"overlay: there is no command {name!r}; `make help` "
                   "lists them", file=sys.stderr)
             return 2
@@ -181,6 +182,5 @@ def main(argv: list[str]) -> int:
         if why is None:
             raise
         text = why
-    host.Status.clear()
     print(f"overlay: {text}", file=sys.stderr, flush=True)
     return 1

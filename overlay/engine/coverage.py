@@ -13,7 +13,6 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from engine import build, host, kselftest, ktap, lay
 from engine.host import UserError
@@ -119,13 +118,8 @@ def count(out: Path) -> dict[str, Counts]:
               "--html-details", out / "html" / "index.html",
               "--exclude-branches-by-pattern", ".*", "--exclude-noncode-lines",
               out], what="gcovr", log=out / "gcovr.log")
-    return lines_of(json.loads(table.read_text("utf-8")))
-
-
-def lines_of(table: dict[str, Any]) -> dict[str, Counts]:
-    """gcovr's JSON as file -> line -> how often it was run."""
     found: dict[str, Counts] = {}
-    for file in table["files"]:
+    for file in json.loads(table.read_text("utf-8"))["files"]:
         lines = found.setdefault(file["file"], {})
         for line in file["lines"]:
             if not line.get("gcovr/noncode"):

@@ -192,7 +192,6 @@ def _refresh() -> list[series.Series]:
 
 def main(args: list[str]) -> None:
     """Create or refresh the work tree, and print its path."""
-    _no_arguments("edit", args)
     _refresh()
     host.say(f"{PATH}\n"
              f"    one branch per series on branch base: edit, then commit with\n"
@@ -200,11 +199,6 @@ def main(args: list[str]) -> None:
              "    git rebase -i --autosquash --update-refs base\n"
              "    `make save` writes the tree and the mails; EDIT=1 makes other\n"
              "    commands build and test this work tree, with uncommitted changes")
-
-
-def _no_arguments(name: str, args: list[str]) -> None:
-    if args:
-        raise UserError(f"make {name} takes no argument {args[0]!r}")
 
 
 def _take_from_clone() -> None:
@@ -274,7 +268,6 @@ def _fold() -> None:
 
 def save(args: list[str]) -> None:
     """Write the tree form and the mails, and print the range-diff."""
-    _no_arguments("save", args)
     if not exists():
         _refresh()
     everything = series.read()
@@ -328,7 +321,6 @@ def _report(found: Stack, old: dict[str, str], changed: list[str]) -> None:
 
 def rebase(args: list[str]) -> None:
     """Move all series to another kernel source; stops at a conflict like git."""
-    _no_arguments("rebase", args)
     onto = os.environ.get("ONTO")
     if not onto:
         raise UserError("name a kernel source tree: make rebase ONTO=/path/to/linux")

@@ -31,7 +31,8 @@ MADE_OF = {"file": (DAX, ()), "node": (UQ, ("-luring",)), "block": (UQ, ("-lurin
 SIZES = (8, 512, 4096)
 # The numbers that a program prints, in the order of the table.
 NUMBERS = ("ns", "cycles", "instructions")
-Params = dict[str, object]
+# A result: path, title, found, guest, why.
+Params = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,6 @@ class Cell:
     title: str
     near: dict[str, Any]
     variant: str
-
-
-@dataclass
-class Row:
-    """What a cell has shown, or why it has not."""
-
-    path: str
-    title: str
-    found: dict[str, float | None]
-    guest: float | None
-    why: str = ""
 
 
 def kind(path: str) -> str:
@@ -101,19 +91,17 @@ def read_line(line: str) -> dict[str, float | None]:
             for name in NUMBERS}
 
 
-def table(rows: list[Row]) -> str:
-    """A table for people; what was not measured says why."""
+def table(rows: list[Params]) -> str:
+    """A table for people; a cell that was not measured says why."""
     def shown(value: float | None) -> str:
         return "-" if value is None else f"{value:.0f}"
 
-    lines: list[list[str]] = []
+    lines = []
     for row in rows:
-        ns = row.found.get("ns")
-        lines.append([row.path, row.title, row.why or shown(ns),
-                      f"{1e9 / ns:,.0f}" if ns else "-",
-                      *(shown(value) for value in (
-                          row.found.get("cycles"), row.found.get("instructions"),
-                          row.guest))])
+        found, ns = row["found"], row["found"].get("ns")
+        lines.append([row["path"], row["title"], row["why"] or shown(ns),
+                      f"{1e9 / ns:,.0f}" if ns else "-", shown(found.get("cycles")),
+                      shown(found.get("instructions")), shown(row["guest"])])
     return markdown(["what", "how", "ns", "per s and core", "cycles",
                      "instructions", "in the guest"], lines)
 
@@ -154,18 +142,19 @@ def main(args: list[str]) -> None:
     kinds = {path: kind(path) for path in args}
     host.need(*PACKAGES)
     host.fresh("here")
-    counted, rows = tables.results(), []
+    counted = tables.results()
+    rows: list[Params] = []
     made = {of: _compile(*of) for of in {MADE_OF[what] for what in kinds.values()}}
     for path, what in kinds.items():
         program = made[MADE_OF[what]]
         for cell in cells(path, what):
             with host.step(f"{path}: {cell.title}"):
                 found, why = _measure(program, cell, path)
-            rows.append(Row(path, cell.title, found, find(
-                counted, cell.bench, cell.variant, **cell.near),
-                            why))
+            rows.append({"path": path, "title": cell.title, "found": found,
+                         "guest": find(counted, cell.bench, cell.variant, **cell.near),
+                         "why": why})
     host.write(host.OUT / "here" / "here.json", json.dumps(
-        {"machine": machine(), "rows": [vars(row) for row in rows]}, indent=1)
+        {"machine": machine(), "rows": rows}, indent=1)
         + "\n")
     host.say(f"\n{machine()}; not the guest of `make bench`, and the kernel that "
              f"runs here\n\n{table(rows)}\n\n"

@@ -76,41 +76,24 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def say(text: str) -> None:
-    """One line for the user, wherever the status line stands."""
-    Status.clear()
+    """Print one line for the user."""
     print(text, flush=True)
 
 
 class Status:
-    """A line rewritten in place; without a terminal, one now and then."""
+    """A line of progress, now and then."""
 
     EVERY = 30
-    shown = ""
     last = 0.0
     lock = threading.RLock()
 
     @classmethod
     def show(cls, text: str) -> None:
         with cls.lock:
-            now, terminal = time.monotonic(), sys.stdout.isatty()
-            if now - cls.last < (0.2 if terminal else cls.EVERY):
-                return
-            cls.last = now
-            if not terminal:
+            now = time.monotonic()
+            if now - cls.last >= (cls.EVERY / 3 if sys.stdout.isatty() else cls.EVERY):
+                cls.last = now
                 print("    " + text, flush=True)
-                return
-            width = shutil.get_terminal_size().columns - 1
-            cls.clear()
-            cls.shown = ("    " + text)[:width]
-            sys.stdout.write(cls.shown)
-            sys.stdout.flush()
-
-    @classmethod
-    def clear(cls) -> None:
-        with cls.lock:
-            if cls.shown:
-                sys.stdout.write("\r" + " " * len(cls.shown) + "\r")
-                cls.shown = ""
 
 
 class Beat:
@@ -380,7 +363,6 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
                 timer.cancel()
             output.close()
             RUNNING.discard(proc)
-    Status.clear()
     done = Done(words, proc.returncode, "".join(lines))
     done.early = hung.is_set()
     if late.is_set() and check:

@@ -140,34 +140,23 @@ def missing_options(mode: str, target: str) -> list[str]:
             & {value, "y"}]
 
 
-def _not_run(mode: str, target: str) -> list[Case]:
-    lost = missing_options(mode, target)
-    if not lost:
-        return []
-    return [Case(f"{target}", ktap.FAIL,
-                 f"NOT RUN: the {mode} kernel has no {' '.join(lost)}")]
-
-
-def _not_listed(mode: str, listed: list[str], chosen: list[str]) -> list[Case]:
-    """A test that was asked for and not built must not just be absent."""
-    return [Case(test, ktap.FAIL, f"NOT RUN: it was not installed; see "
-                 f"{host.short(build_log(mode))}")
-            for test in chosen if test not in listed]
-
-
 def prepare(mode: str, chosen: list[str] | None = None) -> tuple[
         Path, list[str], list[Case]]:
     """Build a kernel and the tests: the folder, the tests, failing cases."""
     build.build(mode)
     into, listed = install(mode)
-    cases = [case for target in targets()
-             for case in _not_run(mode, target)]
+    cases = []
     for target in targets():
+        if lost := missing_options(mode, target):
+            cases.append(Case(target, ktap.FAIL, f"NOT RUN: the {mode} kernel has no "
+                              + " ".join(lost)))
         if not any(test.startswith(f"{target}:") for test in listed):
             cases.append(Case(target, ktap.FAIL, "NOT RUN: it has no tests"))
     tests = listed
     if chosen is not None:
-        cases += _not_listed(mode, listed, chosen)
+        cases += [Case(test, ktap.FAIL, "NOT RUN: it was not installed; see "
+                       + host.short(build_log(mode)))
+                  for test in chosen if test not in listed]
         tests = [test for test in chosen if test in listed]
     if not tests:
         cases.append(Case(mode, ktap.FAIL, "NOT RUN: there is no test"))
@@ -333,47 +322,38 @@ def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def soak(args: list[str]) -> list[Case]:
-    """`soak`: all on the debug kernel and what races on kcsan's, for longer.
+    """`soak`: all on the debug kernel and racing tests on kcsan's, for longer.
 
     Arguments name one of these kernels, or tests; fsx is one, and arches stands for
     the series. Without any, KUnit runs under UML too.
     """
     out = host.fresh("soak")
-    rest = [name for name in args if name != series.ARCHES]
-    compiled = [] if args and rest == args else series.main([series.ARCHES])
-    return compiled if args and not rest else compiled + _soak(rest, out)
-
-
-def _soak(args: list[str], out: Path) -> list[Case]:
-    """What of it runs in guests and under UML."""
-    if not targets():
-        return [NO_TESTS]
+    cases = series.main([series.ARCHES]) if not args or series.ARCHES in args else []
     known = kernels.having("soak")
     modes = [name for name in args if name in known] or known
-    named = [name for name in args if name not in known]
-    exercised = _exercised(modes, out) if not named or fsx.NAME in named else []
+    named = [name for name in args if name not in (*known, series.ARCHES)]
+    if args == [series.ARCHES]:
+        return cases
+    if not targets():
+        return [*cases, NO_TESTS]
+    if not named or fsx.NAME in named:
+        for mode in modes:
+            if KERNELS[mode].fsx:
+                build.build(mode)
+                cases += fsx.run(mode, out)
     if named == [fsx.NAME]:
-        return exercised
-    named = [name for name in named if name != fsx.NAME]
-    todo, cases = [], [] if args else kunit.main([kunit.UM])
+        return cases
+    cases += [] if args else kunit.main([kunit.UM])
+    todo: list[Share] = []
     for mode in modes:
-        into, tests, bad = prepare(mode, named or None)
         kernel = KERNELS[mode]
+        into, tests, bad = prepare(mode, [name for name in named
+                                          if name != fsx.NAME] or None)
         if kernel.soak_tests and not named:
             tests = [test for test in kernel.soak_tests if test in tests]
         todo += shares(mode, into, tests, kernel.guests, kernel.soak)
         cases += bad
-    return exercised + cases + run(todo, out)
-
-
-def _exercised(modes: list[str], out: Path) -> list[Case]:
-    """fsx, on those of the kernels that it is for."""
-    cases = []
-    for mode in modes:
-        if KERNELS[mode].fsx:
-            build.build(mode)
-            cases += fsx.run(mode, out)
-    return cases
+    return cases + run(todo, out)
 
 
 def main(args: list[str]) -> list[Case]:
@@ -382,12 +362,10 @@ def main(args: list[str]) -> list[Case]:
     if not targets():
         return [NO_TESTS]
     modes, named = _chosen(args)
-    return _named(modes, named, out) if named else _kselftest(modes, out)
-
-
-def _named(modes: list[str], named: list[str], out: Path) -> list[Case]:
-    """Some tests alone, each in one guest of a kernel."""
-    todo, cases = [], []
+    if not named:
+        return _kselftest(modes, out)
+    todo: list[Share] = []
+    cases: list[Case] = []
     for mode in modes:
         into, tests, bad = prepare(mode, named)
         todo += shares(mode, into, tests, 1)

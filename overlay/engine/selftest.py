@@ -3,35 +3,21 @@
 
 import sys
 import unittest
-from collections.abc import Iterator
 from pathlib import Path
 
 from engine import host, ktap, limits
 
 TESTS = host.ROOT / "overlay" / "tests"
-# More processes than that only find all tests once more.
-MOST = 4
 
 
-def _classes(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-    """What a suite consists of, down to the tests of one class."""
-    for part in suite:
-        if not isinstance(part, unittest.TestSuite):
-            yield suite
-            return
-        yield from _classes(part)
-
-
-def _run(part: int, parts: int) -> None:
-    """In a process of its own: find all, run one part of so many, print."""
-    every = unittest.defaultTestLoader.discover(
-        str(TESTS), top_level_dir=str(TESTS.parent))
-    classes = list(_classes(every))[part::parts]
-    # A class whose tests have run no longer has them.
-    passed = {test.id() for tests in classes for test in tests
-              if isinstance(test, unittest.TestCase)}
+def _run(name: str) -> None:
+    """Run the tests of one module, and print TAP."""
     result = unittest.TestResult()
-    unittest.TestSuite(classes).run(result)
+    suite = unittest.defaultTestLoader.loadTestsFromName(f"tests.{name}")
+    # A suite drops its tests when they have run.
+    passed = {test.id() for tests in suite if isinstance(tests, unittest.TestSuite)
+              for test in tests if isinstance(test, unittest.TestCase)}
+    suite.run(result)
     failed = [(test.id(), text) for test, text in (
         *result.failures, *result.errors, *result.expectedFailures)]
     failed += [(test.id(), "it should have failed")
@@ -48,31 +34,28 @@ def _run(part: int, parts: int) -> None:
         print(f"not ok {number} - {name}")
 
 
-def _part(out: Path, part: int, parts: int) -> list[ktap.Case]:
-    """Run one part of the tests; what they print is the log."""
-    log = out / f"log-{part}"
-    done = host.run([sys.executable, "-m", "engine.selftest", part, parts], log=log,
-                    env={"PYTHONPATH": str(host.ROOT / "overlay")},
-                    cwd=host.ROOT, check=False, timeout=300,
-                    what="the engine's own tests")
+def _module(out: Path, name: str) -> list[ktap.Case]:
+    """Run one module in a process of its own."""
+    log = out / f"{name}.log"
+    done = host.run([sys.executable, "-m", "engine.selftest", name], log=log,
+                    env={"PYTHONPATH": str(host.ROOT / "overlay")}, cwd=host.ROOT,
+                    check=False, timeout=600, what="the engine's own tests")
     cases = ktap.parse(done.stdout)
     if done.returncode:
-        cases.append(ktap.Case("python", ktap.FAIL, f"it ended with "
-                               f"{done.returncode}; see {host.short(log)}"))
+        cases.append(ktap.Case(name, ktap.FAIL, f"python ended with {done.returncode}; "
+                               f"see {host.short(log)}"))
     return cases
 
 
 def main(args: list[str]) -> list[ktap.Case]:
-    """Run the tests, in twice as many processes as there are processors.
-
-    They wait for as long as they compute.
-    """
-    out, parts = host.fresh("selftest"), min(2 * limits.processors(), MOST)
-    with host.step("the engine's own tests"):
-        done = host.at_once(_part, [(out, part, parts) for part in range(parts)],
-                            parts)
+    """Run the tests, two modules per processor: tests wait as long as they compute."""
+    out = host.fresh("selftest")
+    with host.step(f"the engine's own tests ({host.short(out)}/*.log)"):
+        done = host.at_once(_module, [(out, path.stem) for path in
+                                      sorted(TESTS.glob("test_*.py"))],
+                            2 * limits.processors())
     return [case for cases in done for case in cases]
 
 
 if __name__ == "__main__":
-    _run(*map(int, sys.argv[1:]))
+    _run(sys.argv[1])

@@ -22,9 +22,8 @@ from typing import Any
 from engine import host, ktap
 from engine.ktap import Case
 
-# Of each kind, as many as this are kept; what was not used for the longest
-# time goes first.
-LIMIT = 500
+# Seconds after which a result that no run used is removed.
+OLD = 30 * 86400
 
 
 @dataclass(frozen=True)
@@ -144,18 +143,11 @@ def now() -> str:
     return time.strftime("%Y-%m-%d %H:%M")
 
 
-def _age(path: Path) -> float:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
-
-
 def _prune(kind: str) -> None:
-    paths = list((folder() / kind).glob("*.json"))
-    if len(paths) <= LIMIT:
-        return
-    for path in sorted(paths, key=_age)[:len(paths) - LIMIT]:
-        path.unlink(missing_ok=True)
+    for path in (folder() / kind).glob("*.json"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > OLD:
+                path.unlink()
 
 
 def mark(cases: Iterable[Case], when: str) -> list[Case]:

@@ -9,6 +9,7 @@ found again in other reports.
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,24 +157,12 @@ def _build_id(row: Row, kernel: str) -> str:
     return f"{row['id']}-{kernel}"
 
 
-def _ran_um(found: Sequence[Result], out: Path) -> bool:
-    """Whether UML was built: only what was built is run, and kunit.py says no more.
-
-    `make soak` has it leave its log with KUnit's, where a later run of KUnit takes
-    it away. A case of a suite (`SUITE: CASE`) is said by UML alone.
-    """
-    log, note = out / "kunit" / f"{kunit.UM}.ktap", out / "kunit" / ran.FILE
-    results = [result for result in found if result.kernel == kunit.UM]
-    if any(result.stored or ": " in result.name for result in results):
-        return True
-    return log.exists() and bool(results) and (
-        not note.exists() or ran.same(note, ran.now()))
-
-
-def _ended(kernel: str, found: Sequence[Result], out: Path) -> str:
+def _ended(kernel: str, found: Sequence[Result]) -> str:
     """How a kernel's build ended, in KCIDB's words."""
     if kernel == kunit.UM:
-        return "PASS" if _ran_um(found, out) else "FAIL"
+        # kunit.py builds and runs it. A case of a suite exists only if it was built.
+        return "PASS" if any(": " in result.name for result in found
+                             if result.kernel == kernel) else "FAIL"
     path = build.status(kernel)
     if not (path.exists() and ran.same(build.note(kernel), ran.now())):
         return "MISS"
@@ -191,7 +180,7 @@ def builds(row: Row, found: Sequence[Result], out: Path) -> list[Row]:
         if kernel == NONE:
             one["comment"] = "no build: what these tests are about is no one kernel"
         else:
-            one["status"] = _ended(kernel, found, out)
+            one["status"] = _ended(kernel, found)
         log = out / "build" / f"{kernel}.log"
         if one.get("status") in ("FAIL", "ERROR") and log.exists():
             one["log_excerpt"] = _excerpt(log.read_text("utf-8", "replace"))
@@ -214,15 +203,14 @@ def _environment(result: Result, emulator: str) -> Row:
 def tests(row: Row, found: Iterable[Result]) -> list[Row]:
     """All cases; the same path comes again for other hardware alone."""
     emulator = (reuse.qemu() or "QEMU").splitlines()[0]
-    made, seen = [], set()
+    made = []
+    seen: Counter[tuple[str, str, str]] = Counter()
     for result in found:
         build_id = _build_id(row, result.kernel)
         path = path_of(result.step, result.name)
-        number = 0
-        while (key := (build_id, result.hardware, path, number)) in seen:
-            number += 1
-        seen.add(key)
-        digest = _digest(build_id, result.hardware, path, str(number))
+        key = build_id, result.hardware, path
+        digest = _digest(*key, str(seen[key]))
+        seen[key] += 1
         one = {"id": f"{row['origin']}:{digest}",
                "origin": row["origin"], "build_id": build_id, "path": path,
                "status": result.status,
