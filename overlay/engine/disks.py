@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The NVMe controllers that the guests of kselftests have.
+"""The NVMe controllers in guests of kselftests.
 
-The README of the tests has them, as options of QEMU, for its readers and for us.
-Their serial numbers tell the tests what they are. Data is in sparse files, made
-anew for each guest.
+The README of the tests lists them as options of QEMU. Tests recognize them by serial
+number. Each guest gets new sparse files.
 """
 
 import functools

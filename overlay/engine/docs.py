@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Our documentation pages: `make docs`.
 
-Our pages and the pages that lead to them, up to the index of their folder, are
-built by the kernel's own makefiles with Sphinx, out of the tree and from
-nothing, because Sphinx does not repeat the warnings of a page that it has built
-before. The hundreds of other pages beside them would take minutes.
+The kernel's makefiles build our pages and the pages that lead to them with Sphinx, in
+a new directory: Sphinx does not repeat the warnings of a page that it built before.
 
-Pages built alone cannot see the others, so Sphinx complains of every link to
-them. Such a complaint counts only if the rest of Documentation/ has no such
-page or label. What Sphinx says of the same pages without us is upstream's, not
-ours.
+Sphinx complains of links to pages that were not built. Such a complaint counts only
+if Documentation/ lacks the page or label. Complaints about upstream's own text do not
+count.
 """
 
 import collections
@@ -30,10 +27,7 @@ ABI = DOCS / "ABI"
 
 
 def pages(items: list[Item]) -> list[str]:
-    """Our pages, and the ones of others that we change.
-
-    A text such as kernel-parameters.txt is part of the page that includes it.
-    """
+    """Return the pages, and texts that pages include, that we add or change."""
     return sorted({item.target for item in items
                    if PurePosixPath(item.target).is_relative_to(DOCS)
                    and not PurePosixPath(item.target).is_relative_to(ABI)
@@ -116,10 +110,9 @@ def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
 
 
 def complaints(text: str, tree: Path) -> collections.Counter[str]:
-    """Warnings and errors as a multiset of (file, what) without numbers.
+    """Count warnings and errors, without line numbers.
 
-    What is said of Documentation/ABI as a whole, once for each folder with a
-    page that names a file in sysfs, counts once.
+    Complaints about Documentation/ABI come once for each directory, and count once.
     """
     found: collections.Counter[str] = collections.Counter()
     for line in text.splitlines():
@@ -158,11 +151,7 @@ def elsewhere(tree: Path, known: Iterable[str], complaint: str) -> bool:
 
 
 def text_of(tree: Path, target: str, known: dict[str, list[str]]) -> list[str]:
-    """What is wrong with the text of a page of ours.
-
-    It has a label of another page, or names a page that is not there. Sphinx would
-    say so if it built both.
-    """
+    """Report labels that another page defines, and names of missing pages."""
     found = [f"label {name} is also in "
              f"{', '.join(page for page in there if page != target)}"
              for name, there in known.items() if target in there and len(there) > 1]

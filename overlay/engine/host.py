@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The machine we run on: folders, commands, packages, progress, errors.
+"""Run programs on this machine: directories, logs, packages, progress and errors.
 
-Everything the engine says to its user, and every program it starts, goes
-through this file, so that errors are plain, logs are kept and nothing the
-engine started outlives it.
+All messages and programs of the engine go through this module, so programs have logs
+and do not outlive the engine.
 """
 
 import concurrent.futures
@@ -328,11 +327,9 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
         what: str | None = None) -> Done:
     """Run a program; its output goes to the log and into the result.
 
-    `progress` is called with every line and returns what to show, or None.
-    A failure is a UserError that names `what` and the log. The program
-    stands in a process group of its own, which ends when we do. `early` is a
-    time in seconds, and what has to be true by then, or the program is ended
-    and the result's `early` is true.
+    `progress` takes each line and returns a text to show, or None. A failure is a
+    UserError that names `what` and the log. `early` is a time in seconds and a
+    condition: if it is false by then, the program is ended and `Done.early` is set.
     """
     words = [str(part) for part in cmd]
     what = what or words[0]
@@ -381,10 +378,9 @@ def _go_on() -> None:
 
 def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
             workers: int) -> list[Result]:
-    """Do several jobs at a time; the results in the jobs' order.
+    """Run jobs in threads; return their results in order.
 
-    An interrupt ends the programs of all of them, for good; a job that
-    fails ends the others, too, and what comes after them may go on.
+    A failed job or an interrupt ends the programs of all jobs.
     """
     workers = max(1, workers)
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:

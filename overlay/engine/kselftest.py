@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""kselftests of ours, installed by the kernel's own rules, run in guests.
+"""Build and install our kselftests by the kernel's own rules, and run them in guests.
 
-The lean kernel runs all of them, the debug kernel those that
-overlay/kselftest.debug names. `make soak` runs all of them there, for longer,
-and those that race in the kernel that watches for data races.
+The lean kernel runs all of them, the debug kernel those of overlay/kselftest.debug.
+`make soak` runs all of them there for longer, and racing ones under KCSAN.
 """
 
 import fnmatch
@@ -46,10 +45,7 @@ NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
 
 
 def targets() -> list[str]:
-    """The selftest folders that are ours: those with a Makefile of ours.
-
-    What is below one of them, such as modules, is built by it.
-    """
+    """Return our directories of selftests; their Makefiles build those below them."""
     found = {}
     for item in lay.items():
         path = PurePosixPath(item.target)
@@ -74,10 +70,9 @@ def subset(mode: str) -> list[str] | None:
 
 def make(mode: str, into: Path, *args: str, folders: Sequence[str], kdir: Path,
          log: Path, what: str, env: Mapping[str, str] | None = None) -> None:
-    """Build the kselftests of these folders by the kernel's own rules.
+    """Build kselftests, with modules for the kernel in `kdir`.
 
-    Their modules are for the kernel in `kdir`. Where a program was built does not
-    stand in it, so that the programs of all kernels are the same.
+    Programs do not contain the path of their build directory.
     """
     build.make(mode, f"TARGETS={' '.join(folders)}", f"KSFT_INSTALL_PATH={into}",
                f"KDIR={kdir}", f"USERCFLAGS=-ffile-prefix-map={build.folder(mode)}=.",
@@ -278,10 +273,9 @@ def _boot(share: Share, out: Path) -> list[Case]:
 
 
 def never_ran(tests: list[str], cases: list[Case]) -> list[Case]:
-    """A failing case for each test that skipped itself wherever it was.
+    """Return a failing case for each test, or variant, that no guest ran.
 
-    Each variant counts for itself, and so does a program that no guest was
-    given. What is known to run nowhere is not asked for.
+    Tests in NOWHERE are exempt.
     """
     ran, skipped = set(), {}
     for case in cases:

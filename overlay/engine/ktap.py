@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Judging: KTAP results, kernel splats, JUnit XML.
+"""Judge KTAP results and kernel complaints, and write JUnit XML.
 
-Nothing passes silently here. A plan that promises more than came, a result
-that never arrived, a run of zero tests and a nested failure that its parent
-hides all become failing cases.
+Missing results, a run without tests, and nested failures that a parent hides are
+failing cases.
 """
 
 import re
@@ -52,10 +51,7 @@ BROKE_OFF = Case("results", FAIL,
 
 
 def _depth(line: str) -> tuple[int, str]:
-    """How deep a line is nested, and the line without its prefixes.
-
-    kselftest nests with "# ", KUnit with two or four spaces; both may mix.
-    """
+    """Return the depth of a line and its text: "# " of kselftest, spaces of KUnit."""
     depth = 0
     while match := PREFIX.match(line):
         line = line[match.end():]
@@ -73,11 +69,7 @@ class Parser:
         return self.levels.setdefault(depth, Level())
 
     def _close(self, depth: int) -> list[Case]:
-        """End what is nested deeper than depth; it belongs to one parent.
-
-        Only the shallowest of those levels can still be claimed by a result
-        at this depth: below it, a parent's own result never came.
-        """
+        """End all deeper levels; only the shallowest one can still have a parent."""
         deeper = sorted(d for d in self.levels if d > depth)
         cases = []
         for inner in deeper:
@@ -166,11 +158,7 @@ def _case(match: re.Match[str]) -> Case:
 
 
 def _under(parent: Case, nested: list[Case]) -> list[Case]:
-    """Nested cases with their parent's name before them.
-
-    A parent that failed although all its children passed is a failure that
-    would be lost, and a parent that passed does not hide a child's failure.
-    """
+    """Prefix nested cases with their parent's name; keep a parent that fails alone."""
     cases = [Case(f"{parent.name}: {case.name}", case.status, case.detail)
              for case in nested]
     statuses = {case.status for case in nested}
@@ -180,10 +168,9 @@ def _under(parent: Case, nested: list[Case]) -> list[Case]:
 
 
 def _settle(level: Level, top: bool) -> list[Case]:
-    """A finished level's cases, with what is missing from its plan.
+    """Return a finished level's cases, with a failing one if its plan does not match.
 
-    Only nested results may come without a plan: KUnit's parameterised tests
-    do, and their parent counts them.
+    Only nested results may lack a plan: KUnit's parameterised tests print none.
     """
     cases = list(level.cases)
     if level.plan is None:
@@ -271,12 +258,10 @@ def _kernels(line: str, stamped: re.Match[str] | None) -> list[str]:
 
 
 def splats(text: str) -> list[str]:
-    """Every line of a boot log with which the kernel complains.
+    """Return every line of a boot log that is a complaint of the kernel.
 
-    A test that provokes a complaint on purpose says so beforehand in the
-    kernel log: `overlay: expect /regular expression/`, once per line, by
-    /dev/kmsg. What a program prints announces nothing.
-    A log without any time stamp (UML) is all the kernel's.
+    A test that provokes one first writes `overlay: expect /regular expression/` to
+    /dev/kmsg. In a log without time stamps (UML), all lines are the kernel's.
     """
     return _complaints(text)[0]
 
@@ -311,10 +296,9 @@ TAINT = re.compile(r"^# overlay: taint (\d+)$", re.MULTILINE)
 
 def taint_cases(name: str, output: str, log: str,
                 suites: bool = False) -> list[Case]:
-    """A failing case if the kernel is tainted by what its log does not show.
+    """Return failing cases for taints without a complaint in the boot log.
 
-    `output` is what the guest's script left; a guest that ended otherwise has
-    said nothing. And one if a KUnit suite ran where `suites` is false.
+    A KUnit suite taints as well, and may run only with `suites`.
     """
     values = TAINT.findall(output)
     if not values:

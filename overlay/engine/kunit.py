@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit: in the debug kernel, and where asked for under UML.
+"""KUnit in the debug kernel, or under UML.
 
-The debug kernel has all suites as modules, and a guest loads them: with KASAN,
-lockdep and kmemleak, and no kernel is built for that alone. UML cannot have DAX
-(it needs ZONE_DEVICE); what it has it runs by the kernel's own kunit.py, in `make
-soak` and `make kunit ARGS=um`. Results are judged from what the kernel says, not
-from an exit code, and a suite of ours that no kernel ran is a failure.
+The debug kernel builds all suites as modules, and a guest loads them. UML lacks DAX;
+the kernel's kunit.py runs its suites in `make soak` and `make kunit ARGS=um`. KTAP
+decides, not exit codes. A suite of ours that no kernel ran is a failure.
 """
 
 import re
@@ -132,10 +130,7 @@ def run_guest(out: Path) -> list[Case]:
 
 def _once(name: str, key: Callable[[], str | None],
           work: Callable[[], list[Case]]) -> list[Case]:
-    """A kernel's cases: those that are kept, or those that it has now.
-
-    They are kept only if what goes into them is at the end what it was before.
-    """
+    """Return the kept cases, or run; keep them if the key did not change meanwhile."""
     before = key()
     kept = store.take("kunit", before)
     if kept:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How many processors and how much memory we may use.
-
-A container is often given less than the machine has: processors by affinity
-or a quota, memory by a limit of its cgroup.
-"""
+"""The CPUs and the memory that affinity and cgroups allow."""
 
 import os
 import time

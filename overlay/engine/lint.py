@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Static checks of everything in the tree: `make lint`.
 
-Each pair of a tool and a file (or a patch of a series) is one case. A tool
-that cannot run is a failing case that says NOT RUN and why.
-
-What the kernel's own tools say of upstream's text is not ours: for a file
-that we only patch, what they say without the patch is taken away.
+Each pair of a tool and a file or mail is one case. A tool that cannot run is a failing
+case, NOT RUN with the reason. Complaints about upstream's own text do not count.
 """
 
 import os
@@ -161,10 +158,7 @@ def _compiled(job: Job, tool: str, args: Sequence[str],
 
 
 def _valid(kernel: Source, log: Path, program: Path | str) -> bool:
-    """Whether the kernel takes this sparse for new enough.
-
-    make only warns and goes on without it when it does not.
-    """
+    """Whether this sparse is new enough for the kernel; make only warns if not."""
     done = host.run(["sh", kernel.path / "scripts" / "checker-valid.sh", program],
                     log=log, check=False, what="trying sparse")
     return done.stdout.strip().endswith("1")
@@ -260,10 +254,7 @@ def spdxcheck(job: Job) -> Iterator[Case]:
 
 def _together(job: Job, tool: str, cmd: Sequence[object], names: list[str],
               cwd: Path | None = None) -> Iterator[Case]:
-    """One run of a checker for all files; a case for each of them.
-
-    Its lines are taken to begin with the file's name and a colon.
-    """
+    """Run a checker once; its lines must begin with the name of a file and a colon."""
     if not names:
         return
     paths = [host.ROOT / name for name in names]

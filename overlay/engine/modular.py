@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Our code as modules: what it calls must be exported, and not in a module.
+"""Check that our code links as modules.
 
-The kernels that boot have it built in, where a function that is not exported
-is found all the same. To link modules and a kernel beside them takes a whole
-kernel, so this only compiles them, and looks for what modules leave undefined
-among the EXPORT_SYMBOLs of the laid tree. What is built in beside them must
-leave nothing undefined that only a module defines.
+The kernels that boot have it built in. This compiles modules, and looks for their
+undefined symbols among the EXPORT_SYMBOLs of the laid tree. Built-in objects must not
+need symbols of modules.
 """
 
 import re

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KCSAN's reports: data races of ours are failures, others are listed.
+"""KCSAN's reports: our data races are failures, others are listed.
 
-A report names the functions of the two accesses, or of the one that saw its
-value change. It is ours when one of these is in a file of ours; a race between
-two places of upstream is not ours to answer for, even if we called them.
+A report names the functions of both accesses, or of one whose value changed. A race is
+ours if one of these functions is in a file of ours.
 """
 
 import functools

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernel that the tree is laid over: found or fetched, never vendored.
+"""The kernel source: the tree that KDIR= names, which is only read, or Debian's.
 
-`KDIR=` names the developer's own tree, which is only ever read. With none we
-take Debian's linux-source package from the backports suite beside the mirror
-that apt is already set up with. apt checks the signatures, with a folder of
-its own, so that the machine's apt set-up does not change.
+Debian's linux-source comes from the mirrors of this machine's apt. apt verifies it with
+a configuration of the engine's own.
 """
 
 import contextlib
@@ -118,10 +116,9 @@ def git(path: Path, *args: str) -> str | None:
 
 
 def edits(src: Source) -> str:
-    """A digest of what the tracked files of a KDIR have that its commit has not.
+    """Return a digest of the uncommitted changes of a KDIR, or an empty string.
 
-    Empty without any, and for a tree that git knows nothing of. A tree of which git
-    cannot tell counts as edited.
+    If git fails, the tree counts as edited.
     """
     found = git(src.path, "diff", "HEAD") if src.is_git else ""
     return "" if found == "" else hashlib.sha256(str(found).encode()).hexdigest()
@@ -224,10 +221,7 @@ def kept_options() -> str:
 
 
 class PrivateApt:
-    """apt with configuration, lists, cache and sources of its own.
-
-    The machine's stay, and its hooks, which are about the machine, do not run.
-    """
+    """apt with its own configuration, lists, cache and sources; it runs no hooks."""
 
     def __init__(self, path: Path, sources: str) -> None:
         self.path, self.sources = path, sources
