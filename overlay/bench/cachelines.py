@@ -9,7 +9,7 @@ of it, in their order:
     turns BENCH VARIANT name=value... run=N ops=X warm=W turns=T
 
 that is W turns that only warm up and T that count, each of X operations. Before
-the first cell come turns of which is known what has to be counted.
+the first cell come turns with known counts.
 """
 
 import bisect
@@ -33,11 +33,11 @@ from engine.ktap import Case
 CPUS = 4
 RUNS = 3
 KNOWN = "known"
-# What the plugin writes of a turn, and as what a row has it.
+# The plugin's fields of a turn, and the fields of a row.
 FIELDS = {"insns": "insn_per_op", "lines": "lines_per_op",
           "own": "own_lines_per_op", "code": "code_lines_per_op",
           "taken": "transfers_per_op"}
-# What the tree keeps of a row: instructions are measured without the plugin.
+# The fields that the tree keeps: instructions are measured without the plugin.
 KEPT = tuple(called for called in FIELDS.values() if called != "insn_per_op")
 # Lines of a known loop that are the loop's own: its stack, and no more.
 SLACK = 2
@@ -68,7 +68,7 @@ are the kernel's alone; of commands they would have waiting for the device in th
 
 @dataclass
 class Turn:
-    """What the plugin wrote of one turn, and of each line if it was asked to."""
+    """The plugin's figures of one turn, and its lines if requested."""
 
     figures: dict[str, int]
     lines: list[tuple[int, int, str]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Told:
-    """What the program said of some turns."""
+    """The program's description of some turns."""
 
     bench: str
     variant: str
@@ -112,7 +112,7 @@ def read_turns(raw: str) -> list[Turn]:
 
 
 def read_told(output: str) -> list[Told]:
-    """What the program said of the turns, in order."""
+    """Return the program's descriptions of turns, in order."""
     counted.check_complete(output)
     return [Told(bench, variant, dict(params),
                  **{name: int(number) for name, number in numbers.items()})
@@ -120,7 +120,7 @@ def read_told(output: str) -> list[Told]:
 
 
 def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:
-    """What the program said, each with its turns that count."""
+    """Return the program's descriptions with their turns."""
     turns = read_turns(raw)
     found = []
     for told in read_told(output):
@@ -139,7 +139,7 @@ def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:
 
 
 def check_known(told: Told, turns: list[Turn]) -> None:
-    """UserError unless the plugin counted what is known to be there."""
+    """Raise UserError unless the plugin counts a known turn right."""
     wanted = {
         "touch": lambda one: 0 <= one["user"] - told.params["size"] <= SLACK,
         "bounce": lambda one: one["taken"] == 1,
@@ -181,7 +181,7 @@ def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
 
 
 def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
-    """A row for each cell; what is known is compared, and has none."""
+    """A row for each cell; known turns are only compared."""
     cells: dict[Key, list[tuple[int, list[Turn]]]] = {}
     known = 0
     for told, turns in found:
@@ -309,7 +309,7 @@ def judge(found: list[Row]) -> list[Case]:
     return [_readers(found), _command(found)]
 
 
-# What says of a cell all that the others of its bench do not share.
+# Parameters that differ between the cells of a bench.
 SHOWN = {dax_read.BENCH: ("size", "cpus", "files"),
          dax_mmap.BENCH: ("cpus",),
          nvme.BENCH: ("mode", "batch", "cpus")}

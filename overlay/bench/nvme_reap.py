@@ -36,9 +36,9 @@ ROUNDS = 256
 QOS_ROUNDS = 100
 OTHERS = (60, 240)
 LIMIT = 4
-# What the tail is with 240 others for what it is with 60.
+# The limit of the tail with 240 others over that with 60.
 KEPT = 1.05
-# What the device takes to answer, of the host's time, each command by itself.
+# The device answers each command after so many ns of the host.
 TAKES = 300_000
 MACHINE = Machine(append=("nokaslr",), qemu=guest.nvme(TAKES), timeout=3600)
 COUNTING = replace(MACHINE, icount=True)

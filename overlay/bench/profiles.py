@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Profiles: instructions by function and by stack, by what a plugin saw run.
+"""Profiles: instructions by function and by stack, counted by a plugin.
 
 The profiling plugin (overlay/host/insnprof.c) writes blocks of instructions in the
-order in which they ran, and how each of them ends. What runs after a call is the
-callee, up to the return to what is behind the call. A jump to another function puts
+order in which they ran, and how each of them ends. After a call the
+callee runs, up to the return behind the call. A jump to another function puts
 it in the place of the one that jumped, which the callee then returns for.
 
 Where the processor enters the kernel, by a system call or an interrupt, a stack
-begins; what was interrupted goes on when the interrupt returns. Another task's
+begins; the interrupted stack continues when the interrupt returns. Another task's
 callers are not known when it is switched to: its stack begins there.
 """
 
@@ -43,7 +43,7 @@ SWITCH = "__switch_to"
 
 @dataclass(frozen=True)
 class Block:
-    """Instructions of which the first one never runs without the others."""
+    """Instructions that run together."""
 
     # How it ends: with a call, ret, iret, or otherwise.
     end: str
@@ -59,7 +59,7 @@ class Block:
         return self.parts[0][0]
 
     def again(self, block: "Block") -> bool:
-        """Whether a block is what is left of this one: it did not get to its end."""
+        """Whether a block is the rest of this one after an interruption."""
         return block.addresses[0] in self.addresses[1:]
 
 
@@ -68,7 +68,7 @@ NOTHING = Block("-", 0, (), (("", 0),))
 
 @dataclass
 class Round:
-    """What the plugin saw between two marks, or between several pairs of them."""
+    """The plugin's record between marks."""
 
     # How many instructions of each function ran, in whatever order.
     functions: Counter[str] = field(default_factory=Counter)
@@ -109,7 +109,7 @@ def _sums(words: str, blocks: dict[str, Block]) -> Counter[str]:
 
 def rounds_of(raw: str, function_at: Callable[[int], str]
            ) -> tuple[list[Round], dict[str, Block]]:
-    """What the plugin wrote: rounds, and the blocks that they name by ID."""
+    """Read the plugin's rounds, and blocks by ID."""
     found: list[Round] = []
     blocks: dict[str, Block] = {}
     for line in raw.splitlines():
@@ -134,7 +134,7 @@ class Walk:
         self.last = NOTHING
         # Functions, and the addresses that they return to.
         self.frames = [("", 0)]
-        # What was left at each entry into the kernel: its frames and last block.
+        # Frames and last block at each entry into the kernel.
         self.left: list[tuple[list[tuple[str, int]], Block]] = []
 
     def run(self, block: Block, times: int) -> None:
@@ -182,7 +182,7 @@ class Walk:
         return False
 
     def _resume(self, block: Block) -> None:
-        """What was interrupted goes on: in its last block, or behind it."""
+        """Continue the interrupted stack, in its last block or behind it."""
         if not self.left:
             self._begin(block)
             return
@@ -192,7 +192,7 @@ class Walk:
 
 
 def fold(ran: Iterable[str], blocks: dict[str, Block]) -> Counter[Stack]:
-    """The instructions of each stack, in the order in which they first ran."""
+    """The instructions of each stack, ordered by first run."""
     found: Counter[Stack] = Counter()
     for line in ran:
         walk = Walk()
@@ -234,7 +234,7 @@ def function_at(table_of_symbols: Symbols, address: int) -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a round executed, which is so many operations."""
+    """The instructions of a round, and its number of operations."""
 
     operations: int
     # Instructions of all of them, by who has called whom.
@@ -258,7 +258,7 @@ Profiles = dict[tuple[str, int], Profile]
 
 
 def _profile(one: Round, blocks: dict[str, Block], operations: int) -> Profile:
-    """A round's profile, in which each instruction is in the stack of one call."""
+    """A round's profile; each instruction is in one stack."""
     found = fold(one.ran, blocks)
     if by_function(found) != one.functions:
         raise UserError(f"the stacks of a profile have {found.total()} "
@@ -326,7 +326,7 @@ def write_profiles(out: Path, name: str, beside: dict[str, Profile], title: str,
         {variant: one.functions() for variant, one in beside.items()}, title, what))
     for variant, one in beside.items():
         # In the format that tools for flame graphs read. The numbers are of all
-        # operations, of which the outermost frame says how many.
+        # operations; the outermost frame has their number.
         root = f"{one.operations} {what}s: {variant}"
         host.write(out / f"profile-{name}-{variant}.folded", "".join(
             f"{';'.join((root, *stack))} {number}\n"

@@ -2,7 +2,7 @@
 """`make artifacts`: what any CI takes, in out/artifacts.
 
 Of each kernel its image, configuration, modules and kselftests as the kernel's
-own gen_tar packs them; a root file system with what the tests call; checksums
+own gen_tar packs them; a root file system with the tests' programs; checksums
 and a manifest. The same sources, and the same packages of Debian, give the same
 bytes: files have the time SOURCE_DATE_EPOCH, and names in order.
 """
@@ -36,10 +36,10 @@ from engine.results import kcidb
 
 PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
             "gzip", "tar", "coreutils")
-# Of what kselftests need on this machine, what builds them or boots guests.
+# Packages that only build kselftests or boot guests.
 ELSEWHERE = {"gcc", "liburing-dev", "linux-libc-dev", "make", "perl",
              "qemu-system-x86", "rsync", "systemd-standalone-tmpfiles"}
-# What programs that were built here are linked with.
+# Libraries of programs that were built here.
 LINKED = ("liburing2",)
 # Nothing that a program reads; and what only installing needs, as usrmerge does
 # /usr/share/perl. nvme-cli makes a number up for each machine.
@@ -51,9 +51,9 @@ REMOVED = ("etc/apt/sources.list", "etc/resolv.conf", "usr/share/perl",
 # 2026-01-01.
 EPOCH = 1767225600
 INIT = guest.SCRIPTS / "init"
-# What names all kernels.
+# The argument for all kernels.
 ALL = "all"
-# What a run says of itself: it names the kernels that this run was asked for.
+# The sources and kernels of a run.
 MANIFEST = "manifest.json"
 
 
@@ -116,7 +116,7 @@ def qemu(mode: str) -> list[str]:
 
 
 def _kernel(mode: str) -> dict[str, Any]:
-    """Everything of one kernel; what the manifest says of it."""
+    """Pack one kernel; return its entry in the manifest."""
     built = build.build(mode)
     into = folder() / mode
     into.mkdir()
@@ -147,7 +147,7 @@ def suite() -> str:
 
 
 def rootfs_packages() -> list[str]:
-    """What tests call, beside Debian's essential packages."""
+    """Return packages of tests beside Debian's essential ones."""
     return sorted({*share.PACKAGES, *guest.PACKAGES, *LINKED} - ELSEWHERE)
 
 
@@ -189,12 +189,12 @@ def _rootfs(release: str) -> dict[str, Any]:
 
 
 def of_now() -> dict[str, Any]:
-    """What kernels, tests and the ramdisk are of that would be made now."""
+    """Return the present sources of kernels, tests and the ramdisk."""
     return {**ran.now(), "init": store.of_file(INIT)}
 
 
 def current() -> bool:
-    """Whether the last run's files are of what is here now."""
+    """Whether the last run used the present sources."""
     return (folder() / MANIFEST).exists() and ran.same(folder() / MANIFEST, of_now())
 
 

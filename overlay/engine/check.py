@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make check`: every check there is, and one total.
 
-A step that cannot run is a failing case that says NOT RUN and why, and so is one
-in which the engine itself fails. The others run all the same, so that one total
-tells the whole.
+A step that cannot run, or fails by an error of the engine, is a failing case. The other
+steps run.
 """
 
 import importlib
@@ -16,12 +15,12 @@ from engine import cli, host, ktap, ran, ready, store
 from engine.host import UserError
 from engine.ktap import Case
 
-# What is quick and what most often fails comes first.
+# Quick steps, and those that fail most often, come first.
 STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
          "results")
-# What is before the first of them, in the tables.
+# The preparation, in the tables.
 START = "start"
-# Seconds from which on a part of a step stands in the table at the end.
+# Shorter parts of a step (in seconds) are not in the table.
 LONG = 5
 
 

@@ -11,9 +11,9 @@ from engine import edit, host, ktap, ran, store
 from engine.host import UserError
 from engine.ktap import Case
 
-# name: (module, and its function if that is not main; what it does)
+# name: (module, its function unless main; help text)
 COMMANDS = {
-    "demo": ("demo", "build and boot a patched kernel and show what it gains"),
+    "demo": ("demo", "build and boot a patched kernel and show its gains"),
     "check": ("check", "selftest, lint, kunit, kselftest, docs, series, lava and "
               "results, and one total"),
     "lint": ("lint", "checkpatch, W=1 (arm64 and i386 too), sparse, kernel-doc, "
@@ -29,26 +29,26 @@ COMMANDS = {
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
     "bench": ("bench.command", "count instructions per operation"),
-    "here": ("here", "what reads cost on this machine: of files and namespaces "
-             "that are named"),
+    "here": ("here", "measure reads of the named files and namespaces on this "
+             "machine"),
     "series": ("series", "check the patch series and write their mails"),
     "edit": ("edit", "create a git work tree with one branch per series"),
     "save": ("edit:save", "write the tree and the mails back from that work tree"),
     "rebase": ("edit:rebase", "move all series to another kernel (ONTO=directory)"),
-    "report": ("page", "a page of results, times and figures, of what the "
-               "last runs left"),
+    "report": ("page", "write a page with results, times and figures of the "
+               "last runs"),
     "build": ("build", "lay the tree and build kernels: lean, debug, distro"),
     "artifacts": ("artifacts", "kernels, kselftests and a root file system for "
                   "any CI"),
     "lava": ("lava", "jobs for a LAVA farm; run one of them here"),
     "results": ("results", "the last runs' results for KCIDB; compare two"),
-    "clean": ("clean", "remove out/ and what was built (CLEAN=all: also "
-              "what was fetched)"),
+    "clean": ("clean", "remove out/ and all builds (CLEAN=all: downloads, "
+              "too)"),
     "help": ("help", "this text"),
 }
 
 
-# What a command takes in ARGS, by example.
+# Examples of ARGS.
 ARGUMENTS = (
     ("check", '"lint docs"', "these steps alone"),
     ("lint", "sparse", "one checker"),
@@ -60,7 +60,7 @@ ARGUMENTS = (
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "nvme", "one of dax-read, dax-mmap, nvme, nvme-iommu, "
      "nvme-reap, distro, lines (cache lines); lean is all but distro"),
-    ("here", '"FILE /dev/ng0n1q1"', "what is read; nothing is written to it"),
+    ("here", '"FILE /dev/ng0n1q1"', "measure reads of these; nothing is written"),
     ("series", "dax-read", "one series"),
     ("series", '"arches dax-read"', "each commit for arm64 and i386 and by sparse "
      "too; of one series, or of all"),
@@ -68,7 +68,7 @@ ARGUMENTS = (
     ("artifacts", "lean", "of these kernels alone, or of all"),
     ("lava", '"run lean-1"', "run this job here, a short one without a name"),
     ("lava", "record", "bring overlay/kselftest.seconds up to date"),
-    ("results", '"OLD.json NEW.json"', "what is different; without NEW against "
+    ("results", '"OLD.json NEW.json"', "compare two reports; without NEW, OLD and "
      "the last runs"),
 )
 
@@ -81,7 +81,7 @@ def _help() -> None:
     for name, example, text in ARGUMENTS:
         print(f"  {name + ' ARGS=' + example:32} {text}")
     print(f"""
-ONTO=directory    the kernel source tree to which `make rebase` moves the series
+ONTO=directory    the new kernel source tree for `make rebase`
 EDIT=1            build and test the work tree of `make edit`, not the clone
 EDIT_TREE=        the directory of that work tree (now {edit.PATH})
 KDIR=folder       a kernel source tree to lay over (only read); without it
@@ -174,7 +174,7 @@ def main(argv: list[str]) -> int:
     except UserError as error:
         text = str(error)
     except KeyboardInterrupt:
-        text = "interrupted; the next run takes up from what is whole"
+        text = "interrupted; the next run continues"
     except BrokenPipeError:
         return 1
     except OSError as error:

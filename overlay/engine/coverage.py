@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make coverage`: which lines of our kernel files the tests reach.
 
-A kernel in which our objects count (mode "coverage") runs all kselftests;
+A kernel whose objects count (mode "coverage") runs all kselftests;
 each guest leaves its counters, and gcovr puts them together. A file with fewer
-than nine lines of ten reached is a failure. What is left stands in
+than nine lines of ten reached is a failure. Other lines stand in
 overlay/exceptions/coverage with a reason: a line that is not reached and has
 none is a failure too.
 """
@@ -156,7 +156,7 @@ def judge(target: str, lines: Counts) -> Case:
 
 def left(target: str, text: str, lines: Counts,
          known: list[Reason]) -> list[Left]:
-    """What is left of a file: (first, last, function, source, reason)."""
+    """Return lines not reached: (first, last, function, source, reason)."""
     source, names = text.splitlines(), functions(text)
     runs: list[Left] = []
     for number in sorted(n for n, count in lines.items() if not count):
@@ -207,10 +207,10 @@ def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
 
 def _report(counted: dict[str, Counts], texts: dict[str, str],
             known: list[Reason], out: Path) -> None:
-    """Say what is reached and what is left; also to a file."""
+    """Print and write the lines that are reached and those that are not."""
     report = [f"{len(lines):6} lines, {percent(lines):6.1f} % reached: {target}"
               for target, lines in counted.items()]
-    report += ["", "What is left:"]
+    report += ["", "Not reached:"]
     for target, lines in counted.items():
         for first, last, name, code, why in left(
                 target, texts[target], lines, known):
@@ -222,20 +222,20 @@ def _report(counted: dict[str, Counts], texts: dict[str, str],
 
 
 def main(args: list[str]) -> list[Case]:
-    """Run the tests (or those that are named), and say what they reach."""
+    """Run the tests, or the named ones, and report the lines they reach."""
     known = reasons(LEFT.read_text("utf-8")) if LEFT.exists() else []
     out = host.fresh("coverage")
     into, tests, cases = kselftest.prepare("coverage", args or None)
     ran = kselftest.run([*kselftest.shares(
         "coverage", into, tests, KERNELS["coverage"].guests),
         *kselftest.others("coverage", into, tests)], out)
-    # The tests are judged elsewhere: here only what makes the count doubtful.
+    # Failures make the count doubtful.
     cases += [case for case in ran if case.status == ktap.FAIL]
     return cases + evaluate(out, known)
 
 
 def evaluate(out: Path, known: list[Reason]) -> list[Case]:
-    """The cases of what the guests have counted."""
+    """Return the cases of the guests' counts."""
     if not collect(out):
         return [Case("coverage", ktap.FAIL, "NOT RUN: no guest has counted")]
     texts = {target: (build.tree() / target).read_text("utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make demo`: a patched kernel at work, in a guest, with what it gains.
+"""`make demo`: a patched kernel at work, in a guest, and its gains.
 
 One guest shows that the features are there (the parameter, a DAX mount, the
 emulated NVMe controller), that reads return what was written either way,
@@ -21,7 +21,7 @@ MACHINE = Machine(append=guest.PMEM, qemu=guest.NVME, timeout=600)
 
 
 def _show(out: Path) -> list[Case]:
-    """Boot the kernel, print what the guest shows, and judge it."""
+    """Boot the kernel, and print and judge the guest's output."""
     show = guests.compiled(out, "dax-show")
     with host.step("booting the patched kernel, with pmem and NVMe"):
         ran = guest.boot("lean", f"exec sh '{guest.SCRIPTS}/demo.sh' '{show}'\n",

@@ -22,7 +22,7 @@ README = TESTS / "README"
 # do not tell it of the last completion taken.
 SAFE = TESTS / "uq_safe.h"
 LABEL_BYTES = 4096
-# The image of all drives in README, and what makes it do for all of them.
+# The image of all drives in README, and its option for shared use.
 BLANK, COPIED = "file=blank.img,", ",snapshot=on"
 
 # The largest transfers that every QEMU offers, and those that need several lists
@@ -31,7 +31,7 @@ LARGE, LARGER = ",mdts=9", ",mdts=10"
 
 
 def label() -> bytes:
-    """What stands in the last bytes of a device that is the tests' own."""
+    """Return the last bytes of a device that belongs to the tests."""
     found, = re.findall(r'#define UQ_LABEL\s+"([^"]+)"',
                         SAFE.read_text(encoding="utf-8"))
     return str(found).encode().ljust(LABEL_BYTES, b"\0")

@@ -68,7 +68,7 @@ def plan(targets: list[str], tree: Path) -> Plan:
 
 
 def leading_to(top: Path, names: Iterable[str]) -> list[str]:
-    """These pages and all that lead to them: what includes or lists them."""
+    """These pages, and all pages that include or list them."""
     texts = {PurePosixPath(path.relative_to(top)): path.read_text("utf-8", "replace")
              for path in top.rglob("*.rst")}
     wanted: set[PurePosixPath] = set()
@@ -137,7 +137,7 @@ def labels(tree: Path) -> dict[str, list[str]]:
 
 
 def elsewhere(tree: Path, known: Iterable[str], complaint: str) -> bool:
-    """Whether a complaint is of a link that only leads to what was not built."""
+    """Whether a complaint is about a link to a page that was not built."""
     if label := re.search(r"undefined label: '?([^'\s]+)", complaint):
         return label.group(1).strip("'\"").lower() in known
     page = re.search(r"(?:unknown|nonexisting|excluded) document:? '?([^'\s]+)",
@@ -237,7 +237,7 @@ def check_abi(tree: Path, items: list[Item], out: Path) -> list[Case]:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Build our pages and say what is wrong with them."""
+    """Build and check our pages."""
     host.need(*PACKAGES)
     out = host.fresh("docs")
     tree = build.lay_tree()

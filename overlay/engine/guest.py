@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Guests: a kernel of ours booted by virtme-ng, and what it said.
+"""Boot a kernel in a guest by virtme-ng, and return its output.
 
 The guest sees this machine's root file system read-only. A guest's exit code
 is not trusted: it ran to its end when the end mark stands in its output, and
-what it proved is judged from its KTAP and its boot log.
+its KTAP and its boot log are judged.
 """
 
 import functools
@@ -56,20 +56,19 @@ WHOLE_LOG = ("log_buf_len=4M",)
 # then dies of an int3 that memory no longer holds. One thread cannot race.
 RACES = (8, 1)
 ONE_THREAD = "-accel tcg,thread=single"
-# What gives such a guest memory barriers, which its drivers need as devices are in
-# another thread.
+# A plugin with memory barriers for such a guest: its devices are in another thread.
 BARRIERS = ("barriers.c", "plugin.h")
-# Seconds by which a guest runs our script. QEMU's TCG has been seen to hang in
-# the middle of a kernel's start, once in many.
+# A guest must run our script after so many seconds. QEMU's TCG sometimes hangs when a
+# kernel starts.
 UP = 600
 # How virtme-ng mounts this machine's files, and a cache besides: without one every
 # program that starts is read again with all of its libraries. Files that a guest reads
-# do not change while it runs; what it writes is on a mount of its own.
+# do not change while it runs; it writes to a mount of its own.
 ROOT_FLAGS = ("rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,"
               "cache=loose")
 ICOUNT = ("-accel tcg -icount shift=0,sleep=off",)
 # virtme-ng's own configuration, below its HOME: none. The first one that it finds
-# is set over what we ask it for, and the user's or the machine's would be.
+# overrides our options, and would be the user's or the machine's.
 CONFIG = Path(".config/virtme-ng/virtme-ng.conf")
 # Guests begin at the same time.
 _writing = threading.Lock()
@@ -77,7 +76,7 @@ _writing = threading.Lock()
 
 @dataclass(frozen=True)
 class Machine:
-    """What a guest has beside its kernel's memory and our file system.
+    """The hardware and the parameters of a guest.
 
     One that counts has a clock of instructions.
     """
@@ -106,7 +105,7 @@ USUAL = Machine()
 
 @dataclass
 class Boot:
-    """What a guest left: whether it came to its end, and what it said.
+    """The result of a guest: whether it ended, and its output.
 
     `left` is false for one that had to be ended.
     """
@@ -166,14 +165,13 @@ def qemu_version() -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else (0, 0)
 
 
-# Features of a processor that has instructions to copy and clear bytes fast, by which
-# the kernel and the C library choose them.
+# CPU features for fast copies of bytes; the kernel and the C library look for them.
 FAST_BYTES = ("erms", "fsrm", "fsrs", "fzrm")
 
 
 @functools.cache
 def by_words() -> tuple[str, ...]:
-    """QEMU's options for a processor on which memory is not copied byte by byte.
+    """QEMU's options for a CPU that does not copy memory byte by byte.
 
     TCG executes these instructions one byte after the other, which was a fifth of what
     the guest executes that reads and maps DAX files. With KVM there is nothing to gain.
@@ -222,7 +220,7 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
 
 
 def _home() -> Path:
-    """A HOME for virtme-ng, in which it finds no option but those we give it."""
+    """A HOME for virtme-ng with an empty configuration."""
     home = host.WORK / "virtme-ng"
     with _writing:
         if not (home / CONFIG).exists():
@@ -262,7 +260,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
     done = run()
     if done.early:
         # It hung before our script, so no result is lost. The log goes on,
-        # and what the kernel complained of the first time is seen too.
+        # and complaints of the first boot count, too.
         host.say(f"    {name}: the guest did not come up, booting it again")
         first = done
         done = run()

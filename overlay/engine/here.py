@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What reads cost on the machine at hand: `make here ARGS="FILE /dev/ng0n1 ..."`.
+"""Measure reads on this machine: `make here ARGS="FILE /dev/ng0n1 ..."`.
 
-The same programs that the series bring, dax_bench and uq_bench, read what the user
-names, and write nothing. The kernel that runs here is measured, whatever it is. A
-file is read by pread(), a node or a block device by io_uring, one task on one
-processor. Beside it stands what the guest of `make bench` counts for the nearest
-cell: instructions there and here are the same thing, all else is this machine's.
+dax_bench and uq_bench of the series read the named files, and write nothing. They
+measure the running kernel: files by pread(), nodes and block devices by io_uring, one
+task on one CPU. The last column is the nearest figure of `make bench`.
 """
 
 import json
@@ -26,7 +24,7 @@ PACKAGES = ("gcc", "linux-libc-dev", "liburing-dev")
 SELFTESTS = host.ROOT / "tools" / "testing" / "selftests"
 DAX = SELFTESTS / "filesystems" / "dax" / "dax_bench.c"
 UQ = SELFTESTS / "uq" / "uq_bench.c"
-# What measures each kind, and what that is linked with.
+# The program for each kind, and its libraries.
 MADE_OF = {"file": (DAX, ()), "node": (UQ, ("-luring",)), "block": (UQ, ("-luring",))}
 SIZES = (8, 512, 4096)
 # The numbers that a program prints, in the order of the table.
@@ -47,7 +45,7 @@ class Cell:
 
 
 def kind(path: str) -> str:
-    """What is named: "file", "node" or "block"."""
+    """Return the kind of a path: "file", "node" or "block"."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -65,7 +63,7 @@ def kind(path: str) -> str:
 
 
 def cells(path: str, what: str) -> list[Cell]:
-    """What is measured of something that is named."""
+    """Return the measurements of a path."""
     if what == "file":
         return [Cell("dax-read", ("--random", f"--size={size}"),
                      f"pread, {size} bytes", {**tables.READ, "config": "lean",
@@ -115,7 +113,7 @@ def _compile(source: Path, libraries: tuple[str, ...]) -> Path:
 
 def _measure(program: Path, cell: Cell, path: str) -> tuple[
         dict[str, float | None], str]:
-    """What a program prints, or the reason why it cannot."""
+    """Return the numbers of a program, or its error."""
     done = host.run([program, *cell.options, path], log=host.OUT / "here" / "log",
                     what=program.name, check=False)
     if done.returncode:
@@ -126,7 +124,7 @@ def _measure(program: Path, cell: Cell, path: str) -> tuple[
 
 
 def machine() -> str:
-    """One line on what was measured."""
+    """Describe this machine in one line."""
     model = re.search(r"^model name\s*:\s*(.+)$", Path(
         "/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     return (f"{model[1] if model else platform.machine()}, "
@@ -134,7 +132,7 @@ def machine() -> str:
 
 
 def main(args: list[str]) -> None:
-    """Measure what is named."""
+    """Measure the named paths."""
     if not args:
         raise UserError("name what may be read, as in make here "
                         "ARGS=\"/mnt/pmem/file /dev/ng0n1q1 /dev/ng0n1\": nothing "

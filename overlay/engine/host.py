@@ -29,7 +29,7 @@ from typing import IO, Any, TypeVar, cast
 from engine import limits, packages
 
 Result = TypeVar("Result")
-# What takes each line of a program, and says what to show.
+# Takes each line of a program, and returns a text to show.
 Shows = Callable[[str], str | None]
 
 
@@ -122,7 +122,7 @@ class Beat:
         Status.show(f"{self.text}, {elapsed(time.monotonic() - self.start)}")
 
     def line(self, line: str) -> None:
-        """Take a line of the program's, and show what is new."""
+        """Take a line of the program, and show new progress."""
         if shown := self.progress and self.progress(line):
             self.text = shown
             self._show()
@@ -157,7 +157,7 @@ class Took:
     end: float
 
 
-# What took how long, in the order in which it ended.
+# Durations, ordered by end.
 TIMES: list[Took] = []
 
 
@@ -204,7 +204,7 @@ def write(path: Path | str, text: str | bytes) -> None:
 
 
 def need_space(path: Path | str, gigabytes: float, what: str) -> None:
-    """Refuse early what would run out of space half-way."""
+    """Fail early if there is not enough space."""
     path = Path(path)
     while not path.exists():
         path = path.parent
@@ -286,8 +286,7 @@ def complaint(text: str) -> str:
     return ""
 
 
-# What an outer make passes down would change the makes we start; and what is built
-# has the flags that the tree gives it, or a result would not tell what it is of.
+# Variables of an outer make, and flags of the user, that would change builds.
 NOT_PASSED_ON = (
     "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "KDIR", "PYTHONPATH", "O",
     "ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "KRUSTFLAGS", "LLVM",
@@ -371,7 +370,7 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
 
 
 def _go_on() -> None:
-    """Raise what ends a job of at_once() when all of them are to end."""
+    """End a job of at_once() if all of them must end."""
     if STOPPING.is_set():
         raise KeyboardInterrupt
 
@@ -407,7 +406,7 @@ def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
 def _timers(proc: subprocess.Popen[str], late: threading.Event,
             hung: threading.Event, timeout: float | None,
             early: tuple[float, Callable[[], bool]] | None) -> list[threading.Timer]:
-    """Start what ends a program that takes too long."""
+    """Start timers that end a program."""
     def expire() -> None:
         late.set()
         _stop(proc)
@@ -530,12 +529,12 @@ def _install(root: Sequence[str], names: Iterable[str]) -> list[str]:
     return errors + more if more else []
 
 
-# What was installed and is not asked for again, whatever is found of it.
+# Installed packages, so that none is installed twice.
 _installed: set[str] = set()
 
 
 def need(*names: str) -> None:
-    """See to it that what these Debian packages bring is here."""
+    """Install those of these Debian packages that are missing."""
     lacking = {name: words for name, words in packages.missing(names).items()
                if name not in _installed}
     if not lacking:

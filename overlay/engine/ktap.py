@@ -91,7 +91,7 @@ class Parser:
         elif result := RESULT.match(text):
             self._result(depth, result)
         elif text and self.levels:
-            # What was said before a result explains its failure.
+            # Text before a result explains its failure.
             self.levels[max(self.levels)].notes.append(text)
 
     def _version(self, depth: int) -> None:
@@ -236,7 +236,7 @@ SPLATS = re.compile("|".join((
     r"\bheld lock freed\b", r"\bnobody cared\b", r"\bODEBUG: ",
     r"\bRIP: 0010:", r"\bDMAR: \[.*fault\b",
 )))
-# Only what the kernel says counts: a program may well print "WARNING: ".
+# Only lines of the kernel count: programs may print "WARNING: ".
 # Programs and the kernel share the console, so a stamp may stand mid-line.
 KERNEL = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?")
 # What user space writes to /dev/kmsg has a stamp as well. These tell its
@@ -244,8 +244,7 @@ KERNEL = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?")
 USER = re.compile(r"(virtme-(ng-)?init|systemd(-[\w-]+)?(\[\d+\])?"
                   r"|udevd(\[\d+\])?): ")
 EXPECTED = re.compile(r"overlay: expect (/.*/)\s*$")
-# The console says this itself, without a stamp. What was dropped may have been
-# a complaint.
+# The console prints this without a stamp. Dropped lines may be complaints.
 DROPPED = re.compile(r"\*\* \d+ printk messages dropped \*\*")
 
 

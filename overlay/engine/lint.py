@@ -60,7 +60,7 @@ class Job:
     def run(self, cmd: Sequence[object], cwd: Path | None = None,
             env: Mapping[str, str] | None = None,
             what: str | None = None) -> host.Done:
-        """Run a checker; what it found is in its output."""
+        """Run a checker; the caller reads its output."""
         return host.run(cmd, cwd=cwd or host.ROOT, env=env, log=self.log,
                         check=False, what=what)
 
@@ -200,7 +200,7 @@ def modules(job: Job) -> Iterator[Case]:
 
 
 def kernel_doc(job: Job) -> Iterator[Case]:
-    """kernel-doc -Wall on our files, and what we add to others'."""
+    """kernel-doc -Wall on our files and on our changes of others."""
     items = job.compiled()
     found = host.at_once(_undocumented, [(job, item) for item in items],
                          limits.processors())
@@ -209,7 +209,7 @@ def kernel_doc(job: Job) -> Iterator[Case]:
 
 
 def _undocumented(job: Job, item: Item) -> list[str]:
-    """What kernel-doc says of a file, and not of what upstream has there."""
+    """Return kernel-doc's complaints about a file that upstream's does not have."""
     complaints = _kernel_doc(job, job.shop.tree, item.target)
     if complaints and item.kind == "patch":
         before = _kernel_doc(job, job.kernel.path, item.target)
@@ -318,7 +318,7 @@ def mypy(job: Job) -> Iterator[Case]:
 
 
 def codespell(job: Job) -> Iterator[Case]:
-    """codespell on all text; of a patch only on what it adds."""
+    """codespell on all text, and on added lines of patches."""
     copies = job.out / "spelling"
     for name in job.files:
         text = rules.text_of(host.ROOT / name)

@@ -32,7 +32,7 @@ from engine.stack import WIDTH, Series, Stack
 # before the name of a measurement selects the cache lines of its rows.
 BARE = "bare"
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-# Domains that no mail reaches, and addresses from which nothing is sent.
+# Domains and addresses that belong to no person.
 NO_PERSON = re.compile(r"no-?reply|@(?:[\w.-]+\.)?example(?:\.\w+)?$|"
                        r"\.(?:example|invalid|test|localhost|local)$", re.IGNORECASE)
 PLACEHOLDER = re.compile(r"^\+M:\s.*<(\S+)>", re.MULTILINE)
@@ -73,7 +73,7 @@ def check_sender(everything: Iterable[Series]) -> None:
 
 
 def base_text(kernel: Source) -> str:
-    """What the series lies on, in words."""
+    """Describe the base of the series."""
     if kernel.is_git:
         return f"Linux {kernel.version} (commit {kernel.head})"
     return f"Linux {kernel.version}"
@@ -220,7 +220,7 @@ def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
 def tested(out: Path | None = None, since: float = 0) -> str:
     """The results that lie in out/, a line each, for @TESTED@.
 
-    What was tested before the files last changed is not claimed.
+    Results that are older than the files do not count.
     """
     lines = []
     for path in sorted((out or host.OUT).glob("*/junit.xml")):
@@ -378,7 +378,7 @@ def withhold(mails: list[Path], complaints: list[str]) -> list[str]:
 
 def mail_complaints(mails: list[Path], count: int, own: str,
                     is_git: bool) -> Iterator[str]:
-    """What is wrong with the mails of one series, one sentence each."""
+    """Yield the errors in the mails of one series."""
     if len(mails) != count:
         yield f"{len(mails)} mails were written where {count} were expected"
     for path in mails:

@@ -17,7 +17,7 @@ from engine.ktap import Case
 
 TITLE = re.compile(r"BUG: KCSAN: [\w: -]+? in (\S+?)(?: / (\S+))?\s*$")
 RULE = re.compile(r"={40,}\s*$")
-# What is ours in files of upstream.
+# Our functions in files of upstream.
 OURS = re.compile(r"nvme_uq_|dax_around_|vmf_fault_around_|"
                   r"vmf_insert_pages_around|ext4_dax_")
 
@@ -31,12 +31,12 @@ class Race:
     text: str
 
     def title(self) -> str:
-        """What makes it the same race when it comes again."""
+        """The same title for the same race."""
         return " / ".join(self.functions)
 
 
 def bare(symbol: str) -> str:
-    """A function's name in the source, without what the compiler added."""
+    """A function's name without the compiler's suffixes."""
     return re.sub(r"\.(isra|constprop|part|cold)\b.*", "",
                   symbol.split("+", maxsplit=1)[0])
 
@@ -58,7 +58,7 @@ def find(text: str) -> list[Race]:
 
 
 def without(text: str) -> str:
-    """A boot log in which the reports' first lines are no splats."""
+    """Remove the first lines of reports from a boot log."""
     return "\n".join("" if TITLE.search(line) else line
                      for line in text.splitlines())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What results are of: a kernel, what is laid over it, how both are built and run.
+"""The sources of results: the kernel, our files, and the engine's.
 
 A step that tests kernels leaves it beside its results, and so does each build
 beside its status. `make results` reports those that are of what is here now: after
@@ -50,7 +50,7 @@ def guests() -> str:
 
 
 def patchset() -> str:
-    """KCIDB's hash of what is laid over the kernel."""
+    """Return KCIDB's hash of our files."""
     hashes = "".join(f"{store.of_file(host.ROOT / item.path)}\n"
                      for item in lay.items())
     return hashlib.sha256(hashes.encode()).hexdigest()
@@ -92,7 +92,7 @@ def _guests() -> dict[str, dict[str, Any]]:
 
 
 def end(step: str) -> None:
-    """A step has ended: note what its results are of.
+    """Note the sources of a step that ended.
 
     If something changed while it ran, they are of no one tree, and nothing is noted.
     """
@@ -112,12 +112,12 @@ def end(step: str) -> None:
 
 
 def note(path: Path) -> None:
-    """Note what a build is of that begins now."""
+    """Note the sources of a build that begins now."""
     host.write(path, json.dumps(begun(), indent=1) + "\n")
 
 
 def noted(path: Path) -> dict[str, Any]:
-    """What was noted in a file; nothing if it cannot be read."""
+    """Return the notes of a file; nothing if it cannot be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -126,6 +126,6 @@ def noted(path: Path) -> dict[str, Any]:
 
 
 def same(path: Path, here: Of) -> bool:
-    """Whether what was noted in a file is what is here."""
+    """Whether a file notes the present sources."""
     found = noted(path)
     return all(found.get(name) == value for name, value in here.items())

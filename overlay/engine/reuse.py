@@ -24,7 +24,7 @@ from engine.share import Share
 # Seconds by kernel and test.
 Durations = dict[str, dict[str, float]]
 # Seconds that tests took here, for `make lava ARGS=record`; and those on two cores,
-# by which tests are dealt out.
+# used to deal out tests.
 DURATIONS = "durations.json"
 USUAL = host.ROOT / "overlay" / "kselftest.seconds"
 # Seconds of a test that never ran.
@@ -78,7 +78,7 @@ def _of_test(cases: list[Case], share: Share, test: str) -> list[Case]:
 
 
 def sift(todo: list[Share]) -> tuple[list[Share], list[Case]]:
-    """The shares with what must run, and the cases that are kept."""
+    """Return the shares that must run, and the kept cases."""
     left: list[Share] = []
     cases: list[Case] = []
     guests: dict[tuple[str, str], list[Case]] = {}
@@ -101,9 +101,9 @@ def sift(todo: list[Share]) -> tuple[list[Share], list[Case]]:
 
 def keep(share: Share, before: dict[str, str | None],
          cases: list[Case]) -> None:
-    """Keep what a guest's tests said, if all in it went well.
+    """Keep the results of a guest if it had no failure.
 
-    A test is kept only if its key is now what it was before the guest booted: the
+    A test is kept only if its key did not change since the guest booted: the
     guest reads this machine's files while it runs.
     """
     of = {test: _of_test(cases, share, test) for test in share.tests}
@@ -134,7 +134,7 @@ def durations() -> Durations:
 
 
 class Watch:
-    """Sees in what a guest prints how long each of its tests takes."""
+    """Measures the time of each test by the guest's output."""
 
     BEGUN = re.compile(r"^# selftests: (\S+): (\S+)$")
     ENDED = re.compile(r"^(?:not )?ok \d+ selftests: (\S+): (\S+)")

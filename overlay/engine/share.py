@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What one guest has to do with kselftests, and what it is given for that."""
+"""The kselftests of one guest, their options and its hardware."""
 
 import os
 import re
@@ -12,8 +12,7 @@ from engine.kernels import HARDWARE, KERNELS
 PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
             "xfsprogs", "rsync", "linux-libc-dev", "coreutils", "fio",
             "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
-# What tests that leave it to chance what they do may be told in order to see a
-# failure again.
+# Variables that repeat a failure of a random test.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 
 
@@ -32,7 +31,7 @@ class Share:
     nvme: bool = True
 
     def left_out(self) -> dict[str, str]:
-        """What the kernel's own runner is told to leave out of tests.
+        """Return options that leave out parts of tests.
 
         The same for all shares of a kind, so that results can be kept.
         """
@@ -44,7 +43,7 @@ class Share:
                 for test, args in options.items() if args}
 
     def variables(self) -> dict[str, str | int]:
-        """What the tests find in their environment."""
+        """Return the environment of the tests."""
         kernel = KERNELS[self.mode]
         found: dict[str, str | int] = {"DAX_TEST_SCALE": self.scale,
                                        "UQ_TEST_SCALE": self.scale}
@@ -57,14 +56,14 @@ class Share:
                         if os.environ.get(name)}
 
     def hardware(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What its guest has: parameters of its kernel, options of QEMU."""
+        """Return the guest's kernel parameters and QEMU options."""
         kernel = KERNELS[self.mode]
         other = HARDWARE[self.kind] if self.kind else None
         qemu = other.qemu if other else ()
         # `make soak` copies the other way
         words = kernel.by_words and self.scale == 1 and \
             (other is None or other.by_words)
-        # a kernel's guests may have what it asks for already
+        # without duplicates
         return (*guest.PMEM, *kernel.append, *self.append), tuple(dict.fromkeys(
             (*kernel.qemu, *qemu, *(guest.by_words() if words else ()))))
 

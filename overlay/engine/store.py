@@ -97,7 +97,7 @@ def _path(kind: str, key: str) -> Path:
 
 
 def take(kind: str, key: str | None) -> Kept | None:
-    """What was kept of this kind under this key, or None."""
+    """Return the result that is kept under this key, or None."""
     if key is None:
         return None
     path = _path(kind, key)
@@ -106,7 +106,7 @@ def take(kind: str, key: str | None) -> Kept | None:
         kept = Kept(found["when"], tuple(Case(*case)
                                          for case in found["cases"]),
                     found["more"])
-        # What is used stays longest.
+        # Results in use stay.
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None

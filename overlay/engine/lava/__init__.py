@@ -29,7 +29,7 @@ from engine.lava import jobs
 PACKAGES = source.PACKAGES
 # Debian's last release that has LAVA.
 SUITE = "bookworm"
-# What runs if no job is named.
+# The default job.
 SHORT = jobs.Group("short", "lean", ("filesystems/dax:read_eof", "uq:uq_cq",
                                      "uq:uq_errno"), 30)
 
@@ -41,7 +41,7 @@ def url() -> str:
 
 
 def checksums() -> dict[str, str]:
-    """Those of the artifacts, if they are of what is here now."""
+    """Return the artifacts' checksums, if their sources are the present ones."""
     return artifacts.digests() if artifacts.current() else {}
 
 
@@ -82,7 +82,7 @@ def write(found: list[jobs.Group], where: str) -> list[Case]:
 
 
 def _show(found: list[jobs.Group], where: str) -> None:
-    """The jobs, and what keeps a farm from running them as they are."""
+    """Print the jobs, and why a farm cannot run them unchanged."""
     for group in found:
         host.say(f"    {group.name:10} {group.seconds:5.0f} s  "
                  f"{' '.join(group.tests)}")

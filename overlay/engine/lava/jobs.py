@@ -18,7 +18,7 @@ from engine.kernels import HARDWARE, KERNELS
 from engine.share import Share
 
 CI = host.ROOT / "overlay" / "ci"
-# The longest job may take so many times what they all take on average.
+# The limit of the longest job's time over the average.
 BALANCE = 1.3
 # Seconds for the download of artifacts, and for a start without KVM.
 DEPLOY, BOOT = 900, 900
@@ -30,8 +30,8 @@ INSTALLED = "/opt/kselftest"
 PROGRAMS = re.compile(r"^TEST_(?:GEN_)?PROGS\s*[:+]?=\s*((?:[^\n]|\\\n)*)",
                       re.MULTILINE)
 # As guest/run.sh: kmemleak takes an object for lost when it is some seconds old, and
-# wants to see it lost twice. What it has found goes to the kernel's log, and so does
-# that it gave up: it refuses a scan then, at which LAVA's shell would end.
+# wants to see it lost twice. Its findings go to the kernel's log. If it gave up, a scan
+# fails, and must not end LAVA's shell.
 LEAKS = """leaks=/sys/kernel/debug/kmemleak
 if [ -w $leaks ]; then
 	sleep 6
@@ -144,7 +144,7 @@ def test_timeout(mode: str, tests: Sequence[str]) -> int:
 
 
 def _steps(group: Group) -> list[str]:
-    """What the guest does: run the tests, and give their results to LAVA."""
+    """Return the guest's steps: run the tests, and report to LAVA."""
     exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value
                        in group.share().variables().items())
     options = [part for test in group.tests for part in ("-t", test)]
@@ -190,7 +190,7 @@ def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
     return {
         "kernel": _image(url, f"{mode}/bzImage", sums,
                          image_arg=f'-kernel {{kernel}} -append "{cmdline}"'),
-        # LAVA leaves what is called ramdisk compressed; our kernels cannot read it so.
+        # LAVA does not unpack an image named ramdisk; our kernels need it unpacked.
         "rootfs": _image(
             url, "rootfs.cpio.gz", sums, image_arg="-initrd {rootfs}",
             format="cpio.newc", overlays={

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the last runs left in out/: results, times, figures and profiles."""
+"""Read results, times, figures and profiles of the last runs from out/."""
 
 import json
 import re
@@ -21,7 +21,7 @@ KSELFTEST = re.compile(r"([^:]+): ([\w/]+): (\w+(?:\.sh)?)(?:: (.*))?$")
 KUNIT = re.compile(r"(\w+): ([^:]+)(?:: (.*))?$")
 # A parameter that mostly is what another one is: a plot over the one lets it.
 FOLLOWS = {"batch": "depth"}
-# Of each bench the parameter over which README.md shows it.
+# The x axis of each bench's plot in README.md.
 FRONT = {"dax-read": "size", "dax-mmap": "window", "nvme": "batch"}
 # ... and up to where: of longer reads nearly all instructions are the copy's.
 FRONT_MOST = {"dax-read": 4096}
@@ -81,7 +81,7 @@ class Span:
             kind == "KUnit:" and name in KERNELS) else ""
 
     def title(self) -> str:
-        """What it was, and in which step, said once."""
+        """Its name, with the step unless the name begins with it."""
         return self.what if self.what.lower().startswith(f"{self.step}: ") \
             else f"{self.step}: {self.what}"
 
@@ -102,7 +102,7 @@ class Curve:
     lines: dict[str, list[tuple[float, float]]]
 
     def title(self) -> str:
-        """What it shows, in the words of bench.json."""
+        """The title of the plot."""
         return f"{self.bench} by {self.over}"
 
     def label(self) -> str:
@@ -156,7 +156,7 @@ def matrices(programs: Iterable[Program]) -> dict[str, dict[str, dict[str, Progr
 
 
 def results(out: Path, steps: Iterable[str]) -> list[Program]:
-    """All programs of these steps, in the order in which they ran."""
+    """All programs of these steps, in their order."""
     found: dict[tuple[str, str, str], Program] = {}
     for step in steps:
         for case in read(out / step / "junit.xml"):
@@ -235,7 +235,7 @@ def _best(bench: str, found: list[Row], over: str) -> Iterator[Curve]:
 def curves(found: list[Row]) -> list[Curve]:
     """For each parameter of each bench the plot that has the most points.
 
-    The other parameters are as in the cells in which it was measured most.
+    The other parameters are those of most cells.
     """
     numbers = {(row["bench"], name): None for row in found
                for name, value in row["params"].items() if _number(value)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make results`: what the last runs left, as KernelCI's KCIDB takes it.
+"""`make results`: the results of the last runs for KernelCI's KCIDB.
 
-kcidb.py makes out/results/kcidb.json from what is in out/. compare.py runs in the
+kcidb.py writes out/results/kcidb.json. compare.py runs in the
 venv that has kcidb-io and kci-dev.
 """
 

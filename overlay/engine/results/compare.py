@@ -15,7 +15,7 @@ import kcidb_io
 from kcidev.libs.regression import RegressionReport
 
 Row = dict[str, Any]
-# What kci-dev calls what it finds, and how it is shown.
+# Categories of kci-dev, and their titles here.
 SHOWN = {"regression": "new failures", "fixed": "fixed", "new": "new",
          "missing": "gone", "unstable": "otherwise changed",
          "persistent_fail": "still failing"}
@@ -54,7 +54,7 @@ def lost(item: Row) -> bool:
 
 
 def complaint(path: str) -> str:
-    """What is wrong with a report, if anything."""
+    """Return the complaint of kcidb-io about a report, if any."""
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
     try:
@@ -65,7 +65,7 @@ def complaint(path: str) -> str:
 
 
 def compare(*paths: str) -> int | str:
-    """Show what is different, or the sentence that says which file is no report."""
+    """Print the differences; return an exit code or an error."""
     reports = []
     for path in paths:
         try:

@@ -2,8 +2,8 @@
 """The results in out/ as a report of KCIDB's: a checkout, builds, tests.
 
 What ran of another tree than the one that is here now is left out (ran.py). A
-test's path is its kselftest or KUnit suite, program and case, by which it is
-found again in other reports.
+test's path is its kselftest or KUnit suite, program and case, so that
+other reports can be compared.
 """
 
 import hashlib
@@ -46,14 +46,14 @@ class Result:
     """One test case."""
 
     step: str
-    # The kernel's name, and what its guests had beside the usual.
+    # The kernel's name, and additional hardware of its guest.
     kernel: str
     hardware: str
     name: str
     status: str
     detail: str
     stored: bool
-    # What is known of when it ran, and for how long.
+    # The start time and the duration, if known.
     times: Row
 
 
@@ -76,7 +76,7 @@ def _status(case: Case) -> str:
 
 
 def _times(noted: Row, name: str, detail: str) -> Row:
-    """What is known of when a case ran, in KCIDB's words: a guest's own time is."""
+    """Return KCIDB's fields for the time of a case."""
     if kept := KEPT.search(detail):
         when = datetime.strptime(kept[1], "%Y-%m-%d %H:%M")
         return {"start_time": when.astimezone().isoformat()}
@@ -88,7 +88,7 @@ def _times(noted: Row, name: str, detail: str) -> Row:
 
 
 def results(out: Path) -> Iterator[Result]:
-    """All cases of the kernels in the runs of what is here now."""
+    """Yield all cases of kernels that ran on the present sources."""
     for step in ran.STEPS:
         path, note = out / step / "junit.xml", out / step / ran.FILE
         if not path.exists():
@@ -102,7 +102,7 @@ def results(out: Path) -> Iterator[Result]:
             name = case.name
             first, _, rest = name.partition(": ")
             mode, _, hardware = first.partition(", ")
-            # A guest has its kernel's name, and perhaps what is its own.
+            # A guest's name begins with its kernel's.
             known = next((one for one in (*KERNELS, kunit.UM)
                           if re.match(rf"{one}(-|$)", mode)), "")
             if not known:
@@ -143,7 +143,7 @@ def repository(src: source.Source) -> Row:
 
 
 def checkout() -> Row:
-    """The kernel, and what is laid over it."""
+    """Return the kernel and the digest of our files."""
     commit = source.git(host.ROOT, "rev-parse", "HEAD") or ""
     src, laid, name = source.kernel(), ran.patchset(), origin()
     words = (src.version, laid, *([src.head] if src.head else []))
