@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from engine import build, host, lay, repository, source, store
+from engine import build, host, lay, repository, snippets, source, store
 from engine.host import UserError
 from engine.ktap import FAIL, PASS, Case
 from engine.lay import Item
@@ -242,11 +242,14 @@ def main(args: list[str]) -> list[Case]:
     out = host.fresh("docs")
     tree = build.lay_tree()
     items = lay.items()
-    pages = build.top() / "build" / "docs" / DOCS / "output"
+    built = build.top() / "build" / "docs" / DOCS / "output"
     # A comment in any file of ours may be part of a page.
     key = store.digest([repository.tree_of(lay.current()), store.installed(),
-                        store.of_file(__file__)]) if pages.exists() else None
+                        store.of_file(__file__), store.of_file(snippets.__file__),
+                        ]) if built.exists() else None
     cases = store.once("docs", key, lambda: [
-        *check_pages(tree, items, out), *check_abi(tree, items, out)])
-    host.say(f"    pages in {pages}")
+        *check_pages(tree, items, out), *check_abi(tree, items, out),
+        *snippets.check(tree, pages([item for item in items if item.kind == "file"]),
+                        out)])
+    host.say(f"    pages in {built}")
     return cases
