@@ -24,7 +24,7 @@ from bench import dax_mmap, dax_read, guests, nvme, profiles
 from bench import results as counted
 from bench.profiles import Symbols
 from bench.results import Key, Params, Row
-from engine import build, host
+from engine import build, host, kernels
 from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
@@ -275,6 +275,9 @@ def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
         *_boot(mode, out, dax_mmap.BENCH, "dax-mmap.sh",
                (dax_mmap.programs(out), dax_mmap.BENCH, "ext4", "lines", runs),
                DAX),
+        *(row for row in nvme.beside(mode, _boot(
+            kernels.pristine(mode), out, nvme.BENCH, "nvme-bench.sh",
+            (nvme.programs(out), "lines", runs), NVME)) if row["variant"] == nvme.BASE),
         *_boot(mode, out, nvme.BENCH, "nvme-bench.sh",
                (nvme.programs(out), "lines", runs), NVME),
     ]

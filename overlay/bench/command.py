@@ -222,7 +222,7 @@ class Run:
 
 def _distro(out: Path) -> list[Row]:
     with host.step("counting instructions of NVMe commands (distro)"):
-        found = nvme.few(out, mode=DISTRO)
+        found = nvme.rows_distro(out, DISTRO)
     return [*dax_read.rows(DISTRO, out, RUNS), *found]
 
 
@@ -257,17 +257,15 @@ def _built(run: Run, wanted: list[str]) -> list[str]:
 
     Returns the parts whose kernel is there.
     """
-    there: list[str] = []
-    for mode in (LEAN, DISTRO):
-        mine = [name for name in wanted if (name == DISTRO) == (mode == DISTRO)]
+    lacking = set()
+    for mode in dict.fromkeys(mode for name in wanted for mode in parts.kernels(name)):
         try:
-            if mine:
-                build.build(mode)
-            there += mine
+            build.build(mode)
         except UserError as error:
+            lacking.add(mode)
             run.cases.append(results.missing(f"the {mode} kernel was built",
                                              str(error)))
-    return there
+    return [name for name in wanted if lacking.isdisjoint(parts.kernels(name))]
 
 
 def _measure(run: Run, wanted: list[str]) -> None:

@@ -2,7 +2,8 @@
 /*
  * Instructions per NVMe command, for several ways to the same device:
  *
- *	nvme-bench -v block|passthru|uq|uq-memory|uq-rw|nop [-p] [-f] [-a] [-b batch]
+ *	nvme-bench -v block|passthru|passthru-trimmed|uq|uq-memory|uq-rw|nop
+ *		[-p] [-f] [-a] [-b batch]
  *		[-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin]
  *		[-x name=value] [-P] [-c cpus] [node]
  *
@@ -614,7 +615,7 @@ static void lines(struct run *r)
 
 static void usage(void)
 {
-	printf("error usage: nvme-bench -v block|passthru|uq|uq-memory|uq-rw|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [-c cpus] [node]\n");
+	printf("error usage: nvme-bench -v block|passthru|passthru-trimmed|uq|uq-memory|uq-rw|nop [-p] [-f] [-a] [-b batch] [-d depth] [-s bytes] [-o read|write] [-r runs] [-n rounds] [-w spin] [-x name=value] [-P] [-c cpus] [node]\n");
 	exit(2);
 }
 

@@ -5,7 +5,8 @@
 #
 #	nvme-bench.sh FOLDER-OF-THE-PROGRAMS all|few|off|grow|profile|lines|strict|lazy RUNS
 #
-# A kernel without user queues has the other two only.
+# A kernel without user queues has the other two only, and passthrough as it is
+# upstream; in one with them passthrough is trimmed.
 programs=$1
 which=$2
 runs=$3
@@ -13,6 +14,8 @@ params=/sys/module/nvme/parameters
 # Not for long, as the timer ticks; the program doubles it for as long as needed.
 spin=100000
 possible=
+trimmed=
+[ ! -e $params/user_irq_queues ] || trimmed=-trimmed
 
 fail()
 {
@@ -28,7 +31,10 @@ cell()
 	shift 2
 	case $variant-$mode in
 	block-*) node=/dev/nvme0n1 ;;
-	passthru-*) node=/dev/ng0n1 ;;
+	passthru-*)
+		variant=passthru$trimmed
+		node=/dev/ng0n1
+		;;
 	uq-irq | uq-memory-irq | uq-rw-irq) node=$irq_node ;;
 	uq-poll | uq-memory-poll | uq-rw-poll) node=$poll_node ;;
 	esac
@@ -104,6 +110,7 @@ with_queues()
 
 few()
 {
+	nop 32
 	with_queues 1
 	for mode in poll irq; do
 		for batch in 1 32; do
@@ -154,6 +161,7 @@ all()
 behind_iommu()
 {
 	[ "$iommu" = "$which" ] || fail "the IOMMU is $iommu, not $which"
+	nop 32
 	with_queues 1
 	for mode in poll irq; do
 		behind "$mode" -f -b 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import dax_mmap, dax_read, nvme, nvme_reap
 from bench.results import Row
+from engine.kernels import pristine
 from engine.ktap import Case
 
 MEASUREMENTS: tuple[ModuleType, ...] = (dax_read, dax_mmap, nvme, nvme_reap)
@@ -35,6 +36,8 @@ class Part:
     behind: bool = False
     # What has profiles of it by function and by stack.
     profiled: ModuleType | None = None
+    # Is it measured on upstream's kernel too?
+    pristine: bool = False
 
     def has(self, row: dict[str, Any]) -> bool:
         """Whether a result is one of its own."""
@@ -46,12 +49,21 @@ PARTS = (
     Part("dax-read", dax_read.rows, dax_read.judge,
          ("syscall", "dax-read", "dax-write"), profiled=dax_read),
     Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs")),
-    Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme),
-    Part("nvme-iommu", nvme.rows_behind, nvme.judge_behind, ("nvme",), behind=True),
+    Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme,
+         pristine=True),
+    Part("nvme-iommu", nvme.rows_behind, nvme.judge_behind, ("nvme",), behind=True,
+         pristine=True),
     Part("nvme-reap", nvme_reap.rows, nvme_reap.judge, ("nvme-reap", "nvme-qos"),
          profiled=nvme_reap),
 )
 NAMES = (*(part.name for part in PARTS), DISTRO, LINES)
+
+
+def kernels(name: str) -> tuple[str, ...]:
+    """The kernels that a part is measured on."""
+    mode = DISTRO if name == DISTRO else "lean"
+    alone = any(part.name == name and not part.pristine for part in PARTS)
+    return (mode,) if alone else (mode, pristine(mode))
 
 
 def of(row: dict[str, Any]) -> str:

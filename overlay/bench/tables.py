@@ -2,7 +2,8 @@
 """Tables in README.md: their rows are those of overlay/bench/results.json.
 
 A table stands between <!-- table: NAME --> and <!-- end -->. TABLES has the cell of
-each of its rows: text, bench, the variants of the two columns, and parameters.
+each of its rows: text, bench, the variants of its columns, and parameters. The
+last column is the ratio of the last two variants.
 """
 
 import json
@@ -22,23 +23,23 @@ READ = {"fs": "ext4", "syscall": "pread", "extents": 1, "hole": False, "threads"
 NVME = {"bs": 512, "fixed": True, "op": "read", "queues": 2, "iommu": "off"}
 POLLED, ONE = {**NVME, "mode": "poll", "batch": 32, "depth": 32}, \
     {**NVME, "mode": "irq", "batch": 1, "depth": 1}
-TABLES: dict[str, tuple[tuple[str, str, str, str, dict[str, Any]], ...]] = {
+TRIMMED = ("passthru", "passthru-trimmed")
+TABLES: dict[str, tuple[tuple[str, str, tuple[str, ...], dict[str, Any]], ...]] = {
     "gains": (
-        ("`pread()` of 8 bytes, ext4 DAX", "dax-read", "generic", "read",
+        ("`pread()` of 8 bytes, ext4 DAX", "dax-read", ("generic", "read"),
          {**READ, "size": 8}),
         ("`pread()` of 4 KiB (the copy alone is 4,096)", "dax-read",
-         "generic", "read", {**READ, "size": 4096}),
-        ("a page of a DAX mapping, sequential, first touch", "dax-mmap", "dax",
-         "dax-fault-around", {"kind": "data", "access": "sequential",
-                              "mapping": "pte", "touch": "first", "window": 65536}),
-        ("512 bytes from NVMe, io_uring, polled, batch 32", "nvme",
-         "passthru", "uq", POLLED),
-        ("the same into queue memory", "nvme", "passthru", "uq-memory",
-         POLLED),
-        ("512 bytes from NVMe, io_uring, interrupts, batch 32", "nvme",
-         "passthru", "uq", {**POLLED, "mode": "irq"}),
-        ("512 bytes from NVMe, io_uring, interrupts, batch 1", "nvme",
-         "passthru", "uq", ONE),
+         ("generic", "read"), {**READ, "size": 4096}),
+        ("a page of a DAX mapping, sequential, first touch", "dax-mmap",
+         ("dax", "dax-fault-around"),
+         {"kind": "data", "access": "sequential", "mapping": "pte", "touch": "first",
+          "window": 65536}),
+    ),
+    "commands": (
+        ("polled, batch 32", "nvme", (*TRIMMED, "uq"), POLLED),
+        ("the same into queue memory", "nvme", (*TRIMMED, "uq-memory"), POLLED),
+        ("interrupts, batch 32", "nvme", (*TRIMMED, "uq"), {**POLLED, "mode": "irq"}),
+        ("interrupts, batch 1", "nvme", (*TRIMMED, "uq"), ONE),
     ),
 }
 
@@ -55,13 +56,14 @@ def rows(name: str, found: list[Row]) -> list[str]:
     if name not in TABLES:
         raise UserError(f"bench/tables.py has no table {name}")
     lines = []
-    for text, bench, before, after, params in TABLES[name]:
-        base, here = (find(found, bench, variant, config="lean", **params)
-                      for variant in (before, after))
-        if not base or here is None:
+    for text, bench, variants, params in TABLES[name]:
+        figures = [figure for variant in variants if (figure := find(
+            found, bench, variant, config="lean", **params))]
+        if len(figures) < len(variants):
             raise UserError("overlay/bench/results.json has no figure for the row "
                             f"'{text}' of table {name}")
-        lines.append(f"| {text} | {base:,.0f} | {here:,.0f} | {here / base:.2f} |")
+        lines.append(f"| {text} | " + " | ".join(f"{each:,.0f}" for each in figures)
+                     + f" | {figures[-1] / figures[-2]:.2f} |")
     return lines
 
 

@@ -225,7 +225,7 @@ def chosen(args: list[str]) -> list[str]:
             raise UserError(f"there is no kernel called {mode}: "
                             f"{', '.join((*KERNELS, ALL))}")
     if ALL in args:
-        return list(KERNELS)
+        return [mode for mode, kernel in KERNELS.items() if not kernel.below]
     return list(dict.fromkeys(args)) or kernels.having("checked")
 
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from engine import edit, host, lay, ran, source
+from engine import edit, host, lay, ran, repository, source, stack, store
 from engine.host import UserError
-from engine.kernels import KERNELS
+from engine.kernels import BASE, KERNELS
 
 CONFIGS = host.ROOT / "overlay" / "configs"
 PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
@@ -42,9 +42,9 @@ def top() -> Path:
     return host.WORK / "kdir" / name
 
 
-def tree() -> Path:
-    """The laid tree."""
-    return top() / "tree"
+def tree(below: str = "") -> Path:
+    """The laid tree, or what it is below a series."""
+    return top() / ("build/below/" + below if below else "tree")
 
 
 def folder(mode: str) -> Path:
@@ -87,15 +87,26 @@ def object_name(target: str) -> str:
 _laid: set[Path] = set()
 
 
-def lay_tree() -> Path:
-    """Lay the tree, once in a run, and return its folder."""
-    path = tree()
+def _revision(below: str) -> str:
+    """The commit of the tree, or of what it is below a series."""
+    if not below:
+        return edit.snapshot() if os.environ.get("EDIT") else lay.current()
+    base = repository.base(source.kernel())
+    if below == BASE:
+        return base
+    found = edit.branches() if os.environ.get("EDIT") else \
+        stack.apply(stack.read(), base, edit.SCRATCH)
+    return found.below(below)
+
+
+def lay_tree(below: str = "") -> Path:
+    """Lay the tree, or what it is below a series, once in a run; return its folder."""
+    path = tree(below)
     if path not in _laid:
         # Before it is laid: what is edited from now on is not in it.
         ran.begun()
         with host.step("laying the tree"):
-            revision = edit.snapshot() if os.environ.get("EDIT") else lay.current()
-            changed = lay.lay(source.kernel(), path, revision)
+            changed = lay.lay(source.kernel(), path, _revision(below))
             host.say(f"    {changed} files changed")
         _laid.add(path)
     return path
@@ -142,12 +153,12 @@ def make(mode: str, *args: str, what: str, log: Path | None = None,
          progress: host.Shows | None = None,
          out: Path | None = None, check: bool = True,
          env: Mapping[str, str] | None = None) -> host.Done:
-    """make in the laid tree, into the folder of a mode (or `out`).
+    """make in the tree of a mode, into the folder of a mode (or `out`).
 
     Without ccache: the folder keeps what was compiled, and to keep it once more
     takes 20 ms of each object.
     """
-    cmd = ["make", "-C", tree(), f"O={out or folder(mode)}",
+    cmd = ["make", "-C", tree(KERNELS[mode].below), f"O={out or folder(mode)}",
            f"-j{host.jobs()}", *variables(mode), *args]
     return host.run(cmd, env={**environment(), **(env or {})}, what=what,
                     log=log, check=check, progress=progress)
@@ -214,23 +225,15 @@ def dropped(wanted: dict[str, str], config: str) -> list[str]:
             if have.get(name, "n") != value]
 
 
-def _config_key(text: str) -> str:
-    """Changes when the options asked for or the Kconfig files of ours do."""
-    src = source.kernel()
-    key = hashlib.sha256(f"{src.version} {text}".encode())
-    for item in lay.items():
-        if Path(item.target).name.startswith("Kconfig"):
-            key.update((tree() / item.target).read_bytes())
-    return key.hexdigest()
-
-
 def configure(mode: str, out: Path | None = None,
               extra: Iterable[Path | str] = ()) -> None:
     """Write the .config of a mode, when it is not there or not right."""
     into = Path(out or folder(mode))
     wanted = wanted_config(mode, extra)
     text = "".join(f"{name}={value}\n" for name, value in wanted.items())
-    key = _config_key(text)
+    below = KERNELS[mode].below
+    key = store.digest([text, repository.git(
+        "ls-files", "-s", "--", "Makefile", "*Kconfig*", at=tree(below))])
     note = into / "overlay.key"
     if note.exists() and note.read_text("ascii") == key \
             and (into / ".config").exists():
@@ -241,7 +244,8 @@ def configure(mode: str, out: Path | None = None,
     make(mode, f"KCONFIG_ALLCONFIG={into}/overlay.config", "allnoconfig",
          what=f"configuring the {mode} kernel", out=into)
     lost = dropped(wanted, (into / ".config").read_text(encoding="utf-8"))
-    if lost:
+    # Options of a series do not exist below it.
+    if lost and not below:
         raise UserError(f"Kconfig does not honour {len(lost)} of the {mode} "
                         f"kernel's options: {', '.join(lost[:5])}")
     host.write(note, key)
@@ -256,7 +260,7 @@ def prepare(mode: str) -> Path:
     if not (folder(mode) / "vmlinux").exists():
         host.need_space(host.WORK, KERNELS[mode].gigabytes + 1,
                         f"building the {mode} kernel")
-    lay_tree()
+    lay_tree(KERNELS[mode].below)
     configure(mode)
     return folder(mode)
 

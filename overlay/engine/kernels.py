@@ -6,7 +6,7 @@ the name of an entry.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # Objects that share data with ours: NVMe's, io_uring's, DAX' and ext4's. Any
 # object of such a name is meant, wherever it is. core.o may not be among them:
@@ -44,6 +44,9 @@ UNWATCHED = ("arch/x86/events/%", "arch/x86/kernel/cpu/%", "drivers/acpi/%",
 # -fno-sanitize is an error beside KASAN's other options.
 NOT_WATCHED = " ".join(f"--param asan-{what}=0" for what in (
     "instrument-reads", "instrument-writes", "stack", "globals"))
+
+# Upstream's kernel, below all series.
+BASE = "base"
 
 # What a guest leaves to others: a test as a whole (None), or the options of the
 # harness that leave a part of it out.
@@ -84,6 +87,8 @@ class Kernel:
     neighbours: tuple[str, ...] = ()
     # Is it set for files of upstream that we patch, too?
     patched: bool = False
+    # The series that it lacks, with all that are stacked on it; BASE: all of them.
+    below: str = ""
 
     # -- booted
 
@@ -244,6 +249,19 @@ KERNELS: dict[str, Kernel] = {
         soak_tests=RACING,
     ),
 }
+
+
+def below(mode: str, series: str) -> Kernel:
+    """A kernel of ours as it was below a series, or BASE. It is only measured."""
+    return replace(KERNELS[mode], below=series, checked=False)
+
+
+def pristine(mode: str) -> str:
+    """The name of upstream's kernel, built like a kernel of ours."""
+    return f"{mode}-{BASE}"
+
+
+KERNELS |= {pristine(mode): below(mode, BASE) for mode in ("lean", "distro")}
 # The kernel that has all that tests can need: what another lacks of it, only
 # tests need that do not run there.
 HAS_ALL = "debug"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import parts, tables
+from bench import nvme, parts, tables
 from bench.parts import LINES
 from bench.results import Row, bare
 from engine import build, host, ktap, lay, repository, rules, source
@@ -131,7 +131,7 @@ def _grid(caption: str, params: list[dict[str, Any]], heads: list[str],
 def table(rows: list[Row], every: list[Row] | None = None) -> str:
     """Variants beside each other, each with its ratio to the first one.
 
-    With EVERY result, add the ratios without the call and the copy.
+    Variants after trimmed passthrough have their ratio to that.  With EVERY result, add the ratios without the call and the copy.
     """
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     found: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
@@ -151,6 +151,8 @@ def table(rows: list[Row], every: list[Row] | None = None) -> str:
             if every is not None:
                 line.append(_ratio(*(bare(every, one) if one else None
                                      for one in (row, first))))
+            if name == nvme.TRIMMED:
+                first = row
         del line[1:1 + len(ratios)]
         lines.append(line)
     return _grid("Instructions per operation*", [dict(params) for _, params in found],

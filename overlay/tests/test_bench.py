@@ -337,13 +337,14 @@ class Main(unittest.TestCase):
 
     def test_named_parts(self):
         lost = {"side_effect": AssertionError("it was not asked for")}
-        for args, built in ((("dax-read",), ["lean"]), (("lean",), ["lean"]),
-                            (("lines",), ["lean"])):
+        both = ["lean", "lean-base"]
+        for args, built in ((("dax-read",), ["lean"]), (("lean",), both),
+                            (("lines",), both)):
             _, data = self.run_main(*args, distro=lost)
             self.assertEqual(len(data["results"]), 0 if args == ("lines",) else 3)
             self.assertEqual(self.built, built)
         self.run_main("distro", distro={"return_value": self.distro(460)})
-        self.assertEqual(self.built, ["distro"])
+        self.assertEqual(self.built, ["distro", "distro-base"])
 
     def test_a_kernel_that_does_not_build_loses_its_parts_alone(self):
         cases, data = self.run_main(distro={"return_value": []},

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measuring NVMe: doorbells go to the right cells, and bars are bars."""
 
-import json
 import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
-from unittest import mock
 
-from bench import guests, nvme, profiles
+from bench import nvme, profiles
 from engine import disks, guest, kselftest, ktap
+from engine.host import UserError
 
 ADMIN = "pci_nvme_mmio_doorbell_sq sqid 0 new_tail 1\n"
 IO = "pci_nvme_mmio_doorbell_sq sqid 4 new_tail 7\n"
@@ -63,7 +62,7 @@ class Judge(unittest.TestCase):
     NAME = "uq, poll, batch 32, 512 B, fixed"
 
     def test_bar(self):
-        for insn, result in ((880, ktap.PASS), (881, ktap.FAIL)):
+        for insn, result in ((860, ktap.PASS), (861, ktap.FAIL)):
             found = rows(cell("passthru", 2000) + cell("uq", insn), [9, 1])
             self.assertEqual(status(nvme.judge(found), self.NAME),
                              result)
@@ -107,16 +106,39 @@ class Judge(unittest.TestCase):
                                     "uq, poll does not grow with the number"),
                              result)
 
+    def pristine(self, *costs, **params):
+        """Cells of the boot of a pristine kernel, beside those of the patched one."""
+        output = "".join(cell(variant, insn, **params) for variant, insn in zip(
+            ("block", "passthru"), costs, strict=True))
+        return nvme.beside("lean", [
+            {**row, "params": {**row["params"], "config": "lean-base"}}
+            for row in rows(output, [1, 1])])
+
     def test_off(self):
-        stored = [row for row in json.loads(nvme.BASELINE.read_text("utf-8"))["rows"]
-                  if row["bench"] == "nvme"][:1]
-        for more, compiler, wanted in ((1, "gcc 12", ktap.PASS),
-                                       (1.01, "gcc 12", ktap.FAIL),
-                                       (1, "gcc 99", ktap.SKIP)):
-            found = [{**row, "insn_per_op": more * row["insn_per_op"],
-                      "doorbells_per_op": 0, "whole_to_parts": 1} for row in stored]
-            with mock.patch.object(guests, "compiler", return_value=compiler):
-                self.assertEqual(status(nvme.judge(found), "off"), wanted)
+        for block, trimmed, wanted in ((1005, 2010, ktap.PASS), (1006, 2000, ktap.FAIL),
+                                       (1000, 2011, ktap.FAIL)):
+            found = self.pristine(1000, 2000, queues=0) + rows(
+                cell("block", block, queues=0)
+                + cell("passthru-trimmed", trimmed, queues=0), [1, 1])
+            self.assertEqual(status(nvme.judge(found), "off"), wanted)
+
+    def test_trimmed(self):
+        for trimmed, block, results in ((1640, 1010, (ktap.PASS, ktap.PASS)),
+                                        (1641, 1011, (ktap.FAIL, ktap.FAIL))):
+            cases = nvme.judge(self.pristine(1000, 2000) + rows(
+                cell("block", block) + cell("passthru-trimmed", trimmed), [1, 1]))
+            self.assertEqual((
+                status(cases, "passthru-trimmed, poll, batch 32, 512 B, fixed"),
+                status(cases, "passthru-trimmed and block are")), results)
+
+    def test_both_boots_count_alike(self):
+        here, there = ([{"bench": nvme.NOP, "variant": "nop", "insn_per_op": insn,
+                         "params": {"batch": 32}}] for insn in (284, 282))
+        nvme.agree(here, there)
+        here[0]["insn_per_op"] = 285
+        for other in (there, []):
+            with self.assertRaisesRegex(UserError, "cannot be compared"):
+                nvme.agree(here, other)
 
     def behind(self, large, small, modes=("poll", "irq")):
         """How cells behind a strict IOMMU are judged: all, and small ones."""
