@@ -25,8 +25,8 @@
  * left to iov_iter to fill, dax_read_segments(); the steps are the same.
  *
  * What is given up is generality, not semantics. Every result, short count and
- * errno is that of dax_iomap_rw() with the same mappings, but for one: a read
- * that starts at or past i_size returns 0 before anything is mapped.
+ * errno is that of dax_iomap_rw() with the same mappings, but for one:
+ * dax_iomap_rw() also fails for a bad block past i_size in a mapping that it reads.
  *
  * A file system maps by its ->iomap_begin, or by a quicker function of the same
  * kind, which may be inline. Each mapping is asked for once and used once,
@@ -52,18 +52,15 @@
  * Locks, outermost first:
  *
  *  i_rwsem, shared
- *	Taken by the caller. i_size and S_DAX stand still, and blocks that were
+ *	Taken by the caller. i_size stands still, but of ext4's visible quota
+ *	files, and S_DAX lasts as long as the inode does. Blocks that were
  *	mapped as written are neither freed nor moved: truncate, hole punching,
  *	collapse and insert hold it exclusively. Page faults do not take it, so
  *	a hole or an unwritten extent may become written while it is read. The
  *	reader gives zeroes then, as if it had come first. Nor does a store into
- *	a mapping of an XFS file that shares its blocks: the file is given others
- *	(CoW), while the reader copies those that it had. They stay what they
- *	were until the other file gives them up too: a reader that is still at
- *	them then copies what is stored there next. All this is as it is with
- *	dax_iomap_rw(), no better and no worse: it holds the same locks from
- *	->iomap_begin to the end of the copy. A read-only file system needs no
- *	lock.
+ *	a mapping of a file that shares its blocks, which gives the file others
+ *	(CoW): XFS leaves such files to dax_iomap_rw(). A read-only file system
+ *	needs no lock.
  *  the file system's own, inside ->iomap_begin
  *	None is held when it returns.
  *  dax_read_lock()

@@ -15,8 +15,7 @@
 #include "dax-unlocked.h"
 
 /*
- * The same read by ->read_iter: while ext4.dax_fast_read is off, and for a file
- * that is no longer DAX.
+ * The same read by ->read_iter, while ext4.dax_fast_read is off.
  */
 static noinline ssize_t ext4_dax_read_by_iter(struct file *file,
 					      char __user *buf, size_t count,
@@ -52,7 +51,7 @@ static noinline ssize_t ext4_dax_read_fast(struct file *file,
 		goto done;
 
 	inode_lock_shared(inode);
-	/* S_DAX may have gone before the lock was had, it cannot after. */
+	/* Asked as in ext4_dax_read_iter(). S_DAX lasts as long as the inode. */
 	if (unlikely(!IS_DAX(inode))) {
 		inode_unlock_shared(inode);
 		return ext4_dax_read_by_iter(file, buf, count, ppos);

@@ -27,10 +27,11 @@
  * @last: first logical block of the extent that the last lookup found
  * @open: not 0 while readers may come without i_rwsem, see dax-unlocked.c
  *
- * Why it is safe. A mapping is used only under i_rwsem and only while @taken is
- * what it was when the mapping was found. A task that takes written blocks from
- * a place in the file does so in three steps: it holds i_rwsem exclusively, it
- * changes the extent status tree and with it @taken, and then it drops i_rwsem.
+ * Why it is safe. A mapping is used only under i_rwsem, or as dax-unlocked.c says,
+ * and only while @taken is what it was when the mapping was found. A task that
+ * takes written blocks from a place in the file does so in three steps: it holds
+ * i_rwsem exclusively, it changes the extent status tree and with it @taken, and
+ * then it drops i_rwsem.
  * So a reader either comes first, and that task waits for it, or comes later and
  * sees the new @taken, ordered by i_rwsem. These are
  *

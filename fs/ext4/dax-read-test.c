@@ -34,7 +34,7 @@
  *
  * The super block, the inode and the device are fakes; the code that reads
  * them, and the extent status tree, is ext4's. 3 and 6 need FS_DAX, which UML
- * cannot have (kunit.py --arch x86_64); the rest runs anywhere.
+ * cannot have: see dax.kunitconfig. The rest runs anywhere.
  */
 
 #include "dax-test.h"

@@ -216,7 +216,7 @@ ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
  * @map: m_lblk and m_len are the blocks wanted; on success m_pblk, m_len and
  *	m_flags are what ext4_map_blocks(NULL, @inode, @map, 0) gives
  *
- * Nothing is kept from one call to the next: the answer holds while the caller
+ * A written extent is remembered. The answer holds while the caller
  * holds i_rwsem (shared will do), or invalidate_lock, in the sense in which
  * ext4_map_blocks()'s does. A written block stays written and where it is, for
  * tasks that free or move blocks hold i_rwsem exclusively. A hole or an
@@ -225,7 +225,7 @@ ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
  * it had come before the fault, and never the old content of the blocks, which
  * are zeroed before the tree shows them as written (ext4_map_create_blocks()).
  *
- * Context: process context, i_rwsem held shared. Takes i_es_lock.
+ * Context: process context, i_rwsem held (shared will do). Takes i_es_lock.
  * Return: true when @map is filled. False, with @map as it was, when
  * ext4_map_blocks() has to be asked: the tree has no entry, a fast commit is
  * being replayed, or the blocks fail the validity check and ext4_map_blocks()

@@ -27,8 +27,9 @@
  * the last such task did is seen by a reader that comes after. So is i_dax_map,
  * whose @taken says whether what is remembered is still so.
  *
- * 2 and 3 are in ext4_break_layouts(), which waits for all others that access
- * blocks directly: truncation (ext4_setattr()), hole punching, collapse, insert
+ * 2 and 3 are in ext4_break_layouts() and ext4_break_layouts_range(), which wait for
+ * all others that access blocks directly: truncation to a smaller size
+ * (ext4_setattr(); a larger one takes nothing away), hole punching, collapse, insert
  * and zero range (ext4_fallocate()); and in swap_inode_boot_loader().
  * EXT4_IOC_MOVE_EXT refuses DAX files. Migration between extents and indirect
  * blocks leaves data where it is. ext4_truncate_failed_write() frees blocks past
@@ -39,7 +40,9 @@
  * What comes without waiting does no harm. write(2), page faults and fallocate()
  * turn holes and unwritten extents into written ones, which are remembered only
  * once the tree shows them, zeroed. An append raises i_size after its copy, by a
- * release. A freeze stops writers and no readers, and changes no blocks. The
+ * release. Visible quota files are an exception, with i_rwsem as without it: quota
+ * writes them through the buffer cache, and raises i_size without i_rwsem. Only root
+ * can read them. A freeze stops writers and no readers, and changes no blocks. The
  * device is kept by dax_read_lock(), as ever.
  *
  * Why nothing can hang. A task waits at 3 with i_rwsem and invalidate_lock held.

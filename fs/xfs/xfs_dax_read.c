@@ -80,8 +80,8 @@ xfs_dax_read_extent(
  * What is neither in written blocks of the data device nor a hole, and what
  * looks corrupt, is left to xfs_read_iomap_begin().  What that does beside this
  * is not for a copy under the IOLOCK: a sequence by which writeback sees whether
- * its mapping is still good, and the search for shared blocks, which faults must
- * know.
+ * its mapping is still good, and the search for shared blocks.  The caller leaves
+ * out files that may have such.
  */
 static __always_inline int
 xfs_dax_read_begin(
@@ -135,7 +135,7 @@ other:
  * @iocb: the read
  * @to: where to, not empty
  *
- * Context: process context, IOLOCK held shared.
+ * Context: process context, IOLOCK held shared.  No block of the file is shared.
  * Return: as dax_read_iter().
  */
 ssize_t

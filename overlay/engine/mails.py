@@ -131,7 +131,8 @@ def _grid(caption: str, params: list[dict[str, Any]], heads: list[str],
 def table(rows: list[Row], every: list[Row] | None = None) -> str:
     """Variants beside each other, each with its ratio to the first one.
 
-    Variants after trimmed passthrough have their ratio to that.  With EVERY result, add the ratios without the call and the copy.
+    Variants after trimmed passthrough have their ratio to that. With EVERY result,
+    add the ratios without the call and the copy.
     """
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     found: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
@@ -311,6 +312,8 @@ class Mailer:
         host.write(letter, cover_text(one, self.kernel))
         self.run("git", "config", "b4.prep-cover-template", template)
         self.b4("prep", "-e", below)
+        if prefix := one.cover.headers.get("prefix"):
+            self.b4("prep", "--set-prefixes", prefix)
         self.b4("prep", "--edit-cover",
                 env={"GIT_EDITOR": f"cp {shlex.quote(str(letter))}"})
 

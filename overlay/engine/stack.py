@@ -6,7 +6,8 @@ cover letter 0000-cover, and the mails as `git format-patch --zero-commit
 --no-signature` writes them. `git am` of all mails in this order yields the tree form.
 
 A cover is written by hand. Its first lines are headers: `Subject:`, and optionally
-`Bench:`, which selects rows of the measured table. mails.py replaces @BASE@, @TABLE@
+`Prefix:`, which is RFC for one, `Requires:`, which names other series, and `Bench:`,
+which selects rows of the measured table. mails.py replaces @BASE@, @TABLE@
 and @TESTED@ in the text.
 """
 

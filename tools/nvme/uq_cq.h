@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Completions of an NVMe user queue, seen without entering the kernel.
+ * Find completions of an NVMe user queue without a system call.
  *
- * A program that keeps commands in flight on a node, by an io_uring, maps the
- * node's completion queue and looks there; it enters the kernel only when that
- * is of use. This header is all that it needs, beside liburing; uq_read.c is such
- * a program:
+ * A program that has commands in flight on a node maps the completion queue of
+ * the node and polls the mapping. It enters the kernel only if there is a
+ * completion to reap. This header requires liburing; it compiles as C and as C++.
+ * uq_read.c is an example:
  *
  *	struct uq_cq cq;
  *
  *	uq_cq_map(&cq, fd);		the node, open for reading and writing
- *	...				submit commands by a ring
- *	if (uq_cq_look(&cq))		here nothing has entered the kernel
- *		enter;			for completions, of which there are some
- *	uq_cq_wait(&cq, &ring, 1000);	or: a thousand looks, then wait there
- *	...				CQEs are in the ring
+ *	...				submit commands through a ring
+ *	if (uq_cq_look(&cq))		no system call so far
+ *		io_uring_get_events(&ring);
+ *	uq_cq_wait(&cq, &ring, 1000);	or: poll 1000 times, then sleep
+ *	...				read CQEs from the ring
  *	uq_cq_unmap(&cq);
  *
- * What is read from a mapping is a hint: it tells when to enter, and the ring has
- * the results of commands. A look is for a program with commands outstanding. One
- * struct uq_cq is for one thread; several threads may each have their own of one
- * queue.
+ * The mapping is a hint when to enter the kernel. The results of commands are in
+ * the ring. Use these functions only while commands are outstanding. One struct
+ * uq_cq serves one thread; each thread of a program can have a struct uq_cq for
+ * the same queue.
  *
  * Functions that can fail return a negative errno.
  */
@@ -41,12 +41,13 @@
 
 /**
  * struct uq_cq - a mapped completion queue
- * @info:	the information page, which the kernel writes
- * @cqe:	its entries
- * @mapped:	how many of them are mapped; 0 once uq_cq_survive() has found that
- *		they were taken away
- * @generation:	of the queue at the last look
- * @len:	length of the mapping of @cqe in bytes; 0 if uq_cq_map() did not make it
+ * @info:	the information page, written by the kernel
+ * @cqe:	the entries of the completion queue
+ * @mapped:	number of mapped entries; 0 after the SIGBUS handler of
+ *		uq_cq_survive() found that the kernel has removed them
+ * @generation:	generation of the queue at the last uq_cq_look()
+ * @len:	length of the mapping of @cqe in bytes; 0 if uq_cq_map() did not
+ *		create it
  * @info_len:	length of the mapping of @info in bytes
  */
 struct uq_cq {
@@ -59,19 +60,20 @@ struct uq_cq {
 };
 
 /**
- * enum uq_cq_seen - what uq_cq_look() has found
+ * enum uq_cq_seen - results of uq_cq_look()
  * @UQ_CQ_NONE:	no completion
  * @UQ_CQ_READY: a completion
  * @UQ_CQ_IDLE:	no command is in flight: another task has reaped the completions,
  *		or the commands were not submitted
  * @UQ_CQ_NEW:	a reset has created the queue again, and commands have ended;
- *		the next looks are at the new queue
- * @UQ_CQ_REMAP: the mapping is shorter than the queue, or was taken away. The
- *		queue has to be mapped again: uq_cq_unmap() and uq_cq_map().
- * @UQ_CQ_DOWN:	the controller does not have the queue now, commands are ending
- * @UQ_CQ_GONE:	the queue does not come back
+ *		the next uq_cq_look() reads the new queue
+ * @UQ_CQ_REMAP: the mapping is shorter than the queue, or was removed. Call
+ *		uq_cq_unmap() and uq_cq_map().
+ * @UQ_CQ_DOWN:	the queue is not on the controller now, commands are ending
+ * @UQ_CQ_GONE:	the queue will not come back
  *
- * With commands outstanding, a program enters the kernel for all but the first.
+ * A program with commands outstanding enters the kernel for all results except
+ * UQ_CQ_NONE.
  */
 enum uq_cq_seen {
 	UQ_CQ_NONE,
@@ -83,7 +85,7 @@ enum uq_cq_seen {
 	UQ_CQ_GONE,
 };
 
-/* Phase and index of the next completion are one word, and read at once. */
+/* Phase and index of the next completion share a word, so both are consistent. */
 static inline __u32 uq_cq_index(__u32 head)
 {
 	return head & NVME_UQ_HEAD_MASK;
@@ -97,7 +99,7 @@ static inline bool uq_cq_phase(__u32 head)
 /* Return true if the device has written this entry in this phase. */
 static inline bool uq_cq_written(const struct nvme_uq_cqe *cqe, bool phase)
 {
-	/* of a little-endian word, bit 0 is in its first byte */
+	/* the word is little-endian: bit 0 is in the first byte */
 	const __u8 *status = (const __u8 *)&cqe->status;
 	__u8 differ = __atomic_load_n(status, __ATOMIC_RELAXED) ^ phase;
 
@@ -109,7 +111,7 @@ static inline bool uq_cq_ready(const struct uq_cq *cq, __u32 head)
 {
 	__u32 at = uq_cq_index(head);
 
-	/* the head of a queue that is not there is beyond any mapping */
+	/* if the queue is not on the controller, head is beyond any mapping */
 	return __builtin_expect(at < cq->mapped, 1) &&
 		uq_cq_written(&cq->cqe[at], uq_cq_phase(head));
 }
@@ -119,7 +121,7 @@ static inline enum uq_cq_seen uq_cq_not_live(__u32 state)
 	return state == NVME_UQ_STATE_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
 }
 
-/* There is no completion: look for another reason to enter the kernel. */
+/* Check for another reason to enter the kernel than a completion. */
 static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 {
 	const struct nvme_uq_info *info = cq->info;
@@ -135,20 +137,20 @@ static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 	}
 	if (__builtin_expect(uq_cq_index(head) >= cq->mapped, 0))
 		return UQ_CQ_REMAP;
-	/* in this order, or a command submitted in between would look complete */
+	/* a command submitted between the two loads must not look complete */
 	completed = __atomic_load_n(&info->completed, __ATOMIC_ACQUIRE);
 	return __atomic_load_n(&info->submitted, __ATOMIC_ACQUIRE) ==
 		completed ? UQ_CQ_IDLE : UQ_CQ_NONE;
 }
 
 /**
- * uq_cq_look - look for a reason to enter the kernel
+ * uq_cq_look - check for a reason to enter the kernel
  * @cq:		the mapped queue
  *
- * For a program with commands outstanding. The order of the reads is that of
- * struct nvme_uq_info.
+ * Call it only while commands are outstanding. The loads are in the order that
+ * struct nvme_uq_info describes.
  *
- * Return: what was found; UQ_CQ_NONE is 0.
+ * Return: UQ_CQ_NONE, which is 0, or the reason.
  */
 static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 {
@@ -156,17 +158,18 @@ static inline enum uq_cq_seen uq_cq_look(struct uq_cq *cq)
 
 	if (uq_cq_ready(cq, head))
 		return UQ_CQ_READY;
-	/* what follows is read after the entry */
+	/* load the other fields after the entry */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return uq_cq_look_further(cq, head);
 }
 
 /**
- * uq_cq_pending - look for a completion
+ * uq_cq_pending - check for a completion
  * @cq:		the mapped queue
  *
- * Return: true if there is one. There are other reasons to enter the kernel, which
- * uq_cq_look() tells after this as before.
+ * Only uq_cq_look() returns the other reasons to enter the kernel.
+ *
+ * Return: true if there is a completion.
  */
 static inline bool uq_cq_pending(const struct uq_cq *cq)
 {
@@ -176,12 +179,12 @@ static inline bool uq_cq_pending(const struct uq_cq *cq)
 /**
  * uq_cq_count - count completions
  * @cq:		the mapped queue
- * @max:	where to stop
+ * @max:	number at which to stop
  *
- * For a program that enters the kernel only when a batch of them is there, or
- * when uq_cq_look() tells another reason: what this does not count may never come.
+ * A program can wait for a batch of completions before it enters the kernel. It
+ * must also call uq_cq_look(): completions that others reap are never counted.
  *
- * Return: the number that the kernel has not yet reaped, @max at the most.
+ * Return: the number of completions not yet reaped by the kernel, at most @max.
  */
 static inline unsigned int uq_cq_count(const struct uq_cq *cq, unsigned int max)
 {
@@ -192,7 +195,7 @@ static inline unsigned int uq_cq_count(const struct uq_cq *cq, unsigned int max)
 	head = __atomic_load_n(&cq->info->head, __ATOMIC_ACQUIRE);
 	at = uq_cq_index(head);
 	phase = uq_cq_phase(head);
-	/* the last entry is never written: there is one command less */
+	/* the queue has at most @entries - 1 commands in flight */
 	for (n = 0; n < max && n + 1 < entries && at < cq->mapped; n++) {
 		if (!uq_cq_written(&cq->cqe[at], phase))
 			break;
@@ -205,11 +208,11 @@ static inline unsigned int uq_cq_count(const struct uq_cq *cq, unsigned int max)
 }
 
 /*
- * Return true if the ring has a flag set that says to enter the kernel, as for
- * completions that another task has reaped. A ring with
- * IORING_SETUP_DEFER_TASKRUN sets it only with IORING_SETUP_TASKRUN_FLAG too. A
- * ring that polls does not set it for what another ring has reaped: where two
- * share a polled queue, a program enters the kernel after so many looks in vain.
+ * Return true if a flag of the ring requires to enter the kernel, for instance
+ * because another task has reaped completions. A ring with
+ * IORING_SETUP_DEFER_TASKRUN sets the flag only with IORING_SETUP_TASKRUN_FLAG.
+ * A ring that polls does not set it if another ring has reaped completions: if
+ * two rings share a polled queue, enter the kernel after a number of polls.
  */
 static inline bool uq_cq_ring_says(const struct io_uring *ring)
 {
@@ -221,35 +224,29 @@ static inline bool uq_cq_ring_says(const struct io_uring *ring)
  * uq_cq_wait - wait until the ring has a CQE
  * @cq:		the mapped queue
  * @ring:	a ring that has commands outstanding
- * @spins:	number of looks before the kernel waits
+ * @spins:	number of polls before the task sleeps in the kernel
  *
- * Enters the kernel until the ring has a CQE; not at all when it has one already,
- * or gets one because another task reaps.
+ * There is no system call if the ring has a CQE already, or gets one because
+ * another task reaps.
  *
  * Return: the number of CQEs in the ring, 1 or more; or the error of
- * io_uring_enter(), -EINTR for a signal that was handled.
+ * io_uring_wait_cqe(), such as -EINTR for a signal that was handled.
  */
 static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
 			     unsigned long spins)
 {
-	unsigned int n;
+	struct io_uring_cqe *cqe;
 	int ret;
 
-	do {
-		n = io_uring_cq_ready(ring);
-	} while (!n && spins-- && !uq_cq_ring_says(ring) &&
-		 uq_cq_look(cq) == UQ_CQ_NONE);
-	while (!n) {
-		ret = io_uring_enter(ring->ring_fd, 0, 1,
-				     IORING_ENTER_GETEVENTS, NULL);
-		if (ret < 0)
-			return ret;
-		n = io_uring_cq_ready(ring);
-	}
-	return n;
+	while (!io_uring_cq_ready(ring) && spins-- && !uq_cq_ring_says(ring) &&
+	       uq_cq_look(cq) == UQ_CQ_NONE)
+		;
+	/* liburing knows whether the descriptor of the ring is registered */
+	ret = io_uring_wait_cqe(ring, &cqe);
+	return ret < 0 ? ret : (int)io_uring_cq_ready(ring);
 }
 
-/* For a mapping, or other memory, that holds a queue. */
+/* Use a mapping of the queue, or other memory with the same content. */
 static inline void uq_cq_init(struct uq_cq *cq,
 			      const struct nvme_uq_info *info,
 			      const struct nvme_uq_cqe *cqe, __u32 mapped)
@@ -262,10 +259,10 @@ static inline void uq_cq_init(struct uq_cq *cq,
 }
 
 /**
- * uq_cq_unmap - undo uq_cq_map()
+ * uq_cq_unmap - remove the mappings of uq_cq_map()
  * @cq:		the mapped queue
  *
- * The claim of the queue stays with the open file.
+ * The open file keeps its claim of the queue.
  */
 static inline void uq_cq_unmap(struct uq_cq *cq)
 {
@@ -292,26 +289,26 @@ static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
 	p = uq_cq_map_part(fd, len, NVME_UQ_OFF_CQ);
 	if (p == MAP_FAILED)
 		return -errno;
-	cq->cqe = p;
+	cq->cqe = (const struct nvme_uq_cqe *)p;
 	cq->len = len;
 	cq->mapped = entries;
 	return 0;
 }
 
 /**
- * uq_cq_map - claim a queue and map its completions
- * @cq:		is filled in
- * @fd:		a node, open for reading and writing. Rings that use the queue
- *		have to use this open file, since others no longer can.
+ * uq_cq_map - claim a queue and map its completion queue
+ * @cq:		the structure to initialize
+ * @fd:		a node, open for reading and writing. Submit commands only through
+ *		this open file: those of other open files fail.
  *
- * Return: 0, or as NVME_UQ_IOCTL_CLAIM and mmap(): -EBUSY for a queue that others
- * use, -ENXIO for one that is not available; -EPROTONOSUPPORT for a kernel that has
- * another version of the information page.
+ * Return: 0, or the error of NVME_UQ_IOCTL_CLAIM or mmap(): -EBUSY if others use
+ * the queue, -ENXIO if the queue is not available; -EPROTONOSUPPORT if the
+ * information page has an unknown format.
  */
 static inline int uq_cq_map(struct uq_cq *cq, int fd)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
-	const struct nvme_uq_info *info;
+	void *info;
 	int ret;
 
 	memset(cq, 0, sizeof(*cq));
@@ -320,10 +317,11 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 	info = uq_cq_map_part(fd, page, NVME_UQ_OFF_INFO);
 	if (info == MAP_FAILED)
 		return -errno;
-	uq_cq_init(cq, info, NULL, 0);
+	uq_cq_init(cq, (const struct nvme_uq_info *)info, NULL, 0);
 	cq->info_len = page;
-	if (info->version < NVME_UQ_INFO_V1 || info->size < sizeof(*info) ||
-	    info->entry_size != sizeof(*cq->cqe))
+	if (cq->info->version < NVME_UQ_INFO_V1 ||
+	    cq->info->size < sizeof(*cq->info) ||
+	    cq->info->entry_size != sizeof(*cq->cqe))
 		ret = -EPROTONOSUPPORT;
 	else
 		ret = uq_cq_map_entries(cq, fd);
@@ -333,9 +331,9 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 }
 
 /*
- * Entries may be taken away between the look at whether they are there and the
- * look at one of them: when the driver is unbound, or when a reset makes the
- * queue smaller. That raises SIGBUS, which ends the program unless it calls this.
+ * The kernel removes entries from the mapping if the driver is unbound, or if a
+ * reset makes the queue smaller. The next load of such an entry raises SIGBUS and
+ * terminates the program, unless the program has called uq_cq_survive().
  */
 
 #define UQ_CQ_SURVIVORS	16
@@ -347,7 +345,7 @@ static inline struct uq_cq **uq_cq_survivors(void)
 	return survivor;
 }
 
-/* Puts a page of zeroes where the entry was, and the look is done again. */
+/* Map a page of zeroes in place of the entry; the load is then repeated. */
 static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
 {
 	uintptr_t page = (uintptr_t)si->si_addr & -sysconf(_SC_PAGESIZE);
@@ -368,26 +366,30 @@ static inline void uq_cq_sigbus(int sig, siginfo_t *si, void *context)
 		errno = err;
 		return;
 	}
-	/* of another mapping: it is raised again, and ends the program */
+	/* another mapping: the repeated load raises SIGBUS again */
 	signal(sig, SIG_DFL);
 }
 
 /**
  * uq_cq_survive - turn SIGBUS of a mapped queue into UQ_CQ_REMAP
- * @cq:		the mapped queue; to be forgotten by uq_cq_forget()
+ * @cq:		the mapped queue; call uq_cq_forget() before uq_cq_unmap()
  *
- * Takes the process's handler of SIGBUS. A program that has its own calls
- * uq_cq_sigbus() there. One source file of a program does so for all its queues:
- * each file that includes this has a table and a handler of its own, and the
- * handler of the last one is the process's.
+ * Installs a SIGBUS handler for the process. A program with a SIGBUS handler of
+ * its own calls uq_cq_sigbus() from there instead. Call this function from one
+ * source file for all queues: each file that includes this header has its own
+ * table and its own handler, and the last installed handler is used.
  *
- * Return: 0, -ENOSPC, or as sigaction().
+ * Return: 0, -ENOSPC if there are UQ_CQ_SURVIVORS queues already, or the error of
+ * sigaction().
  */
 static inline int uq_cq_survive(struct uq_cq *cq)
 {
-	struct sigaction sa = { .sa_flags = SA_SIGINFO };
+	struct sigaction sa;
 	int i;
 
+	memset(&sa, 0, sizeof(sa));
+	sigemptyset(&sa.sa_mask);
+	sa.sa_flags = SA_SIGINFO;
 	sa.sa_sigaction = uq_cq_sigbus;
 	for (i = 0; i < UQ_CQ_SURVIVORS; i++) {
 		if (uq_cq_survivors()[i])
@@ -401,7 +403,7 @@ static inline int uq_cq_survive(struct uq_cq *cq)
 }
 
 /**
- * uq_cq_forget - undo uq_cq_survive(), before uq_cq_unmap()
+ * uq_cq_forget - undo uq_cq_survive()
  * @cq:		the mapped queue
  */
 static inline void uq_cq_forget(struct uq_cq *cq)

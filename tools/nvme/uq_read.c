@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR MIT)
 /*
- * A program that uses a mapped completion queue, as short as can be. Reads the
- * first blocks of a namespace, eight at a time, through the node of a polled
- * user queue, and enters the kernel only to submit and when there is a
- * completion:
+ * A minimal program that uses a mapped completion queue. It reads the first
+ * blocks of a namespace, eight at a time, through the node of a polled user
+ * queue. It enters the kernel only to submit commands and to reap completions:
  *
  *	uq_read /dev/ngXnYqZ
  *
- * Ends with 2 where completion queues cannot be mapped.
+ * The exit status is 2 if completion queues cannot be mapped on this machine.
  */
+#include <linux/fs.h>
 #include <linux/nvme_ioctl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,30 @@
 #define DEPTH	8
 #define ROUNDS	100
 
-static int prepare_reads(struct io_uring *ring, int fd, int nsid, char *buf,
-			 unsigned int first)
+struct node {
+	int fd;
+	int nsid;
+	int block;		/* bytes in a logical block */
+};
+
+static int open_node(struct node *node, const char *path)
+{
+	/* a claim requires a node that is open for writing too */
+	node->fd = open(path, O_RDWR);
+	if (node->fd < 0)
+		return -errno;
+	node->nsid = ioctl(node->fd, NVME_IOCTL_ID);
+	if (node->nsid < 0 || ioctl(node->fd, BLKSSZGET, &node->block)) {
+		int ret = -errno;
+
+		close(node->fd);
+		return ret;
+	}
+	return 0;
+}
+
+static int prepare_reads(struct io_uring *ring, const struct node *node,
+			 char *buf, unsigned int first)
 {
 	unsigned int i;
 
@@ -31,20 +53,20 @@ static int prepare_reads(struct io_uring *ring, int fd, int nsid, char *buf,
 			return -EBUSY;
 		memset(sqe, 0, 2 * sizeof(*sqe));
 		sqe->opcode = IORING_OP_URING_CMD;
-		sqe->fd = fd;
+		sqe->fd = node->fd;
 		sqe->cmd_op = NVME_URING_CMD_IO;
 		cmd = (struct nvme_uring_cmd *)sqe->cmd;
 		cmd->opcode = 2;		/* read */
-		cmd->nsid = nsid;
-		cmd->addr = (uintptr_t)buf + i * 4096;
-		cmd->data_len = 4096;
-		cmd->cdw10 = (first + i) * 8;	/* in blocks of 512 bytes */
-		cmd->cdw12 = 7;			/* of which eight, less one */
+		cmd->nsid = node->nsid;
+		cmd->addr = (uintptr_t)buf + i * node->block;
+		cmd->data_len = node->block;
+		cmd->cdw10 = first + i;		/* the block */
+		cmd->cdw12 = 0;			/* number of blocks, minus one */
 	}
 	return 0;
 }
 
-/* Each pass is one look; another program would do its own work in between. */
+/* A real program would do other work between two calls of uq_cq_look(). */
 static int wait_for_all(struct uq_cq *cq, struct io_uring *ring,
 			unsigned int *entered)
 {
@@ -55,8 +77,7 @@ static int wait_for_all(struct uq_cq *cq, struct io_uring *ring,
 	while (left) {
 		if (uq_cq_look(cq) == UQ_CQ_NONE)
 			continue;
-		ret = io_uring_enter(ring->ring_fd, 0, 0,
-				     IORING_ENTER_GETEVENTS, NULL);
+		ret = io_uring_get_events(ring);
 		if (ret < 0)
 			return ret;
 		++*entered;
@@ -72,17 +93,17 @@ static int wait_for_all(struct uq_cq *cq, struct io_uring *ring,
 	return 0;
 }
 
-static int read_blocks(struct io_uring *ring, struct uq_cq *cq, int fd,
-		       unsigned int *entered)
+static int read_blocks(struct io_uring *ring, struct uq_cq *cq,
+		       const struct node *node, unsigned int *entered)
 {
-	int nsid = ioctl(fd, NVME_IOCTL_ID), ret = 0;
 	unsigned int i;
-	char *buf;
+	int ret = 0;
+	void *buf;
 
-	if (nsid < 0 || posix_memalign((void **)&buf, 4096, DEPTH * 4096))
-		return -errno;
+	if (posix_memalign(&buf, 4096, (size_t)DEPTH * node->block))
+		return -ENOMEM;
 	for (i = 0; i < ROUNDS && !ret; i++) {
-		ret = prepare_reads(ring, fd, nsid, buf, i * DEPTH);
+		ret = prepare_reads(ring, node, buf, i * DEPTH);
 		if (ret)
 			break;
 		ret = io_uring_submit(ring);
@@ -97,22 +118,22 @@ static int read_node(const char *path)
 {
 	unsigned int entered = 0;
 	struct io_uring ring;
+	struct node node;
 	struct uq_cq cq;
-	int fd, ret;
+	int ret;
 
-	/* for writing too, or it could not be claimed */
-	fd = open(path, O_RDWR);
-	if (fd < 0)
-		return -errno;
+	ret = open_node(&node, path);
+	if (ret)
+		return ret;
 	ret = io_uring_queue_init(DEPTH, &ring, IORING_SETUP_IOPOLL |
 				  IORING_SETUP_SQE128 | IORING_SETUP_CQE32);
 	if (ret)
 		goto out_close;
-	/* before the first command: -EBUSY while anything is in flight */
-	ret = uq_cq_map(&cq, fd);
+	/* before the first command: the claim fails while one is in flight */
+	ret = uq_cq_map(&cq, node.fd);
 	if (ret)
 		goto out_ring;
-	ret = read_blocks(&ring, &cq, fd, &entered);
+	ret = read_blocks(&ring, &cq, &node, &entered);
 	if (!ret)
 		printf("%u reads, entered %u times for them\n",
 		       ROUNDS * DEPTH, entered);
@@ -120,7 +141,7 @@ static int read_node(const char *path)
 out_ring:
 	io_uring_queue_exit(&ring);
 out_close:
-	close(fd);
+	close(node.fd);
 	return ret;
 }
 

@@ -86,6 +86,7 @@ ctrl_of() { # BLOCK
 
 # Sets $block, $ctrl (its number) and $head to those of the first namespace.
 need_dev() {
+	[ -x ./uq_check_devs ] || skip_all "built without liburing 2.3 or later"
 	why=$(./uq_check_devs)
 	case $? in
 	0) ;;

@@ -46,18 +46,18 @@ long long uq_pinned_ever(void);
 bool uq_wait_unpinned(long long before);
 
 /*
- * What a test must leave as it was: how much memory is pinned, and what the
- * kernel thinks of itself. Kernels for debugging also know of memory that
- * nothing refers to any more (kmemleak), and of locks.
+ * What a test must leave as it was: how much memory is pinned. And the kernel must
+ * not have complained of the driver or of tasks of the test since. Kernels for
+ * debugging also know of memory that nothing refers to any more (kmemleak).
  */
 struct uq_peace {
 	long long	pinned;
-	long long	taint;
-	bool		locks;		/* lockdep has nothing to complain of */
-	bool		leaks;		/* look for them, which takes seconds */
+	int		log;
+	bool		find_leaks;	/* which takes seconds */
+	unsigned int	leaks;
 };
 
-void uq_peace_begin(struct uq_peace *peace, bool leaks);
+void uq_peace_begin(struct uq_peace *peace, bool find_leaks);
 /* False if not; what is wrong is printed. Waits for what is late. */
 bool uq_peace_kept(const struct uq_peace *peace);
 

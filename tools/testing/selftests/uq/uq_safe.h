@@ -49,9 +49,9 @@ void uq_keep_settings(void);
 void uq_restore_settings(void);
 
 /*
- * Runs @run() in a child and returns its exit code. Settings are put back when it
- * has ended: by itself, by a signal, or because this process got one, which ends
- * its children first.
+ * Runs @run() in a grandchild and returns its exit code. Settings are put back when
+ * it has ended: by itself, by a signal, or because this process got one, which ends
+ * its children first. If this process is killed, the child does that.
  */
 int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv);
 

@@ -11,7 +11,7 @@
 . ./lib.sh
 
 need_dev
-need_tool mkfs.ext4 mount mountpoint umount blkdiscard pgrep
+need_tool mkfs.ext4 mount mountpoint umount blkdiscard dmesg pgrep setsid
 ./uq_check_devs disrupt > /dev/null || skip_all "$(./uq_check_devs disrupt)"
 need_queues
 
@@ -190,8 +190,9 @@ none_found() {
 	return "$got"
 }
 
+# In a session, and a process group, of its own.
 fuzz() { # OPERATIONS
-	env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="/dev/$alone" \
+	setsid env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="/dev/$alone" \
 		UQ_TEST_FUZZ_OPS="$1" ./uq_fuzz -v sgl
 }
 
@@ -208,15 +209,30 @@ start_fuzz() {
 
 killed() { # SIGNAL
 	start_fuzz || return
-	if [ "$1" = KILL ]; then
-		# what runs the tests, not what looks after it
-		kill -KILL "$(pgrep -P "$guard")"
-	else
-		kill "-$1" "$guard"
-	fi
+	case $1 in
+	# the process group of the program, as a runner does it
+	GROUP) kill -s KILL -- "-$guard" ;;
+	# what looks after the tests
+	KEEPER) kill -KILL "$(pgrep -P "$guard")" ;;
+	*) kill "-$1" "$guard" ;;
+	esac
 	wait "$pid" && return 1
+	# who puts back what a group has left is not of the group
+	while [ "$1" = GROUP ] && pgrep -x uq_fuzz > /dev/null; do
+		:
+	done
 	[ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ] || return
 	! pgrep -x uq_fuzz
+}
+
+# A kernel without user queues, or without CONFIG_NVME_UQ.
+no_user_queues() {
+	mkdir -p "$tmp/empty" && mount --bind "$tmp/empty" "$PARAMS" || return
+	asked 4 "no user queues" "/dev/$alone" ./uq_errno &&
+		asked 4 "no user queues" unset ./uq_errno
+	got=$?
+	umount "$PARAMS"
+	return "$got"
 }
 
 # A test is ended where it has taken the controller away.
@@ -236,7 +252,7 @@ taken() { # FILE TEXT
 
 pci=$(cat "/sys/class/nvme/nvme$ctrl/address")
 mkdir "$tmp/mnt"
-plan 22
+plan 24
 check "no device was named" no_device
 check "what was named is no namespace" no_such_device
 case $(cat "/sys/block/$alone/device/serial") in
@@ -279,9 +295,12 @@ else
 fi
 check "with UQ_TEST_DESTRUCTIVE=1 all is" \
 	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_check_devs disrupt
-for signal in TERM INT KILL; do
+check "a kernel without user queues is a skip" no_user_queues
+for signal in TERM INT; do
 	check "parameters are put back after SIG$signal" killed $signal
 done
+check "after SIGKILL of what looks after the tests" killed KEEPER
+check "after SIGKILL of the process group" killed GROUP
 check "a controller without its driver has it again" \
 	taken /sys/bus/pci/drivers/nvme/unbind "$pci"
 check "a controller that was removed is found again" \

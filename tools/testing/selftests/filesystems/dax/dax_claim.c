@@ -1,20 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For the shell tests: prints the name of device 0 or 1 if it may be
- * overwritten; says why not and exits with 4 (skip) if it may not.
+ * For the shell tests.
+ *
+ *   dax_claim 0|1		prints the name of device 0 or 1 if it may be
+ *				overwritten; says why not and exits with 4 (skip)
+ *				if it may not
+ *   dax_claim guard TEST	runs a test, and runs it again with DAX_TEST_UNDO=1
+ *				to have it undo what it has done, however it ended
  */
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "dax_util.h"
+
+static const char *test;
+
+static int run_test(int argc, char **argv)
+{
+	setenv("DAX_TEST_GUARDED", "1", 1);
+	execlp(test, test, NULL);
+	perror(test);
+	return 1;
+}
+
+static void undo_test(void)
+{
+	const char *const argv[] = { test, NULL };
+
+	setenv("DAX_TEST_GUARDED", "1", 1);
+	setenv("DAX_TEST_UNDO", "1", 1);
+	dax_run(argv);
+}
 
 int main(int argc, char **argv)
 {
 	char dev[128], why[DAX_WHY_LEN];
 
+	if (argc == 3 && !strcmp(argv[1], "guard")) {
+		test = argv[2];
+		return dax_guard(run_test, argc, argv, 2, undo_test);
+	}
 	if (argc != 2) {
-		fprintf(stderr, "usage: %s 0|1\n", argv[0]);
+		fprintf(stderr, "usage: %s 0|1|guard TEST\n", argv[0]);
 		return 2;
 	}
 	if (dax_find_dev(atoi(argv[1]), dev, sizeof(dev), why)) {

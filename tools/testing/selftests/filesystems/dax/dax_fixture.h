@@ -39,8 +39,8 @@ struct dax_setup {
 	const char *xfs;	/* mkfs.xfs -m: XFS, which takes the whole device */
 };
 
-/* An empty journal of usual size would be most of what a small test writes. */
-#define DAX_MKFS "-J size=8"
+/* What dax_mkfs() adds by itself is enough. */
+#define DAX_MKFS ""
 
 static inline void dax_use_path(struct __test_metadata *_metadata,
 				struct dax_test *test, enum dax_path_kind kind)
@@ -51,12 +51,14 @@ static inline void dax_use_path(struct __test_metadata *_metadata,
 			SKIP(return, "no ext4.dax_fast_read: generic path only");
 		return;
 	}
+	if (kind == DAX_UNLOCKED && !dax_unlocked_exists())
+		SKIP(return, "no ext4.dax_unlocked_read");
 	test->was_fast = dax_fast_get();
 	ASSERT_EQ(0, dax_fast_set(kind != DAX_GENERIC));
-	if (kind == DAX_UNLOCKED) {
-		ASSERT_EQ(0, dax_unlocked_set(true));
-		test->unlocked = true;
-	}
+	/* a test that the harness ended may have left it on */
+	if (dax_unlocked_exists())
+		ASSERT_EQ(0, dax_unlocked_set(kind == DAX_UNLOCKED));
+	test->unlocked = kind == DAX_UNLOCKED;
 }
 
 /* SKIP() in here ends the test: the harness looks after each setup. */
@@ -71,7 +73,7 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 	if (dax_find_dev(0, test->fs.dev, sizeof(test->fs.dev), why))
 		SKIP(return, "%s", why);
 	test->fs.type = setup->xfs ? "xfs" : "ext4";
-	if (setup->xfs && !dax_has_xfs())
+	if (setup->xfs && !dax_has_fs("xfs"))
 		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
 	dax_use_path(_metadata, test, kind);
 	if (_metadata->exit_code)
@@ -118,11 +120,18 @@ static inline int dax_main(int argc, char **argv)
 {
 	char dev[128], why[DAX_WHY_LEN];
 
+	/* nothing is to be run */
+	if (argc > 1 && (!strcmp(argv[1], "-l") || !strcmp(argv[1], "-h")))
+		return test_harness_run(argc, argv);
 	if (dax_find_dev(0, dev, sizeof(dev), why)) {
 		ksft_print_header();
 		ksft_exit_skip("%s\n", why);
 	}
-	return test_harness_run(argc, argv);
+	if (!dax_has_fs("ext4")) {
+		ksft_print_header();
+		ksft_exit_skip("needs mkfs.ext4 (package e2fsprogs) and CONFIG_EXT4_FS\n");
+	}
+	return dax_guard(test_harness_run, argc, argv, 1, NULL);
 }
 
 #endif /* _DAX_FIXTURE_H */

@@ -47,17 +47,70 @@ static bool dev_has_dax(const struct stat *st)
 	return !strcmp(line, "1");
 }
 
-/* Memory that memmap= set aside: its bus has no firmware behind it. */
+static __u64 parse_size(const char *s, char **end)
+{
+	__u64 n = strtoull(s, end, 0);
+
+	switch (**end | 0x20) {
+	case 'k':
+		n <<= 10;
+		break;
+	case 'm':
+		n <<= 20;
+		break;
+	case 'g':
+		n <<= 30;
+		break;
+	default:
+		return n;
+	}
+	(*end)++;
+	return n;
+}
+
+/* Whether memmap=SIZE!START of this boot set @start aside. */
+static bool is_set_aside(__u64 start)
+{
+	char line[4096] = "", *word, *at, *save;
+	__u64 from, size;
+
+	read_line("/proc/cmdline", line, sizeof(line));
+	for (word = strtok_r(line, " ", &save); word;
+	     word = strtok_r(NULL, " ", &save)) {
+		if (strncmp(word, "memmap=", 7))
+			continue;
+		for (at = word + 6; at && *at; at = strchr(at, ',')) {
+			size = parse_size(at + 1, &at);
+			if (*at != '!')
+				continue;
+			from = parse_size(at + 1, &at);
+			if (start >= from && start - from < size)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Memory that memmap= set aside in this boot. The provider alone does not tell:
+ * firmware may call real persistent memory by the same type.
+ */
 static bool dev_is_memmap(const struct stat *st)
 {
-	char path[160], line[16];
+	char path[160], line[32];
 
 	/* device is the namespace; above it are the region and the bus. */
 	snprintf(path, sizeof(path),
 		 "/sys/dev/block/%u:%u/device/../../provider",
 		 major(st->st_rdev), minor(st->st_rdev));
 	read_line(path, line, sizeof(line));
-	return !strcmp(line, "e820");
+	if (strcmp(line, "e820"))
+		return false;
+	snprintf(path, sizeof(path),
+		 "/sys/dev/block/%u:%u/device/../resource",
+		 major(st->st_rdev), minor(st->st_rdev));
+	read_line(path, line, sizeof(line));
+	return line[0] && is_set_aside(strtoull(line, NULL, 0));
 }
 
 /*
@@ -135,18 +188,12 @@ static int claim(const char *dev, bool named, char *why)
 	}
 	if (stat(dev, &st) || !S_ISBLK(st.st_mode)) {
 		snprintf(why, DAX_WHY_LEN,
-			 "no block device %.64s (boot with memmap=512M!1G or set DAX_TEST_DEV)",
+			 "no block device %.64s (see README for how to have one)",
 			 dev);
 		return -1;
 	}
 	if (!dev_has_dax(&st)) {
 		snprintf(why, DAX_WHY_LEN, "%.64s cannot do DAX", dev);
-		return -1;
-	}
-	if (!named && !dev_is_memmap(&st)) {
-		snprintf(why, DAX_WHY_LEN,
-			 "%.64s was not made by memmap=: name it in DAX_TEST_DEV to have it overwritten",
-			 dev);
 		return -1;
 	}
 	fd = open_exclusive(dev);
@@ -155,7 +202,15 @@ static int claim(const char *dev, bool named, char *why)
 			 strerror(errno));
 		return -1;
 	}
-	ours = dev_has_label(fd) || dev_is_blank(fd);
+	ours = dev_has_label(fd);
+	if (!ours && !named && !dev_is_memmap(&st)) {
+		snprintf(why, DAX_WHY_LEN,
+			 "%.64s was not made by memmap= in this boot, and has no label: name it in DAX_TEST_DEV to have it overwritten",
+			 dev);
+		close(fd);
+		return -1;
+	}
+	ours = ours || dev_is_blank(fd);
 	close(fd);
 	if (!ours)
 		snprintf(why, DAX_WHY_LEN,
@@ -171,13 +226,35 @@ int dax_claim_dev(const char *dev, char *why)
 
 int dax_find_dev(unsigned int nr, char *dev, size_t len, char *why)
 {
-	const char *named = getenv(nr ? "DAX_TEST_DEV2" : "DAX_TEST_DEV");
+	const char *name = nr ? "DAX_TEST_DEV2" : "DAX_TEST_DEV";
+	const char *named = getenv(name);
 
-	if (named && *named)
+	if (named && !*named) {
+		snprintf(why, DAX_WHY_LEN, "%s is empty: no device", name);
+		return -1;
+	}
+	if (named)
 		snprintf(dev, len, "%s", named);
 	else
 		snprintf(dev, len, "/dev/pmem%u", nr);
-	return claim(dev, named && *named, why);
+	return claim(dev, named, why);
+}
+
+/* What a test that was killed has left, mkfs(8) half done, is ours as well. */
+void dax_label_dev(const char *dev)
+{
+	char sb[2048] = "";
+	int fd = open_exclusive(dev);
+
+	if (fd < 0)
+		return;
+	if (!dev_has_label(fd) && !dev_is_blank(fd)) {
+		memcpy(sb + 1024 + 0x38, "\x53\xef", 2);
+		strcpy(sb + 1024 + 0x78, DAX_LABEL);
+		if (pwrite(fd, sb, sizeof(sb), 0) != sizeof(sb) || fsync(fd))
+			fprintf(stderr, "# %s cannot be labelled\n", dev);
+	}
+	close(fd);
 }
 
 int dax_mkfs(const char *dev, const char *opts, unsigned long size)
@@ -186,12 +263,19 @@ int dax_mkfs(const char *dev, const char *opts, unsigned long size)
 		"mkfs.ext4", "-q", "-F", "-L", DAX_LABEL, "-N", "1024",
 		"-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=1",
 	};
-	char words[256], bs[16], blocks[24], *word;
+	char words[256], bs[16], blocks[24], journal[24], *word;
 	unsigned int n = 9;
 
 	snprintf(bs, sizeof(bs), "%zu", dax_bs());
 	argv[n++] = "-b";
 	argv[n++] = bs;
+	/* Of usual size it would be most of what a test writes; 1024 blocks are least. */
+	if (!opts || !strstr(opts, "^has_journal")) {
+		snprintf(journal, sizeof(journal), "size=%zu",
+			 dax_bs() < 8192 ? 8 : dax_bs() / 1024);
+		argv[n++] = "-J";
+		argv[n++] = journal;
+	}
 	snprintf(words, sizeof(words), "%s", opts ?: "");
 	for (word = strtok(words, " "); word; word = strtok(NULL, " ")) {
 		if (n >= ARRAY_LEN(argv) - 3)

@@ -165,6 +165,11 @@ int dax_fast_set(bool on)
 		dax_param_set(SIMPLE_PARAM, on);
 }
 
+bool dax_unlocked_exists(void)
+{
+	return !access(UNLOCKED_PARAM, F_OK);
+}
+
 int dax_unlocked_set(bool on)
 {
 	return dax_param_set(UNLOCKED_PARAM, on);

@@ -6,15 +6,7 @@
  * Nothing here knows the test harness. Functions return 0 or a count on
  * success and a negative errno on failure, unless they say otherwise.
  *
- * Environment:
- *   DAX_TEST_DEV	the device, default /dev/pmem0
- *   DAX_TEST_DEV2	a second one, default /dev/pmem1 (device-mapper only)
- *   DAX_TEST_SEED	repeats a run; the seed of each test is printed
- *   DAX_TEST_SCALE	multiplies the number of rounds, default 1
- *
- * A device is overwritten only when it is not in use and either bears the
- * label of these tests or is blank. A device that was not named in the
- * environment must also be one that the memmap= parameter made.
+ * See README for the environment, and for what the tests do to a device.
  */
 #ifndef _DAX_UTIL_H
 #define _DAX_UTIL_H
@@ -76,12 +68,25 @@ int dax_run(const char *const argv[]);
 int dax_find_dev(unsigned int nr, char *dev, size_t len, char *why);
 /* The same for a device of any name. */
 int dax_claim_dev(const char *dev, char *why);
+/* Gives a device its label again that has lost it. */
+void dax_label_dev(const char *dev);
+
+/*
+ * Runs @run() in a grandchild and returns its exit code. When it has ended, in
+ * whichever way, @undo() is called if there is one, parameters are put back, @nr
+ * devices get their labels again, and what was written to TMPDIR is removed. If
+ * this process gets a signal, its children are ended first; if it is killed, its
+ * child does all this.
+ */
+int dax_guard(int (*run)(int argc, char **argv), int argc, char **argv,
+	      unsigned int nr, void (*undo)(void));
 
 /* @opts: words for mkfs.ext4, or NULL. @size: blocks, or 0 for all. */
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
 /* @meta: what follows -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
-bool dax_has_xfs(void);
+/* Whether this system has mkfs and the kernel's part of a file system. */
+bool dax_has_fs(const char *type);
 /* Mounts in a mount namespace of the caller's own. @opts: or NULL. */
 int dax_mount(struct dax_fs *fs, const char *opts);
 int dax_umount(struct dax_fs *fs);
@@ -112,6 +117,7 @@ bool dax_fast_exists(void);
 int dax_fast_get(void);
 int dax_fast_set(bool on);
 /* Switches reads without i_rwsem, of ext4 only. */
+bool dax_unlocked_exists(void);
 int dax_unlocked_set(bool on);
 
 /* -- ways to read */

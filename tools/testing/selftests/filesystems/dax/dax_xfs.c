@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* XFS, where this system has it. */
+/* ext4 and XFS, where this system has them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,24 +36,29 @@ static bool in_path(const char *name)
 	return false;
 }
 
-static bool kernel_has_xfs(void)
+static bool kernel_has(const char *type)
 {
 	FILE *f = fopen("/proc/filesystems", "r");
 	bool found = false;
 	char line[64];
 
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = !strcmp(line, "\txfs\n");
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		found = line[0] == '\t' && !strcmp(line + 1, type);
+	}
 	if (f)
 		fclose(f);
 	return found;
 }
 
-bool dax_has_xfs(void)
+bool dax_has_fs(const char *type)
 {
-	const char *const modprobe[] = { "modprobe", "-q", "xfs", NULL };
+	const char *const modprobe[] = { "modprobe", "-q", type, NULL };
+	char mkfs[32];
 
-	if (!in_path("mkfs.xfs"))
+	snprintf(mkfs, sizeof(mkfs), "mkfs.%s", type);
+	if (!in_path(mkfs))
 		return false;
-	return kernel_has_xfs() || (!dax_run(modprobe) && kernel_has_xfs());
+	/* its parameters are there from then on */
+	return kernel_has(type) || (!dax_run(modprobe) && kernel_has(type));
 }

@@ -12,7 +12,6 @@ ktap_nr=0
 ktap_failed=0
 tmp=
 dir=
-was_fast=
 
 plan() { # NUMBER
 	echo "TAP version 13"
@@ -57,23 +56,38 @@ check() { # NAME COMMAND...
 	fi
 }
 
-# A test that has more to undo defines this.
+# A test that has more to undo defines this before it calls "begin".
 undo() {
 	:
 }
 
-cleanup() {
-	undo
-	[ -z "$dir" ] || umount "$dir"
-	[ -z "$was_fast" ] || echo "$was_fast" > $FAST
-	rm -rf "$tmp"
+is_mounted() { # FOLDER
+	grep -q " $1 " /proc/self/mounts
 }
 
+unmount() { # FOLDER
+	! is_mounted "$1" || umount "$1"
+}
+
+# Undoes what is there to undo, of this run or of one that was killed.
+cleanup() {
+	undo
+	unmount "$tmp/mnt"
+}
+
+# The guard runs the test again, to undo what it has done, when the test has ended.
+# It also puts back parameters and removes $tmp.
 begin() {
-	tmp=$(mktemp -d "${TMPDIR:-/tmp}/dax.XXXXXX") || exit 1
+	[ -x ./dax_claim ] || skip_all "dax_claim was not built"
+	[ -n "$DAX_TEST_GUARDED" ] || exec ./dax_claim guard "$0"
+	unset DAX_TEST_GUARDED
+	tmp=$TMPDIR
+	if [ -n "$DAX_TEST_UNDO" ]; then
+		cleanup
+		exit 0
+	fi
 	trap cleanup EXIT
 	trap 'exit 1' HUP INT TERM
-	[ ! -e $FAST ] || was_fast=$(cat $FAST)
 }
 
 # Sets $dev, or ends the test with the reason why there is none.
@@ -85,6 +99,12 @@ need_tool() { # TOOL...
 	for tool; do
 		command -v "$tool" > /dev/null || skip_all "no $tool"
 	done
+}
+
+need_ext4() {
+	need_tool mkfs.ext4
+	grep -qw ext4 /proc/filesystems || modprobe -q ext4 ||
+		skip_all "no ext4"
 }
 
 # The paths that this kernel has; one word each.
@@ -101,9 +121,22 @@ use_path() { # fast|generic
 	esac
 }
 
+# As dax_mkfs().
 make_fs() { # DEVICE
-	mkfs.ext4 -q -F -L dax-selftest -b "$(getconf PAGESIZE)" -J size=8 \
+	page=$(getconf PAGESIZE)
+	journal=$((page / 1024))
+	[ $journal -ge 8 ] || journal=8
+	mkfs.ext4 -q -F -L dax-selftest -b "$page" -J size=$journal \
 		-E nodiscard,lazy_journal_init=1 "$1"
+}
+
+# Nothing can be tested without; says why in the log of the runner.
+need_fs() { # DEVICE
+	make_fs "$1" > "$tmp/mkfs" 2>&1 && return
+	sed 's/^/# | /' "$tmp/mkfs"
+	echo "TAP version 13"
+	echo "Bail out! no ext4 on $1"
+	exit 1
 }
 
 # Sets $dir.

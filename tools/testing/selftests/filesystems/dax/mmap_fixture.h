@@ -30,7 +30,9 @@
 
 #define MMAP_HUGE (2UL << 20)
 #define MMAP_KNOB "/sys/kernel/debug/fault_around_bytes"
-#define MMAP_SMALL_FS 16384	/* blocks of ext4; XFS takes the whole device */
+/* of ext4; XFS takes the whole device */
+#define MMAP_MOST_BLOCKS 16384UL
+#define MMAP_MOST_BYTES (256UL << 20)
 
 enum mmap_fs {
 	MMAP_EXT4,
@@ -43,7 +45,7 @@ struct mmap_test {
 	enum mmap_fs kind;
 	size_t bs;
 	long window_was;
-	long warnings;
+	int log;
 };
 
 /* -- fault_around_bytes */
@@ -69,59 +71,84 @@ static inline int mmap_window_set(long bytes)
 	return dax_put(MMAP_KNOB, text);
 }
 
-/* -- warnings of the kernel */
-
-/*
- * How many there were, 0 where it does not tell. Where KCSAN watches, its reports
- * of whatever data race are counted too.
- */
-static inline long mmap_warnings(void)
+/* Whether read faults on DAX mappings map the pages around. */
+static inline bool mmap_has_fault_around(void)
 {
-	char text[32] = "";
-	int fd;
+	FILE *f = fopen("/proc/kallsyms", "re");
+	bool found = !f;
+	char line[256];
 
-	if (!access("/sys/kernel/debug/kcsan", F_OK))
-		return 0;
-	fd = open("/sys/kernel/warn_count", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return 0;
-	if (read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = 0;
-	close(fd);
-	return strtol(text, NULL, 16);
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = !!strstr(line, " vmf_fault_around_pages");
+	if (f)
+		fclose(f);
+	return found;
 }
 
-/* What warns once shall do so in each test. */
-static inline void mmap_warn_again(void)
-{
-	int fd = open("/sys/kernel/debug/clear_warn_once",
-		      O_WRONLY | O_CLOEXEC);
+/* -- warnings of the kernel */
 
-	if (fd >= 0 && write(fd, "1", 1) != 1)
-		perror("clear_warn_once");
-	close(fd);
+static inline int mmap_log_open(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+/*
+ * How often the kernel has warned since, of what a task of this program did.
+ * Reports of KCSAN, of whatever data race, are not counted.
+ */
+static inline unsigned int mmap_log_warnings(int log)
+{
+	char line[1024], comm[32];
+	bool report = false;
+	unsigned int n = 0;
+	ssize_t len;
+
+	/* the kernel's name of a task has 15 characters */
+	snprintf(comm, sizeof(comm), " Comm: %.15s ",
+		 program_invocation_short_name);
+	while ((len = read(log, line, sizeof(line) - 1)) > 0 ||
+	       (len < 0 && errno == EPIPE)) {
+		line[len > 0 ? len : 0] = 0;
+		if (strstr(line, "WARNING: ") || strstr(line, "BUG: ")) {
+			report = !strstr(line, "BUG: KCSAN");
+		} else if (report && strstr(line, " Comm: ")) {
+			report = false;
+			n += !!strstr(line, comm);
+		}
+	}
+	return n;
 }
 
 /* -- the filesystem */
 
+static inline unsigned long mmap_min(unsigned long a, unsigned long b)
+{
+	return a < b ? a : b;
+}
+
 static inline int mmap_mkfs(const struct mmap_test *t)
 {
-	char bs[32];
+	char bs[32], log[48], stripe[64];
 	const char *const xfs[] = {
 		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m",
 		t->kind == MMAP_XFS ? "reflink=0" : "reflink=1,rmapbt=1",
-		"-b", bs, "-d", "agcount=2,su=2m,sw=1", "-l", "size=64m,su=4k",
+		"-b", bs, "-d", "agcount=2,su=2m,sw=1", "-l", log,
 		t->fs.dev, NULL
 	};
 
-	snprintf(bs, sizeof(bs), "size=%zu", t->bs);
 	/* A stripe of 2 MiB is where both put extents that can be huge pages. */
-	return t->kind == MMAP_EXT4 ?
-		dax_mkfs(t->fs.dev,
-			 "-J size=8 -E stride=512,stripe_width=512",
-			 MMAP_SMALL_FS) :
-		dax_run(xfs);
+	snprintf(bs, sizeof(bs), "size=%zu", t->bs);
+	snprintf(log, sizeof(log), "size=64m,su=%zu", t->bs);
+	snprintf(stripe, sizeof(stripe), "-E stride=%zu,stripe_width=%zu",
+		 MMAP_HUGE / t->bs, MMAP_HUGE / t->bs);
+	if (t->kind != MMAP_EXT4)
+		return dax_run(xfs);
+	return dax_mkfs(t->fs.dev, stripe,
+			mmap_min(MMAP_MOST_BLOCKS, MMAP_MOST_BYTES / t->bs));
 }
 
 static inline int mmap_mount(struct mmap_test *t)
@@ -159,7 +186,7 @@ static inline void mmap_begin(struct __test_metadata *_metadata,
 	t->window_was = -1;
 	if (dax_find_dev(0, t->fs.dev, sizeof(t->fs.dev), why))
 		SKIP(return, "%s", why);
-	if (kind != MMAP_EXT4 && !dax_has_xfs())
+	if (kind != MMAP_EXT4 && !dax_has_fs("xfs"))
 		SKIP(return, "needs mkfs.xfs (package xfsprogs) and CONFIG_XFS_FS");
 	ASSERT_EQ(0, mmap_mkfs(t));
 	ASSERT_EQ(0, mmap_mount(t));
@@ -169,8 +196,7 @@ static inline void mmap_begin(struct __test_metadata *_metadata,
 	ASSERT_EQ(1, dax_is_dax(fd));
 	close(fd);
 	t->window_was = mmap_window_get();
-	mmap_warn_again();
-	t->warnings = mmap_warnings();
+	t->log = mmap_log_open();
 }
 
 static inline void mmap_end(struct __test_metadata *_metadata,
@@ -181,8 +207,11 @@ static inline void mmap_end(struct __test_metadata *_metadata,
 	if (!t->fs.dir[0])
 		return;
 	EXPECT_EQ(0, dax_umount(&t->fs));
-	EXPECT_EQ(t->warnings, mmap_warnings())
+	if (t->log < 0)
+		return;
+	EXPECT_EQ(0, mmap_log_warnings(t->log))
 		TH_LOG("the kernel warned, see dmesg");
+	close(t->log);
 }
 
 static inline int mmap_file(struct mmap_test *t, const char *name,

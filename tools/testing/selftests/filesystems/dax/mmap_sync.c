@@ -147,6 +147,70 @@ TEST_F(mmap_sync, store_and_hole)
 	expect_flushed(fallocate(self->fd, FALLOC_FL_COLLAPSE_RANGE, bs, bs));
 }
 
+static int punch(int fd, loff_t pos, size_t len)
+{
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pos,
+			 len);
+}
+
+/* What truncation drops is not flushed, and what it keeps stays dirty. */
+TEST_F(mmap_sync, store_to_a_page_that_is_dropped)
+{
+	size_t bs = self->t.bs;
+
+	mmap_poke(self->m.at, 'S');
+	mmap_poke(self->m.at + 2 * bs, 'S');
+	mmap_poke(self->m.at + 3 * bs, 'S');
+	ASSERT_EQ(0, punch(self->fd, 2 * bs, bs));
+	ASSERT_EQ(0, ftruncate(self->fd, 3 * bs));
+	EXPECT_EQ(0, count_flushes())
+		TH_LOG("pages were flushed that are dropped");
+	EXPECT_EQ(1, mmap_present(self->m.at))
+		TH_LOG("a page beside them was unmapped");
+	ASSERT_EQ(0, fsync(self->fd));
+	EXPECT_EQ(1, count_flushes());
+	EXPECT_EQ('S', self->m.at[0]);
+	EXPECT_EQ(0, self->m.at[2 * bs]);
+}
+
+/* A part of a huge page that stays is flushed, and read by other pages then. */
+TEST_F(mmap_sync, store_to_a_huge_page_that_is_cut)
+{
+	const unsigned long pages = MMAP_HUGE / self->t.bs;
+	size_t bs = self->t.bs;
+	struct mmap_map huge, single;
+	int fd = mmap_file(&self->t, "huge", pages);
+
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, fallocate(fd, 0, 0, MMAP_HUGE));
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'a'));
+	ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	ASSERT_EQ(0, mmap_at(&self->t, &single, fd, 0, pages, PROT_READ,
+			     MAP_SHARED, 1));
+	ASSERT_EQ(0, trace_file(fd));
+
+	mmap_poke(huge.at, 'S');
+	mmap_poke(huge.at + MMAP_HUGE - bs, 'S');
+	EXPECT_EQ('S', single.at[0]);
+	ASSERT_EQ(0, punch(fd, MMAP_HUGE / 2, bs));
+	ASSERT_EQ(0, fsync(fd));
+	EXPECT_LE(1, count_flushes()) TH_LOG("the hole has lost a store");
+	EXPECT_EQ('S', single.at[0]);
+	EXPECT_EQ(0, single.at[MMAP_HUGE / 2]);
+	EXPECT_EQ('S', single.at[MMAP_HUGE - bs]);
+
+	mmap_poke(huge.at, 'T');
+	EXPECT_EQ('T', single.at[0]);
+	ASSERT_EQ(0, ftruncate(fd, MMAP_HUGE / 2));
+	ASSERT_EQ(0, fsync(fd));
+	EXPECT_LE(1, count_flushes()) TH_LOG("truncation has lost a store");
+	EXPECT_EQ('T', single.at[0]);
+	mmap_gone(&single);
+	mmap_gone(&huge);
+	close(fd);
+}
+
 /* A clone that is refused, where blocks cannot be shared, loses nothing either. */
 static int clone_page(enum mmap_fs kind, int from, int to, loff_t pos, size_t len)
 {

@@ -172,6 +172,76 @@ TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
 	close(fd);
 }
 
+static int punch(int fd, loff_t pos, size_t len)
+{
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pos,
+			 len);
+}
+
+/* Only the pages that go are unmapped. */
+TEST_F(mmap_pin, truncation_leaves_other_pages_mapped)
+{
+	size_t bs = self->t.bs;
+	struct mmap_map m;
+	int fd;
+
+	fd = mmap_file(&self->t, "file", 4);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, 4, 'a'));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, 4, PROT_READ | PROT_WRITE,
+			     MAP_SHARED, 1));
+	for (size_t i = 0; i < 4; i++)
+		mmap_poke(m.at + i * bs, 'S');
+	ASSERT_EQ(0, punch(fd, 2 * bs, bs));
+	EXPECT_EQ(2, mmap_count_present(m.at, 2));
+	EXPECT_EQ(0, mmap_present(m.at + 2 * bs));
+	EXPECT_EQ(0, m.at[2 * bs]);
+	ASSERT_EQ(0, ftruncate(fd, bs));
+	EXPECT_EQ(1, mmap_present(m.at));
+	EXPECT_EQ(0, mmap_count_present(m.at + bs, 3));
+	ASSERT_EQ(0, ftruncate(fd, 4 * bs));
+	EXPECT_EQ('S', m.at[0]);
+	EXPECT_EQ(0, m.at[bs]);
+	mmap_gone(&m);
+	close(fd);
+}
+
+/* A huge page goes as a whole, also where another mapping has single pages of it. */
+TEST_F(mmap_pin, truncation_cuts_huge_pages)
+{
+	const unsigned long pages = MMAP_HUGE / self->t.bs;
+	struct mmap_map huge, single;
+	size_t bs = self->t.bs;
+	int fd;
+
+	fd = mmap_file(&self->t, "file", pages);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, fallocate(fd, 0, 0, MMAP_HUGE));
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'a'));
+	ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	ASSERT_EQ(0, mmap_at(&self->t, &single, fd, 0, 1, PROT_READ, MAP_SHARED,
+			     1));
+	mmap_poke(huge.at, 'S');
+	EXPECT_EQ('S', single.at[0]);
+	ASSERT_EQ(0, punch(fd, MMAP_HUGE / 2, bs));
+	EXPECT_EQ('S', single.at[0]);
+	EXPECT_EQ(0, huge.at[MMAP_HUGE / 2]);
+	mmap_poke(huge.at + MMAP_HUGE - bs, 'T');
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'a'));
+	mmap_gone(&huge);
+	ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	mmap_poke(huge.at, 'U');
+	ASSERT_EQ(0, ftruncate(fd, MMAP_HUGE / 2 + 1));
+	EXPECT_EQ('U', single.at[0]);
+	EXPECT_EQ('U', huge.at[0]);
+	EXPECT_EQ(0, huge.at[MMAP_HUGE / 2 + 1]);
+	mmap_gone(&single);
+	mmap_gone(&huge);
+	close(fd);
+}
+
 #define NOWAIT_ROUNDS 200
 
 /*
@@ -304,17 +374,24 @@ static void *write_cow(void *arg)
 	return NULL;
 }
 
+/* Waits until a task has faulted on the page that is missing. */
+static void wait_for_fault(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(mmap_cow) *self)
+{
+	struct uffd_msg msg;
+
+	ASSERT_EQ((ssize_t)sizeof(msg), read(self->uffd, &msg, sizeof(msg)));
+	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+	ASSERT_EQ((uintptr_t)self->from + self->t.bs,
+		  msg.arg.pagefault.address & ~(self->t.bs - 1));
+}
+
 /* Begins a write(2), and waits until it is about to copy the page that is missing. */
 static void begin_write(struct __test_metadata *_metadata,
 			FIXTURE_DATA(mmap_cow) *self, struct cow_write *wr)
 {
-	struct uffd_msg msg;
-
 	ASSERT_EQ(0, pthread_create(&wr->thread, NULL, write_cow, wr));
-	ASSERT_EQ((ssize_t)sizeof(msg), read(self->uffd, &msg, sizeof(msg)));
-	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
-	ASSERT_EQ((uintptr_t)self->from + self->t.bs,
-		  msg.arg.pagefault.address);
+	wait_for_fault(_metadata, self);
 }
 
 /* Gives it a copy of the page before that one, and waits until it is done. */
@@ -446,6 +523,69 @@ TEST_F(mmap_cow, truncation_waits_after_store_beside_write)
 	mmap_gone(&m);
 	close(pipefd[0]);
 	close(pipefd[1]);
+}
+
+struct cow_read {
+	int fd;
+	char *to;
+	size_t len;
+	ssize_t ret;
+};
+
+static void *read_shared(void *arg)
+{
+	struct cow_read *rd = arg;
+
+	rd->ret = pread(rd->fd, rd->to, rd->len, 0);
+	return NULL;
+}
+
+/*
+ * read(2) faults in its buffer between two shared blocks. Meanwhile, a store
+ * replaces the second one, and its other owner frees it. The reader must not
+ * return what a third file stores there. That file has the first block, so XFS
+ * gives it the second one, too.
+ */
+TEST_F(mmap_cow, reader_of_shared_blocks_sees_no_other_data)
+{
+	const size_t bs = self->t.bs;
+	struct cow_read rd = {
+		.fd = self->fd, .to = self->from, .len = 2 * bs,
+	};
+	struct file_clone_range range = {
+		.src_fd = self->fd, .src_length = bs,
+	};
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)self->from + bs, .len = bs,
+	};
+	__s64 block = dax_physical(self->fd, bs);
+	struct mmap_map m;
+	pthread_t thread;
+	int other_fd;
+
+	copy.src = (uintptr_t)dax_alloc(_metadata, bs);
+	other_fd = mmap_file(&self->t, "other owner", 0);
+	ASSERT_GE(other_fd, 0);
+	ASSERT_EQ(0, ioctl(other_fd, FICLONERANGE, &range));
+	ASSERT_EQ(0, mmap_at(&self->t, &m, self->fd, 0, COW_PAGES,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, read_shared, &rd));
+	wait_for_fault(_metadata, self);
+	for (size_t i = 0; i < COW_PAGES; i++)
+		mmap_poke(m.at + i * bs, 'S');
+	ASSERT_EQ(0, ftruncate(self->clone_fd, 0));
+	sync();
+	ASSERT_EQ(0, mmap_fill(&self->t, other_fd, 1, 1, 'x'));
+	ASSERT_EQ(block, dax_physical(other_fd, bs));
+	ASSERT_EQ(0, ioctl(self->uffd, UFFDIO_COPY, &copy));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_EQ((ssize_t)rd.len, rd.ret);
+	EXPECT_EQ('a', rd.to[bs - 1]);
+	EXPECT_EQ('b', rd.to[2 * bs - 1])
+		TH_LOG("read(2) has returned '%c' of another file",
+		       rd.to[2 * bs - 1]);
+	mmap_gone(&m);
+	close(other_fd);
 }
 
 /* A write(2) to shared pages does not wait for what others do with the old ones. */
@@ -719,6 +859,17 @@ static void fill_huge(struct __test_metadata *_metadata, struct mmap_test *t,
 	ASSERT_EQ(0, mmap_fill(t, fd, page, MMAP_HUGE / t->bs, 'a'));
 }
 
+/* A file that can be a huge page, and another one that has the same blocks. */
+static void huge_and_clone(struct __test_metadata *_metadata,
+			   struct mmap_test *t, int *fd, int *other_fd)
+{
+	*fd = mmap_file(t, "huge", MMAP_HUGE / t->bs);
+	ASSERT_GE(*fd, 0);
+	fill_huge(_metadata, t, *fd, 0);
+	*other_fd = clone_file(t, "other", *fd);
+	ASSERT_GE(*other_fd, 0);
+}
+
 /*
  * Two files have the same blocks, one of them in single pages, and one in a mapping
  * where a huge page fits. Whichever is first, both are read, and both can go first.
@@ -733,11 +884,7 @@ TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
 		bool single_first = i & 1, single_goes_first = i & 2;
 		int fd, other_fd;
 
-		fd = mmap_file(&self->t, "huge", pages);
-		ASSERT_GE(fd, 0);
-		fill_huge(_metadata, &self->t, fd, 0);
-		other_fd = clone_file(&self->t, "other", fd);
-		ASSERT_GE(other_fd, 0);
+		huge_and_clone(_metadata, &self->t, &fd, &other_fd);
 		ASSERT_EQ(0, mmap_at(&self->t, &single, other_fd, 0, pages,
 				     PROT_READ, MAP_SHARED, 1));
 		ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages, PROT_READ,
@@ -781,14 +928,9 @@ static void read_huge_and_single(struct __test_metadata *_metadata,
 /* The same file has shared blocks mapped in a huge page and in single ones. */
 TEST_F(mmap_cow, single_pages_of_a_shared_huge_page)
 {
-	const unsigned long pages = MMAP_HUGE / self->t.bs;
 	int fd, other_fd;
 
-	fd = mmap_file(&self->t, "huge", pages);
-	ASSERT_GE(fd, 0);
-	fill_huge(_metadata, &self->t, fd, 0);
-	other_fd = clone_file(&self->t, "other", fd);
-	ASSERT_GE(other_fd, 0);
+	huge_and_clone(_metadata, &self->t, &fd, &other_fd);
 	read_huge_and_single(_metadata, &self->t, fd, 0);
 	close(other_fd);
 }

@@ -12,13 +12,6 @@
 # shellcheck source=lib.sh
 . ./lib.sh
 
-need_dev 1
-second=$dev
-need_dev 0
-need_tool dmsetup mkfs.ext4 blockdev
-begin
-mnt=$tmp/mnt
-
 # With and without udev: the nodes are there when dmsetup returns.
 export DM_DISABLE_UDEV=1
 
@@ -28,25 +21,33 @@ LABEL=2048
 
 PMD_SIZE=/sys/kernel/mm/transparent_hugepage/hpage_pmd_size
 
-# Both devices belong to these tests from here on.
-make_fs "$dev" || exit 1
-make_fs "$second" || exit 1
-
 remove_dm() { # NAME
 	# what probes new devices may have it open for a moment
 	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --retry "$1"
 }
 
 leave_fs() {
-	! mountpoint -q "$mnt" || umount "$mnt"
+	unmount "$mnt"
 }
 
 undo() {
-	leave_fs
+	unmount "$tmp/mnt"
 	for name in linear targets stripe8 stripe128 halves; do
 		remove_dm "dax_test_$name"
 	done
 }
+
+begin
+need_dev 1
+second=$dev
+need_dev 0
+need_ext4
+need_tool dmsetup blockdev
+mnt=$tmp/mnt
+
+# Both devices belong to these tests from here on.
+need_fs "$dev"
+need_fs "$second"
 
 create_dm() { # NAME TABLE
 	echo "$2" | dmsetup create "$1" || return

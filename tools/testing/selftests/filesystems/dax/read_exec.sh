@@ -13,31 +13,37 @@
 # shellcheck source=lib.sh
 . ./lib.sh
 
-need_dev 0
-need_tool mkfs.ext4 mount umount cmp
-begin
-
-FW_PATH=/sys/module/firmware_class/parameters/path
 FW_TRIGGER=/sys/devices/virtual/misc/test_firmware/trigger_request
+FW_PATH=/sys/module/firmware_class/parameters/path
 
-fw_loaded=
-[ ! -e "$FW_PATH" ] || fw_was=$(cat "$FW_PATH")
-
+# Modules and loop devices that are left have something in $tmp.
 undo() {
-	[ -z "$fw_loaded" ] || rmmod test_firmware
-	# An empty line is not the same as none: firmware would be looked for in /.
-	[ ! -e "$FW_PATH" ] || printf '%s\0' "$fw_was" > "$FW_PATH"
+	[ ! -e "$tmp/module_loaded" ] || rmmod test_module 2> /dev/null
+	[ ! -e "$tmp/fw_loaded" ] || rmmod test_firmware 2> /dev/null
+	[ ! -e "$tmp/loops" ] || losetup -j "$tmp/mnt/blob" | cut -d: -f1 |
+		xargs -r -n 1 losetup -d
+	rm -f "$tmp/module_loaded" "$tmp/fw_loaded" "$tmp/loops"
+	unmount "$tmp/ov"
 }
 
-make_fs "$dev" || exit 1
+begin
+need_dev 0
+need_ext4
+need_tool mount umount cmp
+need_fs "$dev"
 mount_fs "$dev" || exit 1
 
+# Modules may be compressed: prints the path of a plain copy.
 find_module() { # NAME
-	if [ -n "$DAX_TEST_MODULES" ]; then
-		find "$DAX_TEST_MODULES" -name "$1.ko" | head -n 1
-	else
-		find "/lib/modules/$(uname -r)/" -name "$1.ko" | head -n 1
-	fi
+	found=$(find "${DAX_TEST_MODULES:-/lib/modules/$(uname -r)/}" \
+		-name "$1.ko*" 2> /dev/null | head -n 1)
+	case $found in
+	*.ko) cp "$found" "$tmp/$1.ko" ;;
+	*.ko.gz) gzip -dc "$found" > "$tmp/$1.ko" ;;
+	*.ko.xz) xz -dc "$found" > "$tmp/$1.ko" ;;
+	*.ko.zst) zstd -qdc "$found" > "$tmp/$1.ko" ;;
+	*) return ;;
+	esac && echo "$tmp/$1.ko"
 }
 
 # -- what is run; each prints what went wrong and fails
@@ -56,6 +62,7 @@ run_script_by_binary() {
 }
 
 load_module() {
+	: > "$tmp/module_loaded"
 	insmod "$dir/test_module.ko" && grep -q "^test_module " /proc/modules &&
 		rmmod test_module
 }
@@ -77,6 +84,7 @@ run_on_overlay() {
 }
 
 compare_loop() {
+	: > "$tmp/loops"
 	loop=$(losetup -f --show -r "$dir/blob") || return
 	cmp "$tmp/blob" "$loop"
 	ret=$?
@@ -191,7 +199,7 @@ module=$(find_module test_module)
 [ -z "$module" ] || cp "$module" "$dir/test_module.ko"
 firmware=$(find_module test_firmware)
 if [ -n "$firmware" ] && [ ! -e "$FW_TRIGGER" ]; then
-	insmod "$firmware" && fw_loaded=1
+	insmod "$firmware" && : > "$tmp/fw_loaded"
 fi
 
 all=$(paths)

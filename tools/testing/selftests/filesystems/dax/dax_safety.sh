@@ -1,0 +1,192 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# That the other tests keep their hands off, and leave nothing behind, in whichever
+# way they end.
+
+# The commands of "check" are called by name.
+# shellcheck disable=SC2317
+
+# shellcheck source=lib.sh
+. ./lib.sh
+
+WINDOW=/sys/kernel/debug/fault_around_bytes
+
+undo() {
+	for at in "$tmp/cmdline" "$tmp/provider"; do
+		[ ! -e "$at" ] || umount "$(cat "$at")" 2> /dev/null
+		rm -f "$at"
+	done
+}
+
+begin
+need_dev 0
+need_ext4
+need_tool pgrep setsid
+need_fs "$dev"
+mkdir "$tmp/own"
+
+# Runs a program as a runner does: alone in its process group.
+start() { # COMMAND...
+	TMPDIR=$tmp/own setsid "$@" > "$tmp/said" 2>&1 &
+	pid=$!
+}
+
+# What the exit code of a program is, and what it says.
+asked() { # CODE REASON COMMAND...
+	code=$1
+	reason=$2
+	shift 2
+	"$@" > "$tmp/said" 2>&1
+	got=$?
+	cat "$tmp/said"
+	[ "$got" -eq "$code" ] && grep -q -e "$reason" "$tmp/said"
+}
+
+# Parameters that the tests change.
+parameters() {
+	cat "$FAST" /sys/module/ext4/parameters/dax_unlocked_read \
+		/sys/module/dax_read/parameters/simple "$WINDOW" \
+		/sys/module/firmware_class/parameters/path 2> /dev/null
+}
+
+# Nothing runs any more, is mounted, or lies about; and the device is free.
+nothing_left() { # PROGRAM
+	# who cleans up after a process group is not of the group
+	tries=0
+	while pgrep -x "$1" > /dev/null || [ -n "$(ls -A "$tmp/own")" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 10000 ] || break
+	done
+	[ "$(parameters)" = "$before" ] || { parameters; return 1; }
+	[ -z "$(ls -A "$tmp/own")" ] || { ls -lR "$tmp/own"; return 1; }
+	! grep "$tmp/own" /proc/self/mounts || return
+	! dmsetup ls 2> /dev/null | grep dax_test_ || return
+	! ls -d /sys/kernel/tracing/instances/dax_selftest 2> /dev/null || return
+	# it can be claimed, so nothing has it open, and it has its label
+	./dax_claim 0
+}
+
+kill_one() { # SIGNAL PROGRAM
+	case $1 in
+	# the process group of the program, as a runner does it
+	GROUP) kill -s KILL -- "-$pid" ;;
+	# what looks after the tests
+	KEEPER) kill -KILL "$(pgrep -P "$pid")" ;;
+	*) kill "-$1" "$pid" ;;
+	esac
+	wait "$pid" && return 1
+	nothing_left "$2"
+}
+
+# Ended in the middle, with a file system mounted and parameters changed.
+killed() { # SIGNAL
+	before=$(parameters)
+	variant=generic
+	[ ! -e "$FAST" ] || variant=fast
+	start ./read_race -v "$variant"
+	until [ -d "$(echo "$tmp"/own/dax.*/dax.*)" ]; do
+		kill -0 "$pid" || return
+	done
+	kill_one "$1" read_race
+}
+
+# A file system that processes outside of the test see as well.
+killed_script() { # SIGNAL
+	before=$(parameters)
+	start ./read_exec.sh
+	until grep -q "$tmp/own" /proc/self/mounts; do
+		kill -0 "$pid" || return
+	done
+	kill_one "$1" read_exec.sh
+}
+
+# Ended while the device has no label: mkfs has begun.
+half_made() {
+	before=$(parameters)
+	mkdir "$tmp/bin" && mkfifo "$tmp/bin/fifo" || return
+	cat > "$tmp/bin/mkfs.ext4" <<-END
+	#!/bin/sh
+	dd if=/dev/urandom of=$dev bs=4096 count=1 conv=notrunc,fsync
+	: > "$tmp/bin/begun"
+	cat "$tmp/bin/fifo"
+	END
+	chmod +x "$tmp/bin/mkfs.ext4"
+	start env PATH="$tmp/bin:$PATH" ./read_race
+	until [ -e "$tmp/bin/begun" ]; do
+		kill -0 "$pid" || return
+	done
+	kill_one GROUP read_race
+}
+
+no_device() {
+	asked 4 "DAX_TEST_DEV is empty" env DAX_TEST_DEV= ./read_edges &&
+		asked 4 "DAX_TEST_DEV is empty" env DAX_TEST_DEV= ./read_exec.sh
+}
+
+no_mkfs() {
+	asked 4 "needs mkfs.ext4" env PATH=/nonexistent ./read_edges
+}
+
+# As on a machine with memory that firmware calls the same.
+not_by_memmap() {
+	blank_dev || return
+	echo "root=/dev/vda" > "$tmp/text"
+	echo /proc/cmdline > "$tmp/cmdline"
+	mount --bind "$tmp/text" /proc/cmdline || return
+	asked 4 "was not made by memmap=" env -u DAX_TEST_DEV ./dax_claim 0
+	got=$?
+	umount /proc/cmdline
+	rm "$tmp/cmdline"
+	return "$got"
+}
+
+blank_dev() {
+	dd if=/dev/zero of="$dev" bs=1M conv=fsync 2> /dev/null
+	[ "$(head -c 4096 "$dev" | tr -d '\0' | wc -c)" -eq 0 ]
+}
+
+# One that has the label needs no memmap=.
+labelled() {
+	make_fs "$dev" || return
+	echo "root=/dev/vda" > "$tmp/text"
+	echo /proc/cmdline > "$tmp/cmdline"
+	mount --bind "$tmp/text" /proc/cmdline || return
+	env -u DAX_TEST_DEV ./dax_claim 0
+	got=$?
+	umount /proc/cmdline
+	rm "$tmp/cmdline"
+	return "$got"
+}
+
+holds_data() {
+	blank_dev || return
+	printf x | dd of="$dev" bs=1 seek=$((8 << 20)) conv=notrunc 2> /dev/null
+	asked 4 "holds data" ./dax_claim 0
+	got=$?
+	make_fs "$dev"
+	return "$got"
+}
+
+plan 13
+check "an empty DAX_TEST_DEV is no device" no_device
+check "without mkfs.ext4 tests are skipped" no_mkfs
+if [ "$dev" = /dev/pmem0 ]; then
+	check "a blank device that memmap= did not make is refused" not_by_memmap
+	check "one with the label is taken" labelled
+else
+	skip "a blank device that memmap= did not make is refused" "not /dev/pmem0"
+	skip "one with the label is taken" "not /dev/pmem0"
+fi
+check "one that holds data is refused" holds_data
+for signal in TERM INT; do
+	check "nothing is left after SIG$signal" killed $signal
+done
+check "nor after SIGKILL of what looks after the tests" killed KEEPER
+check "nor after SIGKILL of the process group" killed GROUP
+check "nor of a shell test after SIGTERM" killed_script TERM
+check "nor after SIGKILL of its process group" killed_script GROUP
+check "a device that lost its label has it again" half_made
+check "what was killed works when it is run again" \
+	asked 0 "^# Totals: pass:[1-9]" ./read_vfs
+finish
