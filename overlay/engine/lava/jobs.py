@@ -27,7 +27,8 @@ PATIENCE = 4
 PROMPT = "kselftest# "
 # Where a guest has the kselftests.
 INSTALLED = "/opt/kselftest"
-PROGRAMS = re.compile(r"^TEST_(?:GEN_)?PROGS\s*[:+]?=\s*((?:[^\n]|\\\n)*)",
+# A list that make computes repeats names.
+PROGRAMS = re.compile(r"^TEST_(?:GEN_)?PROGS\s*[:+]?=[ \t]*(?![\s$])((?:[^\n]|\\\n)*)",
                       re.MULTILINE)
 # As guest/run.sh: kmemleak takes an object for lost when it is some seconds old, and
 # wants to see it lost twice. Its findings go to the kernel's log. If it gave up, a scan
