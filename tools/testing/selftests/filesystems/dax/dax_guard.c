@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,16 +113,40 @@ static int keep(unsigned int nr)
 	return make_tmp();
 }
 
-static int remove_one(const char *path, const struct stat *st, int type,
-		      struct FTW *ftw)
+/*
+ * Removes a directory, except for file systems that are still mounted in it.
+ * nftw() with FTW_MOUNT does not work on overlayfs: files have another st_dev
+ * than directories there.
+ */
+static void remove_dir(int parent, const char *name, dev_t dev)
 {
-	remove(path);
-	return 0;
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+			O_CLOEXEC);
+	struct dirent *e;
+	struct stat st;
+	DIR *d;
+
+	if (fd < 0)
+		return;
+	d = fstat(fd, &st) || st.st_dev != dev ? NULL : fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return;
+	}
+	while ((e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (unlinkat(fd, e->d_name, 0) && errno == EISDIR)
+			remove_dir(fd, e->d_name, dev);
+	}
+	closedir(d);
+	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 static void put_back(void (*undo)(void))
 {
 	unsigned int i;
+	struct stat st;
 
 	if (undo)
 		undo();
@@ -133,8 +156,8 @@ static void put_back(void (*undo)(void))
 	unlinkat(tracefs, "instances/dax_selftest", AT_REMOVEDIR);
 	for (i = 0; i < nr_devs; i++)
 		dax_label_dev(devs[i]);
-	/* what is mounted below is left alone */
-	nftw(tmp, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	if (!stat(tmp, &st))
+		remove_dir(AT_FDCWD, tmp, st.st_dev);
 }
 
 /* -- processes */
