@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading DAX files: what is not inline in include/linux/dax-read.h.
+ * Reading DAX files: the functions that are not inline in
+ * include/linux/dax-read.h.
  */
 
 #include <linux/dax-read.h>
@@ -13,67 +14,70 @@
 /**
  * DOC: Short reads of DAX files
  *
- * A read(2) of a DAX file copies from mapped persistent memory: no I/O is
- * started and nothing is waited for, so what the kernel does around the copy
- * is the cost of a small read. dax_iomap_rw() describes the buffer to iov_iter
- * and iterates over the file's mappings. dax_read_user() fills one piece of
- * user memory with three steps a mapping: ask the file system for it, ask the
- * DAX device for its address, copy. dax_read_simple() is the same for
- * ->read_iter and is to dax_iomap_rw() what iomap_dio_read_simple() is to
- * iomap_dio_rw(): -ENOTBLK, with nothing done, sends the caller there. Several
- * segments and memory of the kernel (io_uring's registered buffers, splice) are
- * left to iov_iter to fill, dax_read_segments(); the steps are the same.
+ * A read(2) of a DAX file copies from mapped persistent memory. It starts no
+ * I/O and waits for nothing, so the code around the copy is the cost of a small
+ * read. dax_iomap_rw() describes the buffer with an iov_iter and iterates over
+ * the mappings of the file. dax_read_user() fills one piece of user memory. For
+ * each mapping, it asks the file system for the mapping, asks the DAX device
+ * for the address, and copies.
  *
- * What is given up is generality, not semantics. Every result, short count and
- * errno is that of dax_iomap_rw() with the same mappings, but for one:
- * dax_iomap_rw() also fails for a bad block past i_size in a mapping that it reads.
+ * dax_read_simple() does the same for ->read_iter. It relates to dax_iomap_rw()
+ * as iomap_dio_read_simple() does to iomap_dio_rw(): with -ENOTBLK, and with
+ * nothing done, it sends the caller to dax_iomap_rw(). dax_read_segments()
+ * takes the same steps for several segments and for kernel memory (registered
+ * buffers of io_uring, splice), and lets iov_iter do the copy.
  *
- * A file system maps by its ->iomap_begin, or by a quicker function of the same
- * kind, which may be inline. Each mapping is asked for once and used once,
- * before the next, under the locks that the caller holds.
+ * The price is generality, not semantics. For the same mappings, every result,
+ * short count and errno is that of dax_iomap_rw(), with one exception:
+ * dax_iomap_rw() also fails for a bad block past i_size in a mapping that it
+ * reads.
  *
- * A read, as a whole:
+ * A file system maps with its ->iomap_begin, or with a quicker function of the
+ * same type, which may be inline. Each mapping is requested once and is used
+ * before the next request, under the locks that the caller holds.
  *
- *  1. The range ends at i_size.
- *  2. The file system maps the next byte. An errno ends the read.
- *  3. A hole and an unwritten extent give zeroes, without the device.
- *  4. A written extent: under dax_read_lock(), the device is asked for the
- *     address of what is left of it. It may answer for less, as dm-linear and
- *     dm-stripe do at the end of a target, and is asked again. Bad blocks end
- *     the read with -EIO, a dead device with -ENXIO.
- *  5. A copy that stops short is tried again from there, and ends the read when
- *     it gets nowhere: that is the last byte that can be had. A fatal signal
- *     ends it before each copy.
- *  6. From 2 again, up to the end of the range.
+ * The steps of a read:
  *
- * An end before the range's gives a short count if anything was read, and else
- * the errno.
+ *  1. Limit the range to i_size.
+ *  2. Let the file system map the next byte. An errno ends the read.
+ *  3. For a hole or an unwritten extent, clear the buffer. The device is not
+ *     used.
+ *  4. For a written extent, take dax_read_lock() and ask the device for the
+ *     address of the rest. The device may map less, as dm-linear and dm-stripe
+ *     do at the end of a target, and is then asked again. Bad blocks end the
+ *     read with -EIO, a dead device with -ENXIO.
+ *  5. Copy. If a copy stops short, try again from there. The read ends when a
+ *     retry copies nothing. A fatal signal ends the read before each copy.
+ *  6. Go on with step 2 up to the end of the range.
+ *
+ * A read that ends early returns a short count if it has read anything, and the
+ * errno otherwise.
  *
  * Locks, outermost first:
  *
  *  i_rwsem, shared
- *	Taken by the caller. i_size stands still, but of ext4's visible quota
- *	files, and S_DAX lasts as long as the inode does. Blocks that were
- *	mapped as written are neither freed nor moved: truncate, hole punching,
- *	collapse and insert hold it exclusively. Page faults do not take it, so
- *	a hole or an unwritten extent may become written while it is read. The
- *	reader gives zeroes then, as if it had come first. Nor does a store into
- *	a mapping of a file that shares its blocks, which gives the file others
- *	(CoW): XFS leaves such files to dax_iomap_rw(). A read-only file system
- *	needs no lock.
- *  the file system's own, inside ->iomap_begin
- *	None is held when it returns.
+ *	The caller takes it. It keeps i_size stable, except for the visible
+ *	quota files of ext4. S_DAX lasts as long as the inode. Truncation, hole
+ *	punching, collapse and insert hold i_rwsem exclusively, so they neither
+ *	free nor move blocks that were mapped as written. Page faults do not
+ *	take i_rwsem, so a hole or an unwritten extent may become written during
+ *	the read. The reader then returns zeroes, as if it had come first. A
+ *	store into a mapping of a file with shared blocks does not take i_rwsem
+ *	either, and gives the file other blocks (CoW). XFS leaves such files to
+ *	dax_iomap_rw(). A read-only file system needs no lock.
+ *  the locks of the file system, inside ->iomap_begin
+ *	->iomap_begin drops them before it returns.
  *  dax_read_lock()
- *	From the address to the end of the copy: the device is not torn down
- *	under it. Addresses are never kept beyond.
+ *	Held from the lookup of the address to the end of the copy, so that the
+ *	device is not torn down. No address is kept longer.
  *  mmap_lock
- *	Taken by page faults on the user's buffer, and below it whatever the
- *	buffer's own faults need: the buffer may be a mapping of the very file
- *	that is read. So neither invalidate_lock nor a lock that ->iomap_begin
- *	of a fault takes may be held from 3 to 5.
+ *	Page faults on the user's buffer take it, and then their own locks. The
+ *	buffer may be a mapping of the file that is read. So steps 3 to 5 must
+ *	hold neither invalidate_lock nor a lock that ->iomap_begin of a fault
+ *	takes.
  */
 
-/* With this off, dax_read_simple() leaves all reads to dax_iomap_rw(). */
+/* If this is off, dax_read_simple() leaves all reads to dax_iomap_rw(). */
 DEFINE_STATIC_KEY_TRUE(dax_read_simple_key);
 EXPORT_SYMBOL_GPL(dax_read_simple_key);
 
@@ -99,7 +103,7 @@ static int dax_read_param_get(char *buf, const struct kernel_param *kp)
 	return sysfs_emit(buf, "%c\n", static_key_enabled(key) ? 'Y' : 'N');
 }
 
-/* For a parameter that is a static key: its argument is the key. */
+/* For a module parameter that is a static key: kp->arg is the key. */
 const struct kernel_param_ops dax_read_param_ops = {
 	.set = dax_read_param_set,
 	.get = dax_read_param_get,
@@ -114,8 +118,8 @@ MODULE_PARM_DESC(simple,
  * dax_read_copy_rest - go on with a copy that stopped short
  * @dax_dev: the device
  * @addr: byte of the device at which the copy started
- * @buf: where it goes
- * @len: how long it is to be
+ * @buf: destination in user memory
+ * @len: length of the whole copy
  * @done: bytes copied so far, fewer than @len
  *
  * Context: process context, under dax_read_lock().
@@ -138,20 +142,20 @@ ssize_t dax_read_copy_rest(struct dax_device *dax_dev, u64 addr,
 EXPORT_SYMBOL_GPL(dax_read_copy_rest);
 
 /**
- * dax_read_unwritten - read what no block was written for
- * @type: of the mapping: IOMAP_HOLE or IOMAP_UNWRITTEN
+ * dax_read_unwritten - read a hole or an unwritten extent
+ * @type: type of the mapping: IOMAP_HOLE or IOMAP_UNWRITTEN
  * @buf: user memory
- * @len: bytes; 0 for a mapping that is of another place
+ * @len: bytes; 0 if the mapping does not contain the position
  *
  * Context: process context. May fault in user memory.
- * Return: bytes cleared. When there are none: -EFAULT, or -EIO for a type or a
- * mapping that the file system should not have given.
+ * Return: bytes cleared. If no byte was cleared: -EFAULT, or -EIO for a type or
+ * a mapping that the file system must not return.
  */
 ssize_t dax_read_unwritten(u16 type, char __user *buf, size_t len)
 {
 	size_t done;
 
-	/* DAX allocates when it writes, and has no data beside the blocks. */
+	/* DAX has no delayed allocation and no inline data. */
 	if (WARN_ON_ONCE(type != IOMAP_HOLE && type != IOMAP_UNWRITTEN) || !len)
 		return -EIO;
 
@@ -163,9 +167,9 @@ EXPORT_SYMBOL_GPL(dax_read_unwritten);
 /**
  * dax_read_user_rest - the rest of a read of several mappings
  * @inode: the file
- * @pos: where the read started
- * @buf: where it goes
- * @count: how long it is to be, no longer than the file
+ * @pos: start of the read
+ * @buf: destination in user memory
+ * @count: length of the whole read, which ends within the file
  * @flags: as for dax_read_user()
  * @begin: as for dax_read_user()
  * @done: bytes read so far, fewer than @count
@@ -190,7 +194,10 @@ ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
 }
 EXPORT_SYMBOL_GPL(dax_read_user_rest);
 
-/* As dax_read_copy(): what is left is tried again, from the mapping on. */
+/*
+ * As dax_read_copy(), but after a short copy the caller tries the rest again,
+ * from the mapping on.
+ */
 static ssize_t dax_read_copy_segments(const struct iomap *iomap, loff_t pos,
 				      size_t len, struct iov_iter *to)
 {
@@ -205,7 +212,7 @@ static ssize_t dax_read_copy_segments(const struct iomap *iomap, loff_t pos,
 				to) ?: -EFAULT;
 }
 
-/* Map @pos and read some of what the mapping holds of the @count bytes there. */
+/* Map @pos, and read some of the @count bytes there that the mapping covers. */
 static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
 					 size_t count, unsigned int flags,
 					 iomap_iter_begin_fn begin,
@@ -229,7 +236,7 @@ static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
 		return -EIO;
 
 	if (unlikely(iomap->type != IOMAP_MAPPED)) {
-		/* DAX allocates when it writes, and has no data elsewhere. */
+		/* DAX has no delayed allocation and no inline data. */
 		if (WARN_ON_ONCE(iomap->type != IOMAP_HOLE &&
 				 iomap->type != IOMAP_UNWRITTEN))
 			return -EIO;
@@ -243,11 +250,11 @@ static ssize_t dax_read_mapping_segments(struct inode *inode, loff_t pos,
 }
 
 /**
- * dax_read_segments - dax_read_iter() into what is not one piece of user memory
- * @iocb: the read; ki_pos is advanced by what was read
- * @to: where to, of any kind, not empty; advanced by what was read
+ * dax_read_segments - dax_read_iter() into several segments or kernel memory
+ * @iocb: the read; ki_pos advances by the bytes read
+ * @to: destination of any kind, not empty; advances by the bytes read
  * @flags: as for dax_read_user()
- * @begin: as for dax_read_user(), and need not be a constant
+ * @begin: as for dax_read_user(), but need not be a constant
  *
  * Context: as for dax_read_user().
  * Return: as dax_read_user().

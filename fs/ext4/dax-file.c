@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ->read of ext4 DAX files: the short cut that FOP_READ_SHORTCUT speaks of.
+ * ->read of ext4 DAX files: the short cut of FOP_READ_SHORTCUT.
  *
- * read(2) and pread(2) come here instead of through new_sync_read(), and no
- * kiocb and no iov_iter are made. What is read, how and under which locks is
- * dax-read.c's; reads into anything but one buffer in user memory go on using
- * ->read_iter.
+ * read(2) and pread(2) come here instead of through new_sync_read(), and make
+ * no kiocb and no iov_iter. dax-read.c describes the read and its locks. Reads
+ * into anything but one buffer in user memory still use ->read_iter.
  */
 
 #include <linux/fs.h>
@@ -14,9 +13,7 @@
 #include "dax-read.h"
 #include "dax-unlocked.h"
 
-/*
- * The same read by ->read_iter, while ext4.dax_fast_read is off.
- */
+/* The same read by ->read_iter, if ext4.dax_fast_read is off. */
 static noinline ssize_t ext4_dax_read_by_iter(struct file *file,
 					      char __user *buf, size_t count,
 					      loff_t *ppos)
@@ -33,7 +30,7 @@ static noinline ssize_t ext4_dax_read_by_iter(struct file *file,
 	return ret;
 }
 
-/* Apart, so that neither way pays for saving the registers of the other. */
+/* A separate function, so that neither way saves registers for the other. */
 static noinline ssize_t ext4_dax_read_fast(struct file *file,
 					   char __user *buf, size_t count,
 					   loff_t *ppos)
@@ -51,7 +48,7 @@ static noinline ssize_t ext4_dax_read_fast(struct file *file,
 		goto done;
 
 	inode_lock_shared(inode);
-	/* Asked as in ext4_dax_read_iter(). S_DAX lasts as long as the inode. */
+	/* As in ext4_dax_read_iter(). S_DAX lasts as long as the inode. */
 	if (unlikely(!IS_DAX(inode))) {
 		inode_unlock_shared(inode);
 		return ext4_dax_read_by_iter(file, buf, count, ppos);
@@ -71,10 +68,10 @@ done:
  * @file: the file, of ext4_dax_file_operations
  * @buf: user memory; vfs_read() has checked it against the address space
  * @count: bytes, at most MAX_RW_COUNT
- * @ppos: where to read, advanced by what was read
+ * @ppos: position, advances by the bytes read
  *
- * The access time is touched whatever the outcome, as ->read_iter does; only a
- * read of nothing leaves it alone.
+ * Like ->read_iter, this updates the access time even if the read fails, but
+ * not if @count is 0.
  *
  * Context: process context, no locks held. Takes i_rwsem shared.
  * Return: as ext4_dax_read_user(); -EIO after a forced shutdown.

@@ -2,28 +2,27 @@
 /*
  * Overwriting written blocks of ext4 DAX files the short way.
  *
- * A write(2) that neither allocates nor changes i_size is a copy into mapped
- * memory, as a read is one out of it. So this is dax_iomap_rw() without iomap's
- * iteration, for a range that lies in one written extent: the lookup is that of
- * dax-read.c, and what is found is the mapping that ext4_iomap_begin() would give.
- * Anything else is left to dax_iomap_rw(), with nothing done.
+ * A write(2) that neither allocates blocks nor changes i_size is a copy into
+ * mapped memory. So this is dax_iomap_rw() without iomap's iteration, for a
+ * range that lies in one written extent. The lookup is that of dax-read.c, and
+ * finds the same mapping as ext4_iomap_begin(). All other writes are left to
+ * dax_iomap_rw(), with nothing done.
  *
- * What goes around the write is not here, and is as it was: ext4_dax_write_iter()
- * holds i_rwsem exclusively, has had ext4_write_checks() strip privileges and
- * update the time stamps, and syncs where O_SYNC and O_DSYNC want it, by
- * generic_write_sync(). An overwrite makes no metadata dirty, and no page: what
- * write(2) stores is flushed from the processor's caches by the copy itself,
- * dax_copy_from_iter(), where the device asks for it. Pages that were made dirty
- * by stores into mappings keep their entries and marks in the mapping tree, and
- * so a mapping with MAP_SYNC finds nothing different.
+ * ext4_dax_write_iter() does the rest of a write as before. It holds i_rwsem
+ * exclusively. ext4_write_checks() has stripped privileges and updated the time
+ * stamps. generic_write_sync() syncs for O_SYNC and O_DSYNC. An overwrite makes
+ * neither metadata nor a page dirty: if the device asks for it,
+ * dax_copy_from_iter() flushes the stored data from the CPU caches. Pages that
+ * stores into mappings have made dirty keep their entries and marks in the
+ * mapping tree, so mappings with MAP_SYNC are not affected.
  *
- * What a write owes to mappings is that none goes on reading zero pages where
- * there are written blocks. The blocks may have been written for a while, and
- * there can be zero pages all the same: ext4 writes zeroes to unwritten blocks
- * beside those that it converts. So they are dropped here as well, where the tree
- * has entries at all. That is asked after the lookup: a fault that maps the zero
- * page has put its entry into the tree before it looked the block up, so it was
- * there before the block became one that is found as written.
+ * A mapping must not go on reading zero pages over written blocks. Even if the
+ * blocks were written some time ago, there may be zero pages: ext4 writes
+ * zeroes to unwritten blocks beside those that it converts. So an overwrite
+ * drops zero pages too, if the tree has entries at all. It checks this after
+ * the lookup. A fault that maps the zero page adds its entry to the tree before
+ * it looks the block up. So the entry was there before the block could be found
+ * as written.
  */
 
 #include <linux/dax-read.h>
@@ -38,7 +37,10 @@ module_param_cb(dax_fast_overwrite, &dax_read_param_ops,
 MODULE_PARM_DESC(dax_fast_overwrite,
 		 "Overwrite blocks of DAX files without iomap (default: on)");
 
-/* The byte of the device, or -ENOTBLK if the range is not one written extent. */
+/*
+ * Returns the byte of the device, or -ENOTBLK if the range is not one written
+ * extent.
+ */
 static s64 ext4_dax_written_addr(struct inode *inode, loff_t pos, size_t count)
 {
 	struct ext4_map_blocks map = {};
@@ -59,7 +61,10 @@ static s64 ext4_dax_written_addr(struct inode *inode, loff_t pos, size_t count)
 		EXT4_SB(inode->i_sb)->s_dax_part_off;
 }
 
-/* A copy that stops short is a short write, one that cannot begin none. */
+/*
+ * A copy that stops short is a short write. If no byte can be copied, leave the
+ * write to dax_iomap_rw().
+ */
 static ssize_t ext4_dax_copy_in(struct dax_device *dax_dev, u64 addr,
 				struct iov_iter *from)
 {
@@ -69,7 +74,10 @@ static ssize_t ext4_dax_copy_in(struct dax_device *dax_dev, u64 addr,
 	void *kaddr;
 
 	scp = dax_read_lock();
-	/* Bad blocks and what is not in one piece are dax_iomap_rw()'s. */
+	/*
+	 * dax_iomap_rw() handles bad blocks and ranges that are not in one
+	 * piece.
+	 */
 	ret = dax_read_address(dax_dev, addr, count, &kaddr);
 	if (likely(ret == count))
 		ret = dax_copy_from_iter(dax_dev, PHYS_PFN(addr), kaddr, count,
@@ -82,13 +90,14 @@ static ssize_t ext4_dax_copy_in(struct dax_device *dax_dev, u64 addr,
 
 /**
  * ext4_dax_overwrite - write to written blocks of a DAX file
- * @iocb: the write; ki_pos is advanced by what was written
- * @from: what to write, of any kind, not empty; advanced by what was written
+ * @iocb: the write; ki_pos advances by the bytes written
+ * @from: source of any kind, not empty; advances by the bytes written
  *
- * Context: process context, i_rwsem held exclusively, the checks of a write made,
- * IS_DAX(). The range ends within i_disksize. May sleep, may fault in user memory.
- * Return: bytes written, -EAGAIN if the write must not sleep and would, or -ENOTBLK
- * with nothing done when dax_iomap_rw() is to do it.
+ * Context: process context, i_rwsem held exclusively, the checks of a write
+ * done, IS_DAX(). The range ends within i_disksize. May sleep, may fault in
+ * user memory.
+ * Return: bytes written, -EAGAIN if the write must not sleep but would, or
+ * -ENOTBLK, with nothing done, if the caller must use dax_iomap_rw().
  */
 ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from)
 {

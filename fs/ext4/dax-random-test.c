@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of the ext4 DAX read: blocks that are zeroed while they are looked
- * up, and random layouts. dax-read-test.c says what is enforced, and how.
+ * KUnit tests of the ext4 DAX read: lookups while blocks are zeroed, and random
+ * layouts. dax-read-test.c describes the tests.
  */
 #include <kunit/static_stub.h>
 #include <linux/moduleparam.h>
@@ -17,14 +17,14 @@ MODULE_PARM_DESC(dax_read_seed,
 
 struct drt_zeroing {
 	const char *desc;
-	ext4_lblk_t lblk;	/* what is asked for, of drt_to_zero ... */
+	ext4_lblk_t lblk;	/* requested blocks of drt_to_zero ... */
 	unsigned int len;
-	int split_err;		/* ... and why its extent cannot be split */
+	int split_err;		/* ... and error of the split of its extent */
 	unsigned int zeroout_kb;
-	unsigned int more;	/* blocks written besides: not worth a split */
+	unsigned int more;	/* more blocks written instead of a split */
 };
 
-#define DRT_KB	(1U << (DRT_BLKBITS - 10))	/* of a block */
+#define DRT_KB	(1U << (DRT_BLKBITS - 10))	/* size of a block */
 
 static const struct drt_extent drt_to_zero = { 8, 8, 1000, DRT_UNWRITTEN };
 
@@ -43,7 +43,7 @@ static const struct drt_zeroing drt_zeroings[] = {
 	{ "no memory, first block", 8, 1, -ENOMEM, 0, 7 },
 	{ "no memory, middle", 10, 3, -ENOMEM, 0, 5 },
 	{ "no memory, last block", 15, 1, -ENOMEM, 0, 7 },
-	/* What is left beside them is too small to be split off. */
+	/* The remaining parts are too small to be split off. */
 	{ "blocks after it zeroed", 8, 3, 0, 8 * DRT_KB, 5 },
 	{ "block before it zeroed", 9, 1, 0, 4 * DRT_KB, 1 },
 	{ "blocks around it zeroed", 10, 3, 0, 9 * DRT_KB, 5 },
@@ -54,8 +54,9 @@ static const struct drt_zeroing drt_zeroings[] = {
 KUNIT_ARRAY_PARAM_DESC(drt_zeroing, drt_zeroings, desc);
 
 /*
- * Not zeroed yet: a reader would find what the medium held before. With i_rwsem
- * held, as it ranks above i_data_sem, which is held while blocks are zeroed.
+ * Check that no block is found as written before it is zeroed: a reader would
+ * return old data. The caller holds i_rwsem. It ranks above i_data_sem, which
+ * is held while blocks are zeroed.
  */
 static void drt_expect_unwritten(struct kunit *test, struct drt_fs *fs,
 				 drt_mapper mapper, const char *when)
@@ -89,7 +90,7 @@ static int drt_issue_zeroout(struct inode *inode, ext4_lblk_t lblk,
 	return 0;
 }
 
-/* There is no journal, and no inode on a device to be written to. */
+/* There is no journal, and the inode is not on a device. */
 static int drt_ext_dirty(const char *where, unsigned int line,
 			 handle_t *handle, struct inode *inode,
 			 struct ext4_ext_path *path)
@@ -114,7 +115,7 @@ static int drt_create_zeroed(struct inode *inode, ext4_lblk_t lblk,
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = len };
 	int ret;
 
-	/* As a page fault has it: readers of the file are not kept out. */
+	/* As in a page fault, which does not exclude readers of the file. */
 	filemap_invalidate_lock_shared(inode->i_mapping);
 	ret = ext4_map_blocks(NULL, inode, &map, EXT4_GET_BLOCKS_CREATE_ZERO);
 	filemap_invalidate_unlock_shared(inode->i_mapping);
@@ -172,7 +173,7 @@ u64 drt_seed(struct kunit *test)
 	return seed;
 }
 
-/* 0 to @n - 1 */
+/* Returns a number from 0 to @n - 1. */
 u64 drt_below(struct rnd_state *rnd, u64 n)
 {
 	u64 val = prandom_u32_state(rnd);
@@ -241,7 +242,7 @@ void drt_random_layout(struct rnd_state *rnd, struct inode *inode,
 	}
 }
 
-/* As the shrinker does to a whole entry, here to parts of one. */
+/* Drops a part of an entry. The shrinker drops only whole entries. */
 static void drt_reclaim_some(struct rnd_state *rnd, struct inode *inode,
 			     const struct drt_extent *ex)
 {
@@ -252,7 +253,7 @@ static void drt_reclaim_some(struct rnd_state *rnd, struct inode *inode,
 				      1 + drt_below(rnd, ex->len - from));
 }
 
-/* Between two lookups, where the inode knows what the tree forgets. */
+/* Drop entries between two lookups, if the extents are in the inode. */
 void drt_disturb(struct rnd_state *rnd, struct drt_fs *fs,
 		 const struct drt_layout *lay)
 {
@@ -309,7 +310,7 @@ static unsigned int drt_map_flags(const struct drt_extent *ex)
 	return ex->status & DRT_DELAYED ? EXT4_MAP_DELAYED : 0;
 }
 
-/* Every block of @map is what the layout says. */
+/* Check that every block of @map matches the layout. */
 static void drt_expect_layout(struct kunit *test, const struct drt_layout *lay,
 			      const struct ext4_map_blocks *map)
 {
@@ -362,7 +363,7 @@ static void drt_check_lookup(struct kunit *test, struct inode *inode,
 	} else if (ret == -EFSCORRUPTED) {
 		tally->invalid++;
 	} else {
-		/* ext4_map_blocks() could answer: there was no entry. */
+		/* ext4_map_blocks() succeeded, so there was no entry. */
 		KUNIT_EXPECT_GE(test, ret, 0);
 		KUNIT_EXPECT_FALSE(test, entry);
 		drt_expect_layout(test, lay, &want);
@@ -372,7 +373,7 @@ static void drt_check_lookup(struct kunit *test, struct inode *inode,
 
 static unsigned int drt_random_len(struct rnd_state *rnd)
 {
-	/* Of blocks of 1 KiB, the most that one read can ask for. */
+	/* The last value is the most blocks of 1 KiB that one read covers. */
 	static const unsigned int max_len[] = { 1, 8, 64, 0x200001 };
 
 	return 1 + drt_below(rnd, max_len[drt_below(rnd, 4)]);
@@ -414,7 +415,7 @@ static void drt_test_lookup_random(struct kunit *test)
 
 	kunit_info(test, "%u found, %u recalled, %u without an entry, %u invalid\n",
 		   tally.found, tally.recalled, tally.no_entry, tally.invalid);
-	/* A generator that no longer makes something tests nothing. */
+	/* Check that the generator still makes layouts of all kinds. */
 	KUNIT_EXPECT_GT(test, tally.found, DRT_LAYOUTS);
 	if (IS_ENABLED(CONFIG_FS_DAX))
 		KUNIT_EXPECT_GT(test, tally.recalled, DRT_LAYOUTS / 4);

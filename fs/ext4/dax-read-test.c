@@ -2,44 +2,46 @@
 /*
  * KUnit tests of the ext4 DAX read (dax-read.h and dax-read.c).
  *
- * What is enforced, and how:
+ * The tests check the following:
  *
- * 1. ext4_dax_pos_to_map() names the blocks behind a byte range and stops at
- *    the last block a file can have. A table of ranges.
+ *  1. ext4_dax_pos_to_map() returns the blocks of a byte range and stops at the
+ *     last block of a file. A table of ranges.
  *
- * 2. ext4_dax_lookup_cached() says what ext4_map_blocks() would, or nothing. One
- *    extent status tree with everything it can hold is asked row by row, and
- *    each answer is compared with the row and with ext4_map_blocks().
+ *  2. ext4_dax_lookup_cached() returns the same as ext4_map_blocks(), or
+ *     nothing. The test looks up each row of a table in one extent status tree
+ *     that has entries of all kinds. It compares each answer with the row and
+ *     with ext4_map_blocks().
  *
- * 3. ext4_dax_recall() repeats what a lookup found, for the blocks of that
- *    extent only, only if it is written and valid as a whole, and only until
- *    blocks are taken from the file or the system zones change. Tables, as
- *    above.
+ *  3. ext4_dax_recall() repeats the answer of a lookup, but only for blocks of
+ *     that extent. The extent must be written and valid as a whole. The answer
+ *     ends when blocks are taken from the file or the system zones change.
+ *     Tables, as above.
  *
- * 4. The same for thousands of random layouts: extent status trees alone, and
- *    trees of which parts have been reclaimed, over extents in the inode. Each
- *    answer is compared with ext4_map_blocks() and with the layout it was made
- *    from. The seed is printed; ext4_test.dax_read_seed= repeats a run.
+ *  4. The same for thousands of random layouts: complete extent status trees,
+ *     and trees with reclaimed parts, over extents in the inode. Each answer is
+ *     compared with ext4_map_blocks() and with the layout. The seed is printed;
+ *     ext4_test.dax_read_seed= repeats a run.
  *
- * 5. While ext4_map_blocks() makes zeroed written blocks of unwritten ones, no
- *    lookup finds a block written that has yet to be zeroed, also not when an
- *    extent cannot be split. The lookups are made as blocks are zeroed.
+ *  5. While ext4_map_blocks() turns unwritten blocks into zeroed written ones,
+ *     no lookup finds a block as written before it is zeroed. This includes
+ *     extents that cannot be split. The lookups run while blocks are zeroed.
  *
- * 6. ext4_dax_read_user() fills user memory. Each row reads a file with blocks
- *    on a DAX device of our own, which can answer one page at a time, have
- *    bad pages, or be dead. dax_iomap_rw() then reads the same, and so does
- *    dax_read_simple() with ext4_iomap_begin(), as other file systems use it,
- *    and ext4_dax_read_segments() into several pieces and into kernel memory:
- *    count, errno and bytes must agree. Random reads of random files follow.
+ *  6. ext4_dax_read_user() fills user memory. Each row reads a file with blocks
+ *     on a fake DAX device. The device can answer one page at a time, have bad
+ *     pages, or be dead. Then other functions read the same range:
+ *     dax_iomap_rw(), dax_read_simple() with ext4_iomap_begin() as for other
+ *     file systems, and ext4_dax_read_segments() into several pieces and into
+ *     kernel memory. Count, errno and bytes must agree. Random reads of random
+ *     files follow.
  *
- * The super block, the inode and the device are fakes; the code that reads
- * them, and the extent status tree, is ext4's. 3 and 6 need FS_DAX, which UML
- * cannot have: see dax.kunitconfig. The rest runs anywhere.
+ * The super block, the inode and the device are fakes. The code under test and
+ * the extent status tree are those of ext4. Tests 3 and 6 need FS_DAX, which
+ * UML does not support: see dax.kunitconfig. The other tests run everywhere.
  */
 
 #include "dax-test.h"
 
-/* ---- the blocks behind a byte range ---- */
+/* ---- the blocks of a byte range ---- */
 
 struct drt_range {
 	const char *desc;
@@ -99,7 +101,10 @@ static void drt_test_blocks(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, map.m_len, p->len);
 }
 
-/* One of everything; 40 to 49 and what lies between the others is not there. */
+/*
+ * One extent of each kind. Blocks 40 to 49 and the blocks between extents have
+ * no entry.
+ */
 static const struct drt_extent drt_tree[] = {
 	{ 0, 10, 1000, DRT_WRITTEN },
 	{ 10, 10, 2000, DRT_UNWRITTEN },
@@ -125,7 +130,7 @@ struct drt_query {
 	unsigned int flags;
 	ext4_fsblk_t pblk;
 	unsigned int got;
-	int map_ret;	/* of ext4_map_blocks(), where the lookup finds nothing */
+	int map_ret;	/* of ext4_map_blocks(), if the lookup fails */
 };
 
 #define DRT_FOUND(_flags, _pblk, _got) \
@@ -201,7 +206,7 @@ static void drt_test_lookup(struct kunit *test)
 	drt_plant_tree(inode);
 	found = drt_ask(test, drt_cached, inode, p->lblk, p->len, &got);
 	KUNIT_ASSERT_EQ(test, found, p->found);
-	/* Where there is no entry, the inode has no extents to compare with. */
+	/* Without an entry, the inode has no extents to compare with. */
 	if (!found && !p->map_ret)
 		return;
 
@@ -216,7 +221,7 @@ static void drt_test_lookup(struct kunit *test)
 	drt_expect_same(test, &got, &want, ret);
 }
 
-/* While a fast commit is replayed the tree is not to be believed. */
+/* Check that no lookup uses the tree while a fast commit is replayed. */
 static void drt_test_lookup_replay(struct kunit *test)
 {
 	const struct drt_query *p = test->param_value;
@@ -248,7 +253,7 @@ static void drt_test_lookup_empty(struct kunit *test)
 
 #ifdef CONFIG_FS_DAX
 
-/* ---- the extent that is remembered ---- */
+/* ---- the remembered extent ---- */
 
 struct drt_memory {
 	const char *desc;
@@ -311,8 +316,8 @@ static void drt_test_recall(struct kunit *test)
 }
 
 /*
- * Two lookups in a row of another extent replace what the first has left, and
- * only by a written one.
+ * Check that only two lookups in a row of another written extent replace the
+ * remembered one.
  */
 static void drt_test_recall_last(struct kunit *test)
 {
@@ -337,7 +342,7 @@ static void drt_test_recall_last(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 50, 1, &map));
 }
 
-/* What is remembered and of no use any more gives way to the first lookup. */
+/* Check that a stale extent is replaced by the first lookup. */
 static void drt_test_recall_forgotten(struct kunit *test)
 {
 	struct drt_fs *fs = test->priv;
@@ -373,7 +378,7 @@ static void drt_append(struct drt_fs *fs)
 	drt_to_cache(&fs->ei.vfs_inode, &ex);
 }
 
-/* As collapse and insert range do, and extent swaps: away, and found anew. */
+/* As collapse and insert range and extent swaps do: remove and insert. */
 static void drt_move(struct drt_fs *fs)
 {
 	static const struct drt_extent ex = { 0, 10, 6000, DRT_WRITTEN };
@@ -390,7 +395,7 @@ static void drt_make_unwritten(struct drt_fs *fs)
 	drt_to_cache(&fs->ei.vfs_inode, &ex);
 }
 
-/* As hole punching does, at its end. */
+/* As the last step of hole punching does. */
 static void drt_make_hole(struct drt_fs *fs)
 {
 	static const struct drt_extent ex = { 9, 1, 0, DRT_HOLE };
@@ -398,7 +403,7 @@ static void drt_make_hole(struct drt_fs *fs)
 	drt_to_cache(&fs->ei.vfs_inode, &ex);
 }
 
-/* The tree had no entry of what goes. */
+/* Remove a block after the shrinker has dropped its entry. */
 static void drt_remove_reclaimed(struct drt_fs *fs)
 {
 	static const struct drt_extent left = { 0, 9, 1000, DRT_WRITTEN };
@@ -462,7 +467,7 @@ static void drt_test_recall_after(struct kunit *test)
 
 	drt_to_cache(inode, &drt_tree[0]);
 	drt_to_disk(inode, &drt_tree[0]);
-	/* "block_validity" comes after "noblock_validity". */
+	/* A remount with block_validity follows one with noblock_validity. */
 	if (p->happen == drt_new_zones)
 		drt_zones_exit(fs);
 	KUNIT_ASSERT_TRUE(test, drt_ask(test, drt_cached, inode, 3, 1, &got));
@@ -476,12 +481,12 @@ static void drt_test_recall_after(struct kunit *test)
 		KUNIT_ASSERT_TRUE(test, drt_ask(test, drt_recall, inode, 4, 9,
 						&got));
 	}
-	/* What was appended is not remembered, and the rest is good. */
+	/* The appended part is not remembered, but the rest is valid. */
 	ret = drt_map_blocks(inode, 4, got.m_len, &want);
 	drt_expect_same(test, &got, &want, ret);
 }
 
-/* Blocks that become the file system's are not read because they once were. */
+/* Check that a remembered block is not used once it is in a system zone. */
 static void drt_test_recall_new_zone(struct kunit *test)
 {
 	struct drt_fs *fs = test->priv;
@@ -499,7 +504,7 @@ static void drt_test_recall_new_zone(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_recall, inode, 91, 1, &map));
 }
 
-/* While a task writes the map, no other one writes or uses it. */
+/* Check that no task writes or uses the map while another one writes it. */
 static void drt_test_recall_busy(struct kunit *test)
 {
 	struct drt_fs *fs = test->priv;
@@ -519,7 +524,7 @@ static void drt_test_recall_busy(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 0, 1, &map));
 }
 
-/* No inode is larger for it: the map lies where others have their writeback. */
+/* Check that the map makes no inode larger. */
 static void drt_test_map_room(struct kunit *test)
 {
 	size_t room = offsetof(struct ext4_inode_info, i_rsv_conversion_list);
@@ -528,7 +533,7 @@ static void drt_test_map_room(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, room, offsetof(struct ext4_inode_info, i_dax_map));
 	KUNIT_EXPECT_LE(test, offsetofend(struct ext4_inode_info, i_dax_map),
 			end);
-	/* What is in front and behind lies as close as without the map. */
+	/* The neighbouring fields are as close as without the map. */
 	KUNIT_EXPECT_EQ(test, room,
 			ALIGN(offsetofend(struct ext4_inode_info,
 					  i_completed_io_lock),
@@ -536,7 +541,7 @@ static void drt_test_map_room(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, end, offsetof(struct ext4_inode_info, i_sync_tid));
 }
 
-/* An inode that becomes DAX remembers nothing, whatever was in its memory. */
+/* Check that an inode that becomes DAX starts with an empty map. */
 static void drt_test_map_set_up(struct kunit *test)
 {
 	static const struct ext4_dax_map empty;
@@ -544,7 +549,7 @@ static void drt_test_map_set_up(struct kunit *test)
 	struct inode *inode = &fs->ei.vfs_inode;
 	struct ext4_dax_map *map = &fs->ei.i_dax_map;
 
-	/* As ext4_alloc_inode() leaves it. */
+	/* As after ext4_alloc_inode(). */
 	inode->i_flags &= ~S_DAX;
 	INIT_LIST_HEAD(&fs->ei.i_rsv_conversion_list);
 	memset(&fs->ei.i_rsv_conversion_work, 0x5a,
@@ -559,7 +564,7 @@ static void drt_test_map_set_up(struct kunit *test)
 	KUNIT_ASSERT_TRUE(test, IS_DAX(inode));
 	KUNIT_EXPECT_MEMEQ(test, map, &empty, sizeof(empty));
 
-	/* Other flags change later, and what is remembered stays. */
+	/* A later change of other flags keeps the map. */
 	map->len = 1;
 	ext4_set_inode_flags(inode, false);
 	KUNIT_EXPECT_TRUE(test, IS_DAX(inode));

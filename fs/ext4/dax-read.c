@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading ext4 DAX files the short way: what fs/dax-read.c asks of a file
- * system, answered by what the inode remembers, the extent status tree or
- * ext4_map_blocks(), in this order.
+ * Reading ext4 DAX files the short way: the lookup for fs/dax-read.c. The
+ * sources are, in this order, the extent that the inode remembers, the extent
+ * status tree, and ext4_map_blocks().
  *
- * Every mapping is the one that ext4_iomap_begin() would give. dax-read.h says
- * why it may be used under i_rwsem.
+ * Every mapping is the one that ext4_iomap_begin() would return. dax-read.h
+ * explains why a read may use it under i_rwsem.
  */
 
 #include <linux/dax-read.h>
@@ -26,7 +26,7 @@ static noinline int ext4_dax_lookup(struct inode *inode,
 {
 	int ret;
 
-	/* i_data holds the user's bytes, which must not be taken for blocks */
+	/* i_data contains user data, not block numbers */
 	if (unlikely(ext4_has_inline_data(inode)))
 		return -ERANGE;
 	if (ext4_dax_lookup_cached(inode, map))
@@ -44,7 +44,7 @@ static __always_inline u16 ext4_dax_iomap_type(unsigned int flags)
 	return flags & EXT4_MAP_DELAYED ? IOMAP_DELALLOC : IOMAP_HOLE;
 }
 
-/* For dax_read_user(): sets in the iomap what a read uses. */
+/* For dax_read_user(): sets only the fields of the iomap that a read uses. */
 static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
 					  loff_t length, unsigned int flags,
 					  struct iomap *iomap,
@@ -52,14 +52,17 @@ static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
 {
 	struct ext4_sb_info *sbi = EXT4_SB(inode->i_sb);
 	u8 blkbits = inode->i_blkbits;
-	struct ext4_map_blocks map = {};	/* or stores are left for it */
+	struct ext4_map_blocks map = {};	/* without {}, stores remain */
 	int ret;
 
 	ret = ext4_dax_pos_to_map(inode, pos, length, &map);
 	if (unlikely(ret))
 		return ret;
 	if (!ext4_dax_recall(inode, &map)) {
-		/* Of its own, so that the common case keeps @map in registers. */
+		/*
+		 * A second struct, so that @map stays in registers in the
+		 * common case.
+		 */
 		struct ext4_map_blocks found = {
 			.m_lblk = map.m_lblk,
 			.m_len = map.m_len,
@@ -85,13 +88,13 @@ static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
  * ext4_dax_read_user - read a DAX file into user memory
  * @inode: the file, IS_DAX()
  * @pos: first byte to read, not negative
- * @buf: user memory, inside the address space as access_ok() has it
+ * @buf: user memory, inside the address space as for access_ok()
  * @count: bytes, from 1 to MAX_RW_COUNT
  *
  * Context: process context, i_rwsem held shared (or exclusively). May sleep,
  * may fault in user memory.
- * Return: as dax_read_user(); of ext4_map_blocks() comes -EFSCORRUPTED for
- * blocks that are not the file's to have.
+ * Return: as dax_read_user(). ext4_map_blocks() returns -EFSCORRUPTED for
+ * blocks that no file may own.
  */
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count)
@@ -105,9 +108,9 @@ EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_user);
 #endif
 
 /**
- * ext4_dax_read_segments - read a DAX file into several segments, or elsewhere
- * @iocb: the read; ki_pos is advanced by what was read
- * @to: where to, of any kind, not empty; advanced by what was read
+ * ext4_dax_read_segments - read a DAX file into any other destination
+ * @iocb: the read; ki_pos advances by the bytes read
+ * @to: destination of any kind, not empty; advances by the bytes read
  *
  * Context: as for ext4_dax_read_user().
  * Return: as ext4_dax_read_user().

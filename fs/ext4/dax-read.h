@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which blocks a read of an ext4 DAX file copies. The copy is fs/dax-read.c's.
+ * The lookup of the blocks that a read of an ext4 DAX file copies.
+ * fs/dax-read.c does the copy.
  *
- * The block arithmetic and the extent status lookup live here, inline: they
- * are the hot path, they need no DAX, and the KUnit suite (dax-read-test.c)
- * holds them against ext4_map_blocks() where FS_DAX cannot be built.
+ * The block arithmetic and the extent status lookup are inline in this header,
+ * because they are the hot path and need no DAX. The KUnit suite
+ * (dax-read-test.c) compares them with ext4_map_blocks() even if FS_DAX cannot
+ * be built.
  */
 #ifndef _EXT4_DAX_READ_H
 #define _EXT4_DAX_READ_H
@@ -15,16 +17,16 @@
 #include "ext4.h"
 
 /**
- * ext4_dax_pos_to_map - the logical blocks behind a byte range
+ * ext4_dax_pos_to_map - convert a byte range to logical blocks
  * @inode: the file
  * @pos: first byte, not negative
  * @count: bytes, at least one; @pos + @count does not overflow
  * @map: m_lblk and m_len are set
  *
  * Context: any.
- * Return: 0, or -EINVAL when @pos lies past the last block number that an ext4
- * file can have, as ext4_iomap_begin() answers (only a damaged inode has an
- * i_size that lets a read come this far).
+ * Return: 0, or -EINVAL if @pos lies past the last block number of an ext4
+ * file, as for ext4_iomap_begin(). A read comes this far only if i_size of the
+ * inode is damaged.
  */
 static __always_inline int
 ext4_dax_pos_to_map(struct inode *inode, loff_t pos, size_t count,
@@ -46,8 +48,8 @@ ext4_dax_pos_to_map(struct inode *inode, loff_t pos, size_t count,
 
 #ifdef CONFIG_FS_DAX
 /*
- * To be asked before blocks are checked: the check then uses the system zones
- * that this number was published for, or later ones.
+ * Call this before checking blocks. The check then uses the system zones that
+ * this number was published for, or later ones.
  */
 static inline u32 ext4_dax_zone_gen(struct inode *inode)
 {
@@ -56,7 +58,7 @@ static inline u32 ext4_dax_zone_gen(struct inode *inode)
 }
 
 /**
- * ext4_dax_forget - what is remembered may no longer be in its place
+ * ext4_dax_forget - invalidate the remembered extent
  * @inode: the file, DAX or not
  *
  * Context: i_es_lock held for writing.
@@ -65,26 +67,26 @@ static inline void ext4_dax_forget(struct inode *inode)
 {
 	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
 
-	/* Other inodes have something else there. */
+	/* Other inodes use this memory for other fields. */
 	if (IS_DAX(inode))
 		WRITE_ONCE(m->taken, m->taken + 1);
 }
 
-/* Under i_es_lock, for ext4_dax_remember(). */
+/* Called under i_es_lock, for ext4_dax_remember(). */
 static __always_inline u64 ext4_dax_taken(struct inode *inode)
 {
 	return EXT4_I(inode)->i_dax_map.taken;
 }
 
 /*
- * Whether to remember an extent. One that is remembered, and still in its place,
- * gives way to another only when two lookups in a row have found that: else reads
- * in random order would pay for remembering what no read comes back to.
+ * Returns whether to remember an extent. It replaces a valid remembered extent
+ * only if two lookups in a row have found it. Otherwise reads in random order
+ * would pay for remembering extents that no later read uses.
  */
 static __always_inline bool
 ext4_dax_worthwhile(struct ext4_dax_map *m, const struct ext4_dax_map *found)
 {
-	/* A guess, so that it does not matter what others do meanwhile. */
+	/* This is only a guess, so concurrent changes do no harm. */
 	if (READ_ONCE(m->last) == found->lblk ||
 	    READ_ONCE(m->as_of) != found->as_of || !READ_ONCE(m->len))
 		return true;
@@ -95,9 +97,10 @@ ext4_dax_worthwhile(struct ext4_dax_map *m, const struct ext4_dax_map *found)
 /**
  * ext4_dax_remember - keep an extent for ext4_dax_recall()
  * @inode: the file
- * @found: @as_of to @zone_gen are of a written extent, all of it valid
+ * @found: a written extent that is valid as a whole, in @as_of to @zone_gen
  *
- * Of readers that come at the same time one succeeds and none waits.
+ * If several readers call this at the same time, one of them succeeds and none
+ * waits.
  *
  * Context: any.
  */
@@ -110,7 +113,7 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
 	if (!ext4_dax_worthwhile(m, found))
 		return;
 
-	/* Fully ordered: no task sees a field change and seq still even. */
+	/* Fully ordered: no task sees a changed field while seq is even. */
 	seq = READ_ONCE(m->seq);
 	if ((seq & 1) || cmpxchg(&m->seq, seq, seq + 1) != seq)
 		return;
@@ -125,16 +128,16 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
 }
 
 /**
- * ext4_dax_recall - map blocks from what is remembered
+ * ext4_dax_recall - map blocks of the remembered extent
  * @inode: the file
  * @map: as for ext4_dax_lookup_cached()
  *
- * Why the answer is good is said at struct ext4_dax_map. The statistics of the
- * extent status tree do not count it, and it does not mark the tree's entry as
- * referenced.
+ * struct ext4_dax_map explains why the answer is valid. The statistics of the
+ * extent status tree do not count this lookup. It does not mark the entry of
+ * the tree as referenced.
  *
- * Context: i_rwsem held, shared will do; or as dax-unlocked.c has it.
- * Return: true when @map is filled, else false with @map as it was.
+ * Context: i_rwsem held, shared will do; or as described in dax-unlocked.c.
+ * Return: true if @map is filled, else false with @map unchanged.
  */
 static __always_inline bool ext4_dax_recall(struct inode *inode,
 					    struct ext4_map_blocks *map)
@@ -149,14 +152,14 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 	len = READ_ONCE(m->len);
 	pblk = READ_ONCE(m->pblk) + skip;
 
-	/* No ext4_dax_zone_gen(): nothing is checked against the zones here. */
+	/* No ext4_dax_zone_gen(): no block is checked against zones here. */
 	if (unlikely(skip >= len ||
 		     READ_ONCE(m->as_of) != READ_ONCE(m->taken) ||
 		     READ_ONCE(m->zone_gen) !=
 		     READ_ONCE(EXT4_SB(inode->i_sb)->s_system_zone_gen)))
 		return false;
 
-	/* All fields are of one extent if seq still is what it was after. */
+	/* All fields belong to one extent if seq has not changed. */
 	smp_rmb();
 	if (unlikely((seq & 1) || READ_ONCE(m->seq) != seq))
 		return false;
@@ -188,9 +191,9 @@ static inline void ext4_dax_remember(struct inode *inode,
 #endif /* CONFIG_FS_DAX */
 
 /*
- * The entry of a block, as ext4_es_lookup_extent() finds it, but without what a
- * read has no use for: the statistics, the trace events, and cache_es, which is
- * the extent that was inserted last. To be called under i_es_lock.
+ * Finds the entry of a block. Unlike ext4_es_lookup_extent(), this has no
+ * statistics and no trace events. It does not use cache_es either, which is the
+ * last extent inserted. The caller holds i_es_lock.
  */
 static __always_inline struct extent_status *
 ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
@@ -213,23 +216,24 @@ ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
 /**
  * ext4_dax_lookup_cached - map blocks from the extent status tree alone
  * @inode: the file
- * @map: m_lblk and m_len are the blocks wanted; on success m_pblk, m_len and
- *	m_flags are what ext4_map_blocks(NULL, @inode, @map, 0) gives
+ * @map: m_lblk and m_len are the requested blocks. On success, m_pblk, m_len
+ *	and m_flags are set as by ext4_map_blocks(NULL, @inode, @map, 0).
  *
- * A written extent is remembered. The answer holds while the caller
- * holds i_rwsem (shared will do), or invalidate_lock, in the sense in which
- * ext4_map_blocks()'s does. A written block stays written and where it is, for
- * tasks that free or move blocks hold i_rwsem exclusively. A hole or an
- * unwritten block may become written by a page fault, which takes only
- * invalidate_lock shared; a reader that found it before that reads zeroes, as if
- * it had come before the fault, and never the old content of the blocks, which
- * are zeroed before the tree shows them as written (ext4_map_create_blocks()).
+ * A written extent is remembered. The answer is valid while the caller holds
+ * i_rwsem (shared will do) or invalidate_lock, like the answer of
+ * ext4_map_blocks(). A written block stays written and in place, because tasks
+ * that free or move blocks hold i_rwsem exclusively. A page fault takes only
+ * invalidate_lock shared, and may turn a hole or an unwritten block into a
+ * written one. A reader that found the block before that returns zeroes, as if
+ * it had come before the fault. It never returns the old content of the blocks:
+ * they are zeroed before the tree shows them as written
+ * (ext4_map_create_blocks()).
  *
  * Context: process context, i_rwsem held (shared will do). Takes i_es_lock.
- * Return: true when @map is filled. False, with @map as it was, when
- * ext4_map_blocks() has to be asked: the tree has no entry, a fast commit is
- * being replayed, or the blocks fail the validity check and ext4_map_blocks()
- * is to report them.
+ * Return: true if @map is filled. False, with @map unchanged, if the caller
+ * must ask ext4_map_blocks(): the tree has no entry, a fast commit is being
+ * replayed, or the blocks fail the validity check and ext4_map_blocks() must
+ * report them.
  */
 static __always_inline bool
 ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
@@ -257,7 +261,7 @@ ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 	start = ext4_es_pblock(es);
 	type = ext4_es_type(es);
 	taken = ext4_dax_taken(inode);
-	/* Spared by the shrinker. As in ext4_es_lookup_extent(), lock shared. */
+	/* The shrinker spares it. As ext4_es_lookup_extent(), lock shared. */
 	if (!ext4_es_is_referenced(es))
 		ext4_es_set_referenced(es);
 	read_unlock(&ei->i_es_lock);
@@ -303,13 +307,13 @@ ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from);
 
 /**
  * ext4_dax_read_simple - the short way for a read
- * @iocb: the read; ki_pos is advanced by what was read
- * @to: where to, not empty; advanced by what was read
+ * @iocb: the read; ki_pos advances by the bytes read
+ * @to: destination, not empty; advances by the bytes read
  *
- * Context: process context, i_rwsem held shared, IS_DAX() checked under it.
- * May sleep, may fault in user memory.
- * Return: bytes read, 0 at the end of the file, a negative errno, or -ENOTBLK
- * with nothing done when dax_iomap_rw() is to do it.
+ * Context: process context, i_rwsem held shared, IS_DAX() checked under it. May
+ * sleep, may fault in user memory.
+ * Return: bytes read, 0 at the end of the file, a negative errno, or -ENOTBLK,
+ * with nothing done, if the caller must use dax_iomap_rw().
  */
 static __always_inline ssize_t ext4_dax_read_simple(struct kiocb *iocb,
 						    struct iov_iter *to)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the KUnit tests of the ext4 DAX read share: a file system with one inode,
- * and lookups.
+ * Helpers of the KUnit tests of the ext4 DAX read: a file system with one
+ * inode, and lookups.
  */
 #include <kunit/static_stub.h>
 #include <linux/backing-dev.h>
@@ -33,7 +33,7 @@ static void drt_init_sb(struct drt_fs *fs)
 	sbi->s_sb = &fs->sb;
 	sbi->s_es = &fs->es;
 	fs->es.s_feature_incompat = cpu_to_le32(EXT4_FEATURE_INCOMPAT_64BIT);
-	/* ext4_blocks_count_set() cuts a constant, which sparse reports. */
+	/* sparse reports the truncated constant of ext4_blocks_count_set(). */
 	fs->es.s_blocks_count_hi = cpu_to_le32(DRT_FS_BLOCKS >> 32);
 	sbi->s_groups_count = 1;
 	sbi->s_gdb_count = 1;
@@ -41,8 +41,8 @@ static void drt_init_sb(struct drt_fs *fs)
 	sbi->s_desc_size = EXT4_MIN_DESC_SIZE;
 	sbi->s_cluster_ratio = 1;
 	/*
-	 * Invalid blocks are part of the tests. In this state ext4_error() has
-	 * been here already and says nothing more.
+	 * The tests use invalid blocks. In this state, ext4_error() assumes an
+	 * earlier error and prints nothing.
 	 */
 	set_bit(EXT4_FLAGS_EMERGENCY_RO, &sbi->s_ext4_flags);
 }
@@ -83,7 +83,7 @@ unsigned int drt_max_on_disk(struct inode *inode)
 	return le16_to_cpu(ext_inode_hdr(inode)->eh_max);
 }
 
-/* Back to an inode without blocks. */
+/* Remove all blocks of the inode. */
 void drt_empty(struct inode *inode)
 {
 	ext4_es_remove_extent(inode, 0, EXT_MAX_BLOCKS);
@@ -140,7 +140,7 @@ void drt_to_cache(struct inode *inode, const struct drt_extent *ex)
 				      ex->status, false);
 }
 
-/* Append an extent to those in the inode. */
+/* Append an extent to the extents in the inode. */
 void drt_to_disk(struct inode *inode, const struct drt_extent *ex)
 {
 	struct ext4_extent_header *eh = ext_inode_hdr(inode);
@@ -165,12 +165,15 @@ int drt_lookup_init(struct kunit *test)
 	return drt_fs_init(test, fs);
 }
 
-/* As under memory pressure. What is gone is not delayed, and on disk. */
+/*
+ * Drop entries as under memory pressure. The shrinker keeps delayed extents.
+ * The other extents must be on disk.
+ */
 void drt_shrink(struct drt_fs *fs)
 {
 	struct shrinker *shrinker = fs->sbi.s_es_shrinker;
 
-	/* The first time round only takes the mark of recent use away. */
+	/* The first scan only clears the referenced marks. */
 	for (int i = 0; i < 2; i++) {
 		struct shrink_control sc = {
 			.gfp_mask = GFP_KERNEL,
@@ -201,8 +204,8 @@ bool drt_recall(struct inode *inode, struct ext4_map_blocks *map)
 #endif
 
 /*
- * Ask as dax-read.c does, with i_rwsem held. Without an answer @map must not be
- * written to.
+ * Look up as dax-read.c does, with i_rwsem held. Check that a lookup that fails
+ * does not write to @map.
  */
 bool drt_ask_locked(struct kunit *test, drt_mapper mapper, struct inode *inode,
 		    ext4_lblk_t lblk, unsigned int len,
@@ -247,7 +250,7 @@ int drt_map_blocks(struct inode *inode, ext4_lblk_t lblk, unsigned int len,
 	return ret;
 }
 
-/* @got answers for @want and @ret, what ext4_map_blocks() made of the same. */
+/* Check that @got equals @want and @ret, the result of ext4_map_blocks(). */
 void drt_expect_same(struct kunit *test, const struct ext4_map_blocks *got,
 		     const struct ext4_map_blocks *want, int ret)
 {

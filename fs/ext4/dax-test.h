@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the KUnit tests of the ext4 DAX read share: a file system with one inode,
- * lookups, random layouts.
+ * Helpers of the KUnit tests of the ext4 DAX read: a file system with one
+ * inode, lookups, random layouts.
  */
 #ifndef _EXT4_DAX_TEST_H
 #define _EXT4_DAX_TEST_H
@@ -13,9 +13,9 @@
 #include "ext4.h"
 #include "ext4_extents.h"
 
-/* DAX wants blocks of a page. */
+/* DAX needs blocks of the page size. */
 #define DRT_BLKBITS		PAGE_SHIFT
-/* Large enough for physical block numbers to need their upper half. */
+/* Large enough that physical block numbers need their upper half. */
 #define DRT_FS_BLOCKS		BIT_ULL(40)
 /* System zones: 0 and 1 (super block, descriptors), and these six blocks. */
 #define DRT_BITMAPS		8
@@ -34,7 +34,7 @@ struct drt_fs {
 	struct ext4_super_block es;
 	struct ext4_group_desc group;
 	struct ext4_inode_info ei;
-	unsigned long zeroed;	/* by drt_issue_zeroout(), a bit a block */
+	unsigned long zeroed;	/* by drt_issue_zeroout(), one bit per block */
 };
 
 struct drt_extent {
@@ -62,7 +62,7 @@ void drt_to_cache(struct inode *inode, const struct drt_extent *ex);
 void drt_to_disk(struct inode *inode, const struct drt_extent *ex);
 void drt_shrink(struct drt_fs *fs);
 
-/* What answers for ext4_map_blocks(): false when it cannot. */
+/* Replaces ext4_map_blocks(). Returns false if it cannot map the block. */
 typedef bool (*drt_mapper)(struct inode *inode, struct ext4_map_blocks *map);
 
 bool drt_cached(struct inode *inode, struct ext4_map_blocks *map);
@@ -83,14 +83,14 @@ void drt_expect_same(struct kunit *test, const struct ext4_map_blocks *got,
 struct drt_layout {
 	struct drt_extent ex[DRT_EXTENTS];
 	unsigned int nr;
-	ext4_lblk_t end;	/* of the last extent; a hole from there on */
-	bool on_disk;		/* the inode knows too, so entries may go */
+	ext4_lblk_t end;	/* of the last extent; a hole follows */
+	bool on_disk;		/* in the inode too, so entries may go */
 };
 
-/* What a layout is made of. */
+/* Parameters of a random layout. */
 struct drt_recipe {
-	ext4_fsblk_t first;	/* where its blocks may lie ... */
-	ext4_fsblk_t last;	/* ... inclusive, but for invalid ones */
+	ext4_fsblk_t first;	/* first physical block ... */
+	ext4_fsblk_t last;	/* ... and last one, unless invalid */
 	ext4_lblk_t max_len;
 	bool delayed;
 };

@@ -2,57 +2,61 @@
 /*
  * Reading ext4 DAX files without i_rwsem.
  *
- * Readers of one file on several CPUs share one cache line that they write to:
- * i_rwsem, which each of them takes and drops. This is the same read without it,
- * where ext4.dax_unlocked_read is on. It gives up that a read sees all of a
- * write(2) or nothing of it, as files in the page cache do.
+ * Readers of one file on several CPUs share a cache line that they write to:
+ * each of them takes and drops i_rwsem. If ext4.dax_unlocked_read is on, reads
+ * do without it. The price is that a read may see a part of a write(2), as for
+ * files in the page cache.
  *
  * Only the usual read is done so: up to 64 KiB of the extent that the inode
- * remembers, into one piece of user memory that is there. All else, and a copy
- * that stops short, is begun again under i_rwsem.
+ * remembers, into one piece of user memory that is present. Any other read, and
+ * a copy that stops short, starts again under i_rwsem.
  *
- * Why no reader sees blocks that are not the file's. A read is an RCU read-side
- * section from the look at i_dax_map.open to the end of the copy. A task that is
- * about to take blocks away, or to move them, or to zero them
+ * Why no reader sees blocks that the file does not own. A read is an RCU
+ * read-side section from the load of i_dax_map.open to the end of the copy. A
+ * task that is about to take blocks away, to move them, or to zero them does
+ * the following:
  *
- *  1. holds i_rwsem exclusively and keeps it until it is done,
- *  2. closes: clears @open, ext4_dax_drain(),
- *  3. waits for a grace period, if it was open,
- *  4. and only then changes i_size, the extent status tree, extents, blocks.
+ *  1. It takes i_rwsem exclusively and holds it until it is done.
+ *  2. ext4_dax_drain() clears @open.
+ *  3. If @open was set, ext4_dax_drain() waits for a grace period.
+ *  4. Only then does it change i_size, the extent status tree, extents,
+ *     blocks.
  *
- * A reader that finds it open began before the end of 3, so 4 comes after its
- * copy. A reader that finds it closed takes i_rwsem, and waits for the task. @open
- * is set again under i_rwsem held shared, when no such task is there, by a reader
- * that had to take it. That is a release, and the look at @open an acquire: what
- * the last such task did is seen by a reader that comes after. So is i_dax_map,
- * whose @taken says whether what is remembered is still so.
+ * A reader that finds @open set began before the end of step 3, so step 4 comes
+ * after its copy. A reader that finds @open clear takes i_rwsem, and waits for
+ * the task. A reader that has i_rwsem shared, when there is no such task, sets
+ * @open again. The store is a release and the load of @open is an acquire. So a
+ * later reader sees all changes of the last such task, and also i_dax_map. Its
+ * @taken tells whether the remembered extent is still valid.
  *
- * 2 and 3 are in ext4_break_layouts() and ext4_break_layouts_range(), which wait for
- * all others that access blocks directly: truncation to a smaller size
- * (ext4_setattr(); a larger one takes nothing away), hole punching, collapse, insert
- * and zero range (ext4_fallocate()); and in swap_inode_boot_loader().
+ * ext4_break_layouts() and ext4_break_layouts_range() do steps 2 and 3. They
+ * already wait for all other direct users of blocks. Their callers are
+ * truncation to a smaller size (ext4_setattr(); a larger size takes nothing
+ * away), and hole punching, collapse, insert and zero range (ext4_fallocate()).
+ * swap_inode_boot_loader() does steps 2 and 3 for both of its inodes.
  * EXT4_IOC_MOVE_EXT refuses DAX files. Migration between extents and indirect
- * blocks leaves data where it is. ext4_truncate_failed_write() frees blocks past
- * i_size only: no reader that looks at i_size before it maps comes so far, since
- * i_size is lowered by truncation alone. Eviction finds no reader, as each holds
- * a reference of the file.
+ * blocks leaves data in place. ext4_truncate_failed_write() frees only blocks
+ * past i_size. A reader looks at i_size before it maps, and only truncation
+ * lowers i_size, so no reader uses these blocks. Eviction finds no reader,
+ * because each reader holds a reference to the file.
  *
- * What comes without waiting does no harm. write(2), page faults and fallocate()
- * turn holes and unwritten extents into written ones, which are remembered only
- * once the tree shows them, zeroed. An append raises i_size after its copy, by a
- * release. Visible quota files are an exception, with i_rwsem as without it: quota
- * writes them through the buffer cache, and raises i_size without i_rwsem. Only root
- * can read them. A freeze stops writers and no readers, and changes no blocks. The
- * device is kept by dax_read_lock(), as ever.
+ * Changes that do not wait are harmless. write(2), page faults and fallocate()
+ * turn holes and unwritten extents into written ones. These are remembered only
+ * after the tree shows them, when they are zeroed. An append raises i_size
+ * after its copy, with a release. Visible quota files are an exception, as with
+ * i_rwsem: quota writes them through the buffer cache, and raises i_size
+ * without i_rwsem. Only root can read them. A freeze stops writers but not
+ * readers, and changes no blocks. dax_read_lock() keeps the device, as usual.
  *
- * Why nothing can hang. A task waits at 3 with i_rwsem and invalidate_lock held.
- * A reader that faulted in user memory meanwhile could wait for that task: for
- * invalidate_lock, if the buffer is a mapping of the same file; for a journal
- * commit; or for user space, with userfaultfd(2) or a mapping of a FUSE file, for
- * as long as that likes. With SRCU around a copy that may fault an unprivileged
- * reader could stop whatever takes blocks away. So page faults are disabled while
- * this copies, and a reader that would have to fault takes i_rwsem, where it is
- * in the way of its own file only. Nothing else in here sleeps.
+ * Why nothing can hang. A task waits in step 3 with i_rwsem and invalidate_lock
+ * held. A reader that faulted in user memory then could wait for that task. It
+ * could wait for invalidate_lock, if the buffer is a mapping of the same file,
+ * or for a journal commit. It could also wait for user space without limit,
+ * with userfaultfd(2) or a mapping of a FUSE file. With SRCU around a copy that
+ * may fault, an unprivileged reader could block all tasks that take blocks
+ * away. So the copy runs with page faults disabled. A reader that would have to
+ * fault takes i_rwsem, and then blocks only users of its own file. Nothing else
+ * in a read without i_rwsem sleeps.
  */
 
 #include <linux/dax-read.h>
@@ -64,7 +68,7 @@
 #include "dax-read.h"
 #include "dax-unlocked.h"
 
-/* As a grace period waits for it, and RCU's readers are not to be slow. */
+/* Limits the time that a grace period waits for a reader. */
 #define EXT4_DAX_UNLOCKED_MAX	SZ_64K
 
 DEFINE_STATIC_KEY_FALSE(ext4_dax_unlocked_key);
@@ -74,7 +78,10 @@ module_param_cb(dax_unlocked_read, &dax_read_param_ops,
 MODULE_PARM_DESC(dax_unlocked_read,
 		 "Read DAX files without i_rwsem where possible; a read may then see a part of a write (default: off)");
 
-/* The byte of the device, or -EAGAIN if not all of the range is remembered. */
+/*
+ * Returns the byte of the device, or -EAGAIN if a part of the range is not
+ * remembered.
+ */
 static __always_inline s64 ext4_dax_recall_addr(struct inode *inode, loff_t pos,
 						size_t count)
 {
@@ -92,7 +99,7 @@ static __always_inline s64 ext4_dax_recall_addr(struct inode *inode, loff_t pos,
 		EXT4_SB(inode->i_sb)->s_dax_part_off;
 }
 
-/* All of it or -EAGAIN. Page faults are disabled. */
+/* Copies everything or returns -EAGAIN. Page faults are disabled. */
 static __always_inline ssize_t
 ext4_dax_copy_unlocked(struct dax_device *dax_dev, s64 addr, char __user *buf,
 		       size_t count)
@@ -106,7 +113,7 @@ ext4_dax_copy_unlocked(struct dax_device *dax_dev, s64 addr, char __user *buf,
 	return ret == count ? ret : -EAGAIN;
 }
 
-/* Under RCU. */
+/* The caller holds rcu_read_lock(). */
 static __always_inline ssize_t
 ext4_dax_read_section(struct inode *inode, loff_t pos, char __user *buf,
 		      size_t count)
@@ -114,7 +121,7 @@ ext4_dax_read_section(struct inode *inode, loff_t pos, char __user *buf,
 	loff_t size;
 	s64 addr;
 
-	/* Other inodes have something else where the map is. */
+	/* Other inodes use the memory of the map for other fields. */
 	if (!IS_DAX(inode))
 		return -EAGAIN;
 	/* Pairs with the release in ext4_dax_let_in(). */
@@ -152,13 +159,13 @@ EXPORT_SYMBOL_FOR_EXT4_TEST(__ext4_dax_read_unlocked);
 #endif
 
 /**
- * ext4_dax_drain - have readers take i_rwsem, and wait for those that did not
- * @inode: the file, DAX or not, of which blocks are about to be taken away
+ * ext4_dax_drain - make readers take i_rwsem, and wait for the others
+ * @inode: the file, DAX or not; the caller is about to take blocks away from it
  *
- * Until i_rwsem is dropped no reader comes without it.
+ * No reader comes without i_rwsem until the caller drops i_rwsem.
  *
- * Context: i_rwsem held exclusively. May sleep for a grace period of RCU, if the
- * file was read since the last time. No transaction may be running.
+ * Context: i_rwsem held exclusively. May sleep for a grace period of RCU, if
+ * the file was read since the last call. No transaction may be running.
  */
 void ext4_dax_drain(struct inode *inode)
 {

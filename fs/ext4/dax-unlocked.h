@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading ext4 DAX files without i_rwsem. How it works, and why it is safe, is
- * said in dax-unlocked.c.
+ * Reading ext4 DAX files without i_rwsem. dax-unlocked.c explains how this
+ * works, and why it is safe.
  */
 #ifndef _EXT4_DAX_UNLOCKED_H
 #define _EXT4_DAX_UNLOCKED_H
@@ -19,15 +19,15 @@ ssize_t __ext4_dax_read_unlocked(struct inode *inode, loff_t pos,
 void ext4_dax_drain(struct inode *inode);
 
 /**
- * ext4_dax_read_unlocked - read without i_rwsem, where that is switched on
+ * ext4_dax_read_unlocked - read without i_rwsem, if that is enabled
  * @inode: the file
  * @pos: first byte to read, not negative
- * @buf: user memory, inside the address space as access_ok() has it
+ * @buf: user memory, inside the address space as for access_ok()
  * @count: bytes, from 1 to MAX_RW_COUNT
  *
  * Context: process context, no locks held.
- * Return: bytes read, 0 at the end of the file; -EAGAIN when i_rwsem has to be
- * taken. Some of @buf may have been written then.
+ * Return: bytes read, 0 at the end of the file; -EAGAIN if the caller must take
+ * i_rwsem. A part of @buf may have been written even then.
  */
 static __always_inline ssize_t
 ext4_dax_read_unlocked(struct inode *inode, loff_t pos, char __user *buf,
@@ -72,8 +72,9 @@ static __always_inline void ext4_dax_let_in(struct inode *inode)
 	    READ_ONCE(m->open))
 		return;
 	/*
-	 * Pairs with the acquire of a reader: it sees all that was seen here,
-	 * under i_rwsem, of what the last task that took blocks away has done.
+	 * Pairs with the acquire of a reader: this task, under i_rwsem, has
+	 * seen all changes of the last task that took blocks away, so the
+	 * reader sees them too.
 	 */
 	smp_store_release(&m->open, 1);
 }

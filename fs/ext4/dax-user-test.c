@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit tests of the ext4 DAX read: whole reads, into user memory, with FS_DAX.
- * dax-read-test.c says what is enforced, and how.
+ * dax-read-test.c describes the tests.
  */
 #include <kunit/test-bug.h>
 #include <linux/bvec.h>
@@ -19,21 +19,21 @@
 #include "dax-unlocked.h"
 
 #define DRT_DEV_PAGES	64
-#define DRT_PART_OFF	2		/* where the partition starts, in pages */
+#define DRT_PART_OFF	2		/* start of the partition, in pages */
 #define DRT_BUF_SIZE	(16 * PAGE_SIZE)
 #define DRT_UNTOUCHED	0xa5
 #define DRT_NO_ROOM	SIZE_MAX
 
 /*
- * How the device behaves. Pages are counted from its start; none of a file lies
- * on page 0, so 0 is "no page".
+ * Behaviour of the device. Pages are counted from its start. No block of a file
+ * is on page 0, so 0 means "no page".
  */
 struct drt_media {
-	long run;	/* the most pages that one answer covers; 0: no limit */
-	long bad;	/* a page that cannot be had ... */
-	int bad_err;	/* ... and why */
+	long run;	/* maximum pages of one answer; 0: no limit */
+	long bad;	/* access to this page fails ... */
+	int bad_err;	/* ... with this errno */
 	long kill;	/* access to this page sends SIGKILL */
-	struct drt_taker *taker;	/* access waits for it, if it comes */
+	struct drt_taker *taker;	/* if set, access waits for it */
 };
 
 /* A file system on a DAX device, and user memory to read into. */
@@ -44,8 +44,8 @@ struct drt_read {
 	struct drt_media media;
 	u8 *mem;			/* of the device */
 	char __user *ubuf;		/* DRT_BUF_SIZE, then an unmapped page */
-	u8 *got;			/* what was read, and ... */
-	u8 *other;			/* ... what another reader reads */
+	u8 *got;			/* result of the read under test ... */
+	u8 *other;			/* ... and of another reader */
 };
 
 /* A task that takes blocks away while a reader copies them. */
@@ -55,7 +55,7 @@ struct drt_taker {
 	struct completion begin;
 	struct completion end;
 	bool taken;		/* the blocks are gone */
-	bool waited;		/* they were not while the reader was there */
+	bool waited;		/* the blocks were kept during the read */
 	int err;
 };
 
@@ -75,8 +75,8 @@ static int drt_take(void *data)
 }
 
 /*
- * In the middle of a read: wait until the taker has closed the file, then leave it
- * time to do what it must not. It is on another CPU.
+ * Called in the middle of a read. Wait until the taker has cleared @open. Then
+ * give it time to take the blocks too early, on another CPU.
  */
 static void drt_meet(struct drt_taker *taker)
 {
@@ -135,7 +135,7 @@ static void drt_dax_exit(void *data)
 
 KUNIT_DEFINE_ACTION_WRAPPER(drt_vfree, vfree, const void *);
 
-/* Bytes that differ from page to page and within one, and are never 0. */
+/* Fill the device with bytes that differ between and within pages, never 0. */
 static int drt_init_media(struct kunit *test, struct drt_read *rd)
 {
 	rd->mem = vmalloc(DRT_DEV_PAGES * PAGE_SIZE);
@@ -209,7 +209,7 @@ static ssize_t drt_read_fast(struct drt_read *rd, loff_t pos, char __user *buf,
 
 static ssize_t drt_iomap_rw(struct kiocb *kiocb, struct iov_iter *iter)
 {
-	/* As ext4_dax_read_iter(). */
+	/* At or past EOF, dax_iomap_rw() returns 0 too. */
 	if (kiocb->ki_pos >= i_size_read(file_inode(kiocb->ki_filp)))
 		return 0;
 	return dax_iomap_rw(kiocb, iter, &ext4_iomap_ops);
@@ -217,7 +217,7 @@ static ssize_t drt_iomap_rw(struct kiocb *kiocb, struct iov_iter *iter)
 
 typedef ssize_t (*drt_iter_reader)(struct kiocb *kiocb, struct iov_iter *iter);
 
-/* Both the file position and the iterator advance by what was read. */
+/* Check that the file position and the iterator advance by the bytes read. */
 static ssize_t drt_read_iter(struct drt_read *rd, loff_t pos,
 			     struct iov_iter *iter, int ki_flags,
 			     drt_iter_reader reader)
@@ -251,7 +251,7 @@ static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
 	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iomap_rw);
 }
 
-/* As a file system does that has an ->iomap_begin and nothing quicker. */
+/* As in a file system that has only an ->iomap_begin. */
 static ssize_t drt_iter_simple(struct kiocb *kiocb, struct iov_iter *iter)
 {
 	return dax_read_simple(kiocb, iter, ext4_iomap_begin);
@@ -263,7 +263,7 @@ static ssize_t drt_read_simple(struct drt_read *rd, loff_t pos,
 	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_simple);
 }
 
-/* In pieces, of which the second is empty. */
+/* Read into three pieces. The second piece is empty. */
 static ssize_t drt_read_pieces(struct drt_read *rd, loff_t pos,
 			       char __user *buf, size_t count,
 			       drt_iter_reader reader)
@@ -298,7 +298,7 @@ static ssize_t drt_pieces_simple(struct drt_read *rd, loff_t pos,
 	return drt_read_pieces(rd, pos, buf, count, drt_iter_simple);
 }
 
-/* What is compared with drt_read_fast(). */
+/* Readers that are compared with drt_read_fast(). */
 static const drt_reader drt_others[] = {
 	drt_read_generic,
 	drt_read_simple,
@@ -308,8 +308,8 @@ static const drt_reader drt_others[] = {
 };
 
 /*
- * Read @count bytes at @pos into user memory of which @room bytes are there,
- * and fetch to @bytes what came.
+ * Read @count bytes at @pos into user memory, and copy the result to @bytes.
+ * Only @room bytes of the memory are mapped.
  */
 static ssize_t drt_read(struct kunit *test, drt_reader reader, loff_t pos,
 			size_t count, size_t room, u8 *bytes)
@@ -332,7 +332,7 @@ static ssize_t drt_read(struct kunit *test, drt_reader reader, loff_t pos,
 	return ret;
 }
 
-/* As KUNIT_EXPECT_MEMEQ(), which would print all of both. */
+/* Like KUNIT_EXPECT_MEMEQ(), which would print both buffers in full. */
 static void drt_expect_same_bytes(struct kunit *test, const u8 *got,
 				  const u8 *want, size_t len)
 {
@@ -346,7 +346,7 @@ static void drt_expect_same_bytes(struct kunit *test, const u8 *got,
 		   want[i]);
 }
 
-/* @bytes is what @lay holds at @pos. */
+/* Check that @bytes is the content of @lay at @pos. */
 static void drt_expect_bytes(struct kunit *test, const struct drt_layout *lay,
 			     loff_t pos, const u8 *bytes, ssize_t len)
 {
@@ -405,7 +405,7 @@ struct drt_row {
 	loff_t pos;
 	size_t count;
 	ssize_t ret;
-	size_t room;		/* bytes of the buffer that exist; 0: all */
+	size_t room;		/* mapped bytes of the buffer; 0: all */
 	struct drt_media media;
 };
 
@@ -477,8 +477,8 @@ static const struct drt_row drt_rows[] = {
 KUNIT_ARRAY_PARAM_DESC(drt_row, drt_rows, desc);
 
 /*
- * Into memory of the kernel, as io_uring and splice do: the bytes in @got, and
- * @ret.
+ * Check that reads into kernel memory, as by io_uring and splice, return @ret
+ * and the bytes in @got.
  */
 static void drt_check_kernel(struct kunit *test, loff_t pos, size_t count,
 			     ssize_t ret)
@@ -543,12 +543,12 @@ static void drt_test_read(struct kunit *test)
 	rd->media = p->media;
 	drt_check_row(test, p);
 
-	/* Again by the copy routine for memory that may machine check. */
+	/* Repeat with the copy routine that handles machine checks. */
 	set_dax_nomc(rd->dax);
 	drt_check_row(test, p);
 }
 
-/* All readers return @ret. */
+/* Check that all readers return @ret and the same bytes. */
 static void drt_expect_read(struct kunit *test, const struct drt_layout *lay,
 			    loff_t pos, size_t count, ssize_t ret)
 {
@@ -564,14 +564,14 @@ static void drt_expect_read(struct kunit *test, const struct drt_layout *lay,
 	}
 }
 
-/* DAX does not delay allocation; should an entry say so, that is an error. */
+/* Check that a delayed entry is an error: DAX has no delayed allocation. */
 static void drt_test_read_delayed(struct kunit *test)
 {
 	static const struct drt_layout lay = {
 		.ex = { { 0, 1, 20, DRT_WRITTEN }, { 1, 1, 0, DRT_DELAYED } },
 		.nr = 2,
 	};
-	/* By each reader, for each of the two reads. */
+	/* One for each reader and each of the two reads. */
 	const int warnings = 2 * (1 + ARRAY_SIZE(drt_others));
 	struct drt_read *rd = test->priv;
 	struct inode *inode = &rd->fs.ei.vfs_inode;
@@ -587,7 +587,7 @@ static void drt_test_read_delayed(struct kunit *test)
 	}
 }
 
-/* Blocks that are the file system's are not read, those before them are. */
+/* Check that reads stop before blocks in a system zone or off the device. */
 static void drt_test_read_invalid(struct kunit *test)
 {
 	static const struct drt_layout lay = {
@@ -612,7 +612,7 @@ static void drt_test_read_invalid(struct kunit *test)
 	drt_expect_read(test, &lay, 3 * DRT_B, DRT_B, DRT_B);
 }
 
-/* The tree is wrong on purpose: it must not be asked. */
+/* Check that no reader uses the tree during replay: its entry is wrong. */
 static void drt_test_read_replay(struct kunit *test)
 {
 	static const struct drt_extent wrong = { 0, 9, 52, DRT_WRITTEN };
@@ -636,7 +636,7 @@ static void drt_test_read_dead(struct kunit *test)
 	drt_expect_read(test, &drt_file, DRT_SIZE, 1, 0);
 }
 
-/* What is in the inode is not where its blocks are. */
+/* Check that inline data is not taken for block numbers. */
 static void drt_test_read_inline(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -670,7 +670,7 @@ static void drt_switch_on(void *key)
 	static_branch_enable(&dax_read_simple_key);
 }
 
-/* Switched off, a read is left to dax_iomap_rw(), whole. */
+/* Check that a disabled dax_read_simple() leaves the whole read alone. */
 static void drt_test_read_refused(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -694,7 +694,7 @@ static void drt_test_read_refused(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got, DRT_UNTOUCHED, DRT_B));
 }
 
-/* Maps block by block, and the second one not without waiting. */
+/* Maps one block at a time. Any block but the first needs to wait. */
 static int drt_begin_waits(struct inode *inode, loff_t pos, loff_t length,
 			   unsigned int flags, struct iomap *iomap,
 			   struct iomap *srcmap)
@@ -732,7 +732,10 @@ static ssize_t drt_pieces_nowait(struct drt_read *rd, loff_t pos,
 	return drt_read_iter(rd, pos, &iter, IOCB_NOWAIT, drt_iter_waits);
 }
 
-/* IOCB_NOWAIT gives what can be had at once, and -EAGAIN if that is nothing. */
+/*
+ * Check that IOCB_NOWAIT returns the bytes that need no waiting, or -EAGAIN if
+ * there are none.
+ */
 static void drt_test_read_nowait(struct kunit *test)
 {
 	static const drt_reader readers[] = {
@@ -753,7 +756,7 @@ static void drt_test_read_nowait(struct kunit *test)
 	}
 }
 
-/* Maps the block behind the one that is asked for. */
+/* Maps the block after the requested one. */
 static int drt_begin_elsewhere(struct inode *inode, loff_t pos, loff_t length,
 			       unsigned int flags, struct iomap *iomap,
 			       struct iomap *srcmap)
@@ -778,7 +781,10 @@ static ssize_t drt_pieces_elsewhere(struct drt_read *rd, loff_t pos,
 	return drt_read_pieces(rd, pos, buf, count, drt_iter_elsewhere);
 }
 
-/* A mapping of another place is not read: it may be of another file. */
+/*
+ * Check that a mapping that does not contain the position is not read. Its
+ * blocks may belong to another file.
+ */
 static void drt_test_read_elsewhere(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -795,7 +801,7 @@ static void drt_test_read_elsewhere(struct kunit *test)
 	}
 }
 
-/* An inode with a size past what its blocks can hold. */
+/* Check an inode with an i_size larger than its blocks can hold. */
 static void drt_test_read_max_offset(struct kunit *test)
 {
 	static const struct drt_layout lay = {
@@ -911,7 +917,7 @@ static void drt_test_read_random(struct kunit *test)
 	KUNIT_EXPECT_GT(test, tally.failed, DRT_FILES / 4);
 }
 
-/* Have the inode remember the extent of @pos, and readers not take i_rwsem. */
+/* Make the inode remember the extent of @pos, and readers skip i_rwsem. */
 static void drt_open(struct kunit *test, loff_t pos)
 {
 	struct drt_read *rd = test->priv;
@@ -929,7 +935,10 @@ static ssize_t drt_read_unlocked(struct drt_read *rd, loff_t pos,
 	return __ext4_dax_read_unlocked(&rd->fs.ei.vfs_inode, pos, buf, count);
 }
 
-/* What is not of the remembered extent, or not open, is left to i_rwsem. */
+/*
+ * Check that a read outside the remembered extent, or while @open is clear, is
+ * left to i_rwsem.
+ */
 static void drt_test_unlocked_left(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -973,7 +982,7 @@ static struct drt_taker *drt_begin_taker(struct kunit *test)
 	return taker;
 }
 
-/* Blocks are taken away when no reader copies from them, and not before. */
+/* Check that blocks are taken away only when no reader copies from them. */
 static void drt_test_unlocked_drained(struct kunit *test)
 {
 	struct drt_read *rd = test->priv;
@@ -992,7 +1001,7 @@ static void drt_test_unlocked_drained(struct kunit *test)
 	ret = drt_read_unlocked(rd, 0, rd->ubuf, DRT_B);
 	rd->media.taker = NULL;
 	migrate_enable();
-	/* if the read has not got to the device */
+	/* in case the read has not reached the device */
 	complete(&taker->begin);
 	wait_for_completion(&taker->end);
 

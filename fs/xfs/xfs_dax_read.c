@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Short reads of DAX files: a lookup for fs/dax-read.c that is quicker than
- * xfs_read_iomap_begin() where a read lies in written blocks or in a hole.
+ * Short reads of DAX files: a lookup for fs/dax-read.c.  If a read lies in
+ * written blocks or in a hole, this is quicker than xfs_read_iomap_begin().
  */
 #include "xfs_platform.h"
 #include "xfs_shared.h"
@@ -20,8 +20,8 @@
 #include <linux/dax-read.h>
 
 /*
- * With an iomap of its own, so that the caller's needs no memory, and is not
- * cleared, for a read that does not come here.
+ * This uses its own iomap, so that the caller's iomap needs no memory and no
+ * clearing for reads that do not come here.
  */
 static __always_inline int
 xfs_dax_read_begin_other(
@@ -45,9 +45,9 @@ xfs_dax_read_begin_other(
 }
 
 /*
- * Find the extent at a position, or the hole, with the ILOCK held.  A hole behind
- * the last extent ends with the range that is asked for.  Return IOMAP_HOLE,
- * IOMAP_MAPPED, or -ENOTBLK for all else.
+ * Find the extent or the hole at a position, with the ILOCK held.  A hole
+ * behind the last extent ends with the requested range.  Return IOMAP_HOLE or
+ * IOMAP_MAPPED, and -ENOTBLK for anything else.
  */
 static __always_inline int
 xfs_dax_read_extent(
@@ -77,11 +77,11 @@ xfs_dax_read_extent(
 }
 
 /*
- * What is neither in written blocks of the data device nor a hole, and what
- * looks corrupt, is left to xfs_read_iomap_begin().  What that does beside this
- * is not for a copy under the IOLOCK: a sequence by which writeback sees whether
- * its mapping is still good, and the search for shared blocks.  The caller leaves
- * out files that may have such.
+ * Anything but a hole or written blocks of the data device is left to
+ * xfs_read_iomap_begin(), and so are extents that look corrupt.  A copy under
+ * the IOLOCK does not need the rest of that function: a sequence number that
+ * tells writeback whether its mapping is still valid, and the search for shared
+ * blocks.  The caller excludes files that may have shared blocks.
  */
 static __always_inline int
 xfs_dax_read_begin(
@@ -101,7 +101,7 @@ xfs_dax_read_begin(
 	if (xfs_is_shutdown(mp))
 		return -EIO;
 
-	/* Once read, the extents stay as long as the inode does. */
+	/* Once read, the extents stay in memory as long as the inode. */
 	if (unlikely(xfs_need_iread_extents(&ip->i_df)) ||
 	    XFS_IS_REALTIME_INODE(ip))
 		goto other;
@@ -133,9 +133,10 @@ other:
 /**
  * xfs_dax_read_iter - read a DAX file the short way
  * @iocb: the read
- * @to: where to, not empty
+ * @to: destination, not empty
  *
- * Context: process context, IOLOCK held shared.  No block of the file is shared.
+ * Context: process context, IOLOCK held shared.  No block of the file is
+ * shared.
  * Return: as dax_read_iter().
  */
 ssize_t

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading DAX files. How it works, and in which order locks are taken, is said
- * in fs/dax-read.c.
+ * Reading DAX files. fs/dax-read.c describes the design and the lock order.
  *
- * What runs for each read into one piece of user memory is inline, so that
- * ->iomap_begin is called directly, and a quick lookup that is inline too leaves
- * nothing of struct iomap.
+ * The code for a read into one piece of user memory is inline. So it calls
+ * ->iomap_begin directly, and needs no struct iomap in memory if a quick lookup
+ * is inline too.
  */
 #ifndef _LINUX_DAX_READ_H
 #define _LINUX_DAX_READ_H
@@ -34,18 +33,18 @@ ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
 ssize_t dax_read_segments(struct kiocb *iocb, struct iov_iter *to,
 			  unsigned int flags, iomap_iter_begin_fn begin);
 
-/* Off: all reads are left to dax_iomap_rw(). A branch that is patched. */
+/* If this is off, all reads are left to dax_iomap_rw(). */
 static __always_inline bool dax_read_simple_enabled(void)
 {
 	return static_branch_likely(&dax_read_simple_key);
 }
 
 /*
- * Find the @len bytes at byte @addr of the device, or those of them that it maps
- * in one piece.
+ * Find the @len bytes at byte @addr of the device, or as many of them as the
+ * device maps in one piece.
  *
- * Returns how many bytes are at @kaddr, or -EIO for a bad block, -EINTR for a
- * fatal signal, or dax_direct_access()'s errno.
+ * Returns the number of bytes at @kaddr, -EIO for a bad block, -EINTR for a
+ * fatal signal, or an errno of dax_direct_access().
  */
 static __always_inline ssize_t dax_read_address(struct dax_device *dax_dev,
 						u64 addr, size_t len,
@@ -67,9 +66,9 @@ static __always_inline ssize_t dax_read_address(struct dax_device *dax_dev,
 }
 
 /*
- * Copy what the device maps in one piece of the @len bytes at its byte @addr.
+ * Copy as many of the @len bytes at byte @addr as the device maps in one piece.
  *
- * Returns the bytes copied, or when there are none: -EFAULT, or an errno of
+ * Returns the bytes copied. If no byte was copied: -EFAULT, or an errno of
  * dax_read_address().
  */
 static __always_inline ssize_t dax_read_copy_piece(struct dax_device *dax_dev,
@@ -94,14 +93,17 @@ static __always_inline ssize_t dax_read_copy(struct dax_device *dax_dev,
 
 	scp = dax_read_lock();
 	ret = dax_read_copy_piece(dax_dev, addr, buf, len);
-	if (unlikely((size_t)ret < len)) /* never 0, and an errno is large */
+	if (unlikely((size_t)ret < len)) /* never 0; an errno is large */
 		ret = dax_read_copy_rest(dax_dev, addr, buf, len, ret);
 	dax_read_unlock(scp);
 
 	return ret;
 }
 
-/* How much of the @count bytes at @pos is in @iomap: 0 if that is not of @pos. */
+/*
+ * Returns how many of the @count bytes at @pos are in @iomap: 0 if it does not
+ * contain @pos.
+ */
 static __always_inline size_t dax_read_length(const struct iomap *iomap,
 					      loff_t pos, size_t count)
 {
@@ -112,12 +114,15 @@ static __always_inline size_t dax_read_length(const struct iomap *iomap,
 	return min_t(u64, count, iomap->length - skip);
 }
 
-/* Map @pos and read what the mapping holds of the @count bytes there. */
+/*
+ * Map @pos, and read the part of the @count bytes there that the mapping
+ * covers.
+ */
 static __always_inline ssize_t
 dax_read_mapping(struct inode *inode, loff_t pos, char __user *buf,
 		 size_t count, unsigned int flags, iomap_iter_begin_fn begin)
 {
-	/* Some ->iomap_begin look for the iterator around the iomap. */
+	/* Some ->iomap_begin use the iterator that contains the iomap. */
 	struct iomap_iter iter = {
 		.inode	= inode,
 		.pos	= pos,
@@ -131,7 +136,10 @@ dax_read_mapping(struct inode *inode, loff_t pos, char __user *buf,
 	if (unlikely(ret < 0))
 		return ret;
 
-	/* First of all: a lookup that finds written blocks only is done here. */
+	/*
+	 * Check the type first, so that the compiler can drop the check for an
+	 * inline lookup that finds only written blocks.
+	 */
 	if (unlikely(iomap->type != IOMAP_MAPPED))
 		return dax_read_unwritten(iomap->type, buf,
 					  dax_read_length(iomap, pos, count));
@@ -147,22 +155,21 @@ dax_read_mapping(struct inode *inode, loff_t pos, char __user *buf,
  * dax_read_user - read a DAX file into user memory
  * @inode: the file, IS_DAX()
  * @pos: first byte to read, not negative
- * @buf: user memory, inside the address space as access_ok() has it
+ * @buf: user memory, inside the address space as for access_ok()
  * @count: bytes, from 1 to MAX_RW_COUNT
- * @flags: for @begin: IOMAP_DAX, and IOMAP_NOWAIT where it must not wait
+ * @flags: for @begin: IOMAP_DAX, and IOMAP_NOWAIT if it must not wait
  * @begin: maps a range of the file, as ->iomap_begin does for dax_iomap_rw(). A
- *	constant, so that it is called directly or is inline. What it takes it
- *	gives back: there is no ->iomap_end.
+ *	constant, so that the call is direct or inline. It must release
+ *	everything that it takes, because there is no ->iomap_end.
  *
- * What lies past i_size is not read. A hole and an unwritten extent read as
- * zeroes.
+ * Bytes past i_size are not read. Holes and unwritten extents read as zeroes.
  *
  * Context: process context, i_rwsem held shared (or exclusively), unless the
  * file system is read-only. May sleep, may fault in user memory.
- * Return: bytes read, fewer than @count at the end of the file, before an
- * error or on a fatal signal; 0 at or past the end. When nothing was read:
- * -EFAULT for a bad buffer, -EIO for a bad block, -EINTR, or an errno of @begin
- * or of dax_direct_access().
+ * Return: bytes read, fewer than @count at the end of the file, before an error
+ * or on a fatal signal; 0 at or past the end. If nothing was read: -EFAULT for
+ * a bad buffer, -EIO for a bad block, -EINTR, or an errno of @begin or of
+ * dax_direct_access().
  */
 static __always_inline ssize_t
 dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
@@ -178,7 +185,7 @@ dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
 		return 0;
 	count = min_t(u64, count, size - pos);
 
-	/* Most reads lie in one mapping: keep what they run free of loops. */
+	/* Most reads lie in one mapping, so keep the loop out of line. */
 	ret = dax_read_mapping(inode, pos, buf, count, flags, begin);
 	if (unlikely((size_t)ret < count))
 		ret = dax_read_user_rest(inode, pos, buf, count, flags, begin,
@@ -188,15 +195,15 @@ dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
 
 /**
  * dax_read_iter - the short way for a read
- * @iocb: the read; ki_pos is advanced by what was read
- * @to: where to, not empty; advanced by what was read
+ * @iocb: the read; ki_pos advances by the bytes read
+ * @to: destination, not empty; advances by the bytes read
  * @begin: as for dax_read_user()
  *
- * For a file system with a function of its own around this, which is called if
- * dax_read_simple_enabled(). Others have dax_read_simple().
+ * For a file system that wraps this in its own function, and calls that if
+ * dax_read_simple_enabled(). Other file systems use dax_read_simple().
  *
- * Context: as for dax_read_user(). IS_DAX() is checked by the caller, under
- * i_rwsem unless S_DAX lasts as long as the inode does.
+ * Context: as for dax_read_user(). The caller checks IS_DAX(), under i_rwsem
+ * unless S_DAX lasts as long as the inode.
  * Return: as dax_read_user().
  */
 static __always_inline ssize_t dax_read_iter(struct kiocb *iocb,
@@ -222,17 +229,17 @@ static __always_inline ssize_t dax_read_iter(struct kiocb *iocb,
 }
 
 /**
- * dax_read_simple - the short way for a read, if that is switched on
+ * dax_read_simple - the short way for a read, if it is enabled
  * @iocb: as for dax_read_iter()
  * @to: as for dax_read_iter()
  * @begin: as for dax_read_user()
  *
- * To be asked before dax_iomap_rw(), with the ->iomap_begin of its iomap_ops
- * if these have no ->iomap_end to match it.
+ * Call this before dax_iomap_rw(), with the ->iomap_begin of the same
+ * iomap_ops. These must not have an ->iomap_end.
  *
  * Context: as for dax_read_iter().
- * Return: as dax_read_user(), or -ENOTBLK with nothing done when dax_iomap_rw()
- * is to do it.
+ * Return: as dax_read_user(), or -ENOTBLK, with nothing done, if the caller
+ * must use dax_iomap_rw().
  */
 static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
 					       struct iov_iter *to,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# What the shell tests share: TAP, a namespace that may be overwritten, and the
+# Helpers of the shell tests: TAP, a namespace that may be overwritten, and the
 # nodes of its user queues. UQ_TEST_DEV is as in uq.h.
 
 KSFT_SKIP=4
@@ -25,7 +25,7 @@ skip_all() { # REASON
 	exit $KSFT_SKIP
 }
 
-# For what a device that was named does not have, and should.
+# For a named device that lacks a required feature.
 fail_all() { # REASON
 	echo "TAP version 13"
 	echo "Bail out! $*"
@@ -48,7 +48,7 @@ skip() { # NAME REASON
 	echo "ok $tap_nr $1 # SKIP $2"
 }
 
-# Runs a command as a test. What it says is shown when it fails.
+# Run a command as a test; show its output if it fails.
 check() { # NAME COMMAND...
 	check_name=$1
 	shift
@@ -72,8 +72,9 @@ cleanup() {
 	rm -rf "$tmp"
 }
 
-# The number of the controller that has a namespace, if only one has. With native
-# multipath its device is the subsystem, in which the controllers are.
+# Print the number of the controller of a namespace, if there is only one. With
+# native multipath, the parent of the device is a subsystem, which contains the
+# controllers.
 ctrl_of() { # BLOCK
 	device=$(readlink -f "/sys/block/$1/device")
 	if [ ! -e "$device/cntlid" ]; then
@@ -84,7 +85,8 @@ ctrl_of() { # BLOCK
 	echo "${device##*/nvme}"
 }
 
-# Sets $block, $ctrl (its number) and $head to those of the first namespace.
+# Set $block, $ctrl (number of the controller) and $head for the first
+# namespace.
 need_dev() {
 	[ -x ./uq_check_devs ] || skip_all "built without liburing 2.3 or later"
 	why=$(./uq_check_devs)
@@ -106,7 +108,7 @@ need_dev() {
 		skip_all "$block has several paths; name one without"
 }
 
-# The first node of a kind: its name.
+# Print the name of the first node of a kind.
 node_of() { # irq|poll
 	for node in "$GENERIC/ng${ctrl}n${head}q"*; do
 		[ "$(cat "$node/user_queue/type" 2> /dev/null)" = "$1" ] ||
@@ -116,7 +118,7 @@ node_of() { # irq|poll
 	done
 }
 
-# Sets $tmp to a folder, and undoes all at the end.
+# Create a temporary directory, $tmp. Restore everything at exit.
 begin() {
 	tmp=$(mktemp -d "${TMPDIR:-/tmp}/uq.XXXXXX") || exit 1
 	old_irq=$(cat $PARAMS/user_irq_queues)
@@ -125,7 +127,7 @@ begin() {
 	trap 'exit 1' HUP INT TERM
 }
 
-# Sets $irq and $poll to nodes of these kinds.
+# Set $irq and $poll to nodes of these kinds.
 need_queues() {
 	begin
 	if [ -z "$(node_of irq)" ] || [ -z "$(node_of poll)" ]; then
@@ -138,7 +140,7 @@ need_queues() {
 	tries=0
 	irq=
 	poll=
-	# nodes come with the scan that follows the reset
+	# the scan after a reset creates the nodes
 	while [ -z "$irq" ] || [ -z "$poll" ]; do
 		tries=$((tries + 1))
 		[ $tries -lt 10000 ] || fail_all "no user queues of both kinds"

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of NVMe user queues share: namespaces that may be overwritten,
- * the nodes of their user queues, rings, and commands.
+ * Helpers that the tests of NVMe user queues share: namespaces that may be
+ * overwritten, nodes of user queues, rings, and commands.
  *
- * Environment, of which README tells more:
+ * Environment; the README describes it in detail:
  *   UQ_TEST_DEV	block devices of NVMe namespaces, separated by spaces.
- *			They are overwritten. The first one is used the most;
- *			tests that need something special (metadata, a
- *			controller with few queues) look for it among all.
- *   UQ_TEST_SLOW_DEV	one that is slow on purpose: about a hundred commands a
- *			second, so that commands stay in flight
- *   UQ_TEST_DESTRUCTIVE	1: tests may do what reaches beyond these namespaces
- *			If neither is set, QEMU's namespaces are taken that have
- *			a serial number of these tests, see README.
+ *			The tests overwrite them. Most tests use the first one.
+ *			Tests with special needs (metadata, a controller with
+ *			few queues) search all of them.
+ *   UQ_TEST_SLOW_DEV	a namespace that is slow on purpose: about a hundred
+ *			commands per second, so that commands stay in flight
+ *   UQ_TEST_DESTRUCTIVE	1: tests may affect more than these namespaces
+ *			If neither UQ_TEST_DEV nor UQ_TEST_SLOW_DEV is set, the
+ *			tests use QEMU's namespaces with a serial number of
+ *			these tests, see README.
  *   UQ_TEST_SCALE	multiplies the number of rounds, default 1
  *
- * Functions return 0 on success and a negative errno on failure, unless they
- * say otherwise.
+ * Functions return 0 on success and a negative errno on failure, unless their
+ * comment says otherwise.
  */
 #ifndef SELFTESTS_UQ_H
 #define SELFTESTS_UQ_H
@@ -48,16 +49,16 @@
 #define CMD_DSM		0x09
 #define CMD_COPY	0x19
 
-/* Status of the device, without the bits that say whether to try again. */
+/* Status of the device: code and type, without CRD, More and DNR. */
 #define STATUS(res)	((res) & 0x7ff)
 #define ST_SGL_LENGTH	0x0f
 #define ST_LBA_RANGE	0x80
 #define ST_COMPARE	0x285
 
-/* A bound for what never comes, in seconds. What does come is never timed. */
+/* Bound of all waits that should never end this way, in seconds. */
 #define UQ_NEVER	600
 
-/* What older headers do not have. */
+/* Missing in older headers. */
 #ifndef IORING_SETUP_HYBRID_IOPOLL
 #define IORING_SETUP_HYBRID_IOPOLL	0x20000
 #endif
@@ -72,7 +73,7 @@
 /* An enumerator of <linux/io_uring.h> since 6.19. */
 #define UQ_OP_URING_CMD128		64
 
-/* A namespace as one controller has it. */
+/* A namespace, as seen by one controller. */
 struct uq_ns {
 	char		block[32];	/* nvmeSnY */
 	int		ctrl;		/* X */
@@ -82,8 +83,8 @@ struct uq_ns {
 	unsigned int	ms;
 	bool		ext;
 	bool		usable;		/* metadata needs kernel support */
-	unsigned int	paths;		/* controllers that it has */
-	__u32	max;		/* bytes in one transfer */
+	unsigned int	paths;		/* number of its controllers */
+	__u32	max;		/* largest transfer, in bytes */
 };
 
 /* One user queue of a namespace: /dev/ngXnYqZ. */
@@ -102,173 +103,184 @@ struct uq_node {
 /* -- devices */
 
 /*
- * The namespace of this name. Names are given anew when controllers are bound again,
- * and two may change places: one that was remembered is found by its WWID and where
- * its controller is, whatever it is called by then. False if there is none.
+ * Look up a namespace by name. Binding controllers again may change names, and
+ * two namespaces may swap theirs. A namespace that uq_ns_remember() has stored
+ * is therefore found by its WWID and the bus address of its controller. Return
+ * false if there is none.
  */
 bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
-/* The last name in a link of sysfs: that of the device that it leads to. */
+/* The last component of the target of a sysfs link. */
 int uq_link_name(const char *link, char *name, size_t len);
-/* What a namespace says of itself, by the name of its block device. */
+/* The WWID of a namespace, by the name of its block device. */
 int uq_wwid(const char *block, char *wwid, size_t len);
-/* Remembers what has its name now. */
+/* Remember the namespace that has this name now. */
 int uq_ns_remember(const struct uq_ns *ns);
-/* How many were named. */
+/* Number of words in UQ_TEST_DEV. */
 unsigned int uq_ns_count(void);
-/* The @n'th namespace that was named; false if there is none. */
+/* The @n'th namespace of UQ_TEST_DEV; false if there is none. */
 bool uq_ns_nth(struct uq_ns *ns, unsigned int n);
-/* The first named one for which @want() is true. */
+/* The first namespace of UQ_TEST_DEV that @want() accepts. */
 bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns));
-/* The slow one. */
+/* The namespace of UQ_TEST_SLOW_DEV. */
 bool uq_ns_slow(struct uq_ns *ns);
 
-/* The @n'th user queue of a kind that a namespace has. */
+/* The @n'th user queue of one kind of a namespace. */
 bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
 		 unsigned int n);
 unsigned int uq_count_nodes(const struct uq_ns *ns, bool poll);
-/* The first one of the first namespace, or of the slow one. */
+/* The first node of the first namespace, or of the slow one. */
 bool uq_find(struct uq_node *node, bool poll);
 bool uq_find_slow(struct uq_node *node, bool poll);
 
 /*
- * For the setup of a fixture: the first node of a kind of the first namespace,
- * which has to have blocks of 512 bytes. Returns 0 or the exit code of a test that
- * cannot run, with a sentence in @why: 4 to skip it, 1 as there should be a node.
+ * For the setup of a fixture: the first node of a kind of the first namespace.
+ * The namespace must have blocks of 512 bytes. If the test cannot run, return
+ * its exit code and a reason in @why: 4 to skip it, 1 if the node should exist.
  */
 int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len);
-/* The first namespace, or the slow one, likewise. */
+/* Same for the first namespace, or the slow one. */
 int uq_need_ns(struct uq_ns *ns, bool slow, char *why, size_t len);
 /*
- * Likewise, nodes of two namespaces of one controller, the first one without
- * metadata. The controller is reset if it has no user queues.
+ * Same for nodes of two namespaces of one controller; the first one has no
+ * metadata. Reset the controller if it has no user queues.
  */
 int uq_need_neighbours(struct uq_node node[2], bool poll, char *why, size_t len);
 
-/* Metadata in a buffer of its own, which the kernel supports. */
+/* Metadata in a separate buffer, supported by the kernel. */
 bool uq_separate_metadata(const struct uq_ns *ns);
 
 /* -- attributes and parameters */
 
-/* A number from sysfs; -1 if it is not there. */
+/* Read a number from sysfs; -1 if it does not exist. */
 long long uq_attr(const char *node, const char *attr);
-/* The word in an attribute; "" if it is not there. */
+/* Read a line from sysfs; "" if it does not exist. */
 void uq_attr_str(const char *node, const char *attr, char *buf, size_t len);
 int uq_param_set(const char *name, const char *val);
 long long uq_param_get(const char *name);
-/* One line of a file, without its end. */
+/* Read one line of a file, without its newline. */
 int uq_read_line(const char *path, char *buf, size_t len);
 int uq_write_line(const char *path, const char *val);
-/* Entries of a folder, without hidden ones; none if it is not there. */
+/*
+ * Number of entries of a directory, without hidden ones; 0 if it does not
+ * exist.
+ */
 unsigned int uq_count_entries(const char *path);
 
-/* How many pages have been pinned so far, in the whole system. */
+/* Number of pages that the whole system has pinned since boot. */
 unsigned long uq_pages_pinned(void);
 /* The monotonic clock, in seconds. */
 time_t uq_seconds(void);
 /*
- * Sleeps a millisecond between two looks: a task that only yields takes a processor
- * from what it waits for, where these are few or emulated. Not for a state that may
- * pass meanwhile, nor where the task must not enter the kernel.
+ * Sleep for a millisecond between two polls. A task that only yields takes CPU
+ * time from the task that it waits for, if CPUs are few or emulated. Do not use
+ * it for states that may be short, or in a task that must not enter the kernel.
  */
 void uq_rest(void);
-/* Waits until a file is there, or gone. */
+/* Wait until a file exists, or is removed. */
 int uq_wait_path(const char *path, bool there);
-/* The folder of a controller's PCI device, in PATH_MAX bytes. */
+/* The sysfs directory of a controller's PCI device, in PATH_MAX bytes. */
 int uq_pci_path(const struct uq_ns *ns, char *path);
-/* Its name on the bus, such as "0000:00:04.0". */
+/* The address of a controller's PCI device, such as "0000:00:04.0". */
 int uq_pci_of(const struct uq_ns *ns, char *pci, size_t len);
-/* The same if it has one controller, and that is a PCI device; false otherwise. */
+/* Same; false if there are several controllers, or no PCI device. */
 bool uq_only_pci_of(const struct uq_ns *ns, char *pci, size_t len);
 /*
- * A controller by that name, as its number may change when the device is removed
- * while one of its nodes is open. The number that it has now, -1 for none:
+ * The number of the controller with this PCI address, or -1. The number may
+ * change if the device is removed while one of its nodes is open.
  */
 int uq_ctrl_of_pci(const char *pci);
-/* Takes a device, or only its driver, away. */
+/* Remove a device, or only unbind its driver. */
 int uq_pci_take(const char *pci, bool device);
 /*
- * Finds it again, and waits for its nodes. While a file of the old ones is open,
- * controller and namespace get other numbers, which are put into @ns.
+ * Undo uq_pci_take() and wait for the nodes. If a file of the old nodes is
+ * still open, controller and namespace get other numbers; these are stored in
+ * @ns.
  */
 bool uq_pci_find(const char *pci, bool device, struct uq_ns *ns);
 /*
- * Takes the driver away and gives it back until controller and namespace have the
- * numbers by which the tests to come know them. Files of tasks that have ended
- * are closed by and by, so that the first time may be too early.
+ * Unbind and bind the driver until controller and namespace have their old
+ * numbers, which later tests use. The first attempt may be too early, as files
+ * of tasks that have ended are closed with a delay.
  */
 bool uq_pci_restore(const char *pci, const struct uq_ns *was);
 /*
- * Binds controllers again that have no driver or other numbers than when their
- * namespaces were remembered, so that these have their names. It gives up after ten
- * tries, or UQ_NEVER seconds. False if nothing was to be done.
+ * Bind controllers again that have no driver, or whose namespaces have other
+ * names than when they were remembered. Give up after ten attempts or UQ_NEVER
+ * seconds. Return false if there was nothing to do.
  */
 bool uq_devices_back(void);
-/* An attribute of a controller. */
+/* Attributes of a controller. */
 int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
 int uq_ctrl_set(int ctrl, const char *name, const char *val);
-/* Is a controller in this state, as in "live"? */
+/* Check the state of a controller, such as "live". */
 bool uq_ctrl_is(int ctrl, const char *state);
-/* Resets a controller and returns when it is live again. */
+/* Reset a controller and wait until it is live again. */
 int uq_reset(int ctrl);
-/* Sets both parameters, and resets. */
+/* Set both parameters and reset the controller. */
 int uq_bring_up(const struct uq_ns *ns, unsigned int irq, unsigned int poll);
-/* A node of a controller that is reset, to have two user queues of each kind. */
+/* Reset a controller to get two user queues of each kind; return one node. */
 bool uq_bring_up_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
-/* The same without a reset if it has them. */
+/* Same, but do not reset a controller that has them. */
 bool uq_ensure_node(struct uq_node *node, const struct uq_ns *ns, bool poll);
-/* Waits until a namespace has these nodes; false if it never does. */
+/* Wait until a namespace has these nodes; false on timeout. */
 bool uq_wait_nodes(const struct uq_ns *ns, int irq, int poll);
 /*
- * The same for the only namespace of a controller, two of each kind. It may come
- * under another number, the Y of ngXnYqZ, which is put into @ns.
+ * Same for the only namespace of a controller, with two nodes of each kind. Its
+ * number, the Y of ngXnYqZ, may have changed and is stored in @ns.
  */
 bool uq_wait_head(struct uq_ns *ns);
-/* Waits until the nodes are as many as the driver said it would make. */
+/* Wait until there are as many nodes as the driver has logged. */
 bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
-/* An admin command to a controller: 0 or what the device says. */
+/* Send an admin command: 0 or the status of the device. */
 int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
 /*
- * Namespace Attachment of the NVMe base specification: a controller takes a
- * namespace, or detaches it. Returns 0 or the status of the device.
+ * Attach a namespace to a controller, or detach it. Return 0 or the status of
+ * the device.
  */
 int uq_attach(const struct uq_ns *ns, bool on);
-/* A controller with one interrupt at most, which is the block layer's. */
+/* A controller with at most one interrupt, which the block layer uses. */
 bool uq_no_vectors(const struct uq_ns *ns);
-/* It can have no user queue of a kind, for the reason that UQ_NO_QUEUE tells. */
+/*
+ * The controller cannot have a user queue of this kind: UQ_NO_QUEUE is the
+ * reason.
+ */
 bool uq_no_queue(const struct uq_ns *ns, bool poll);
 #define UQ_NO_QUEUE	"the controller has no interrupt for a user queue"
-/* Waits until nothing is in flight; false if that never happens. */
+/* Wait until no command is in flight; false on timeout. */
 bool uq_wait_idle(const char *node);
 /*
- * Once that is so, for the end of a test: all that was submitted has completed,
- * and no completion without a command came since there were @spurious. Prints
- * what is wrong.
+ * Same, for the end of a test. Also check that all submitted commands have
+ * completed and that the number of spurious completions is still @spurious.
+ * Print all differences.
  */
 bool uq_check_idle(const char *node, long long spurious);
-/* And until it is not claimed: a ring may drop files after its task has ended. */
+/*
+ * Wait until the queue is not claimed: a ring may drop files after its task
+ * ended.
+ */
 bool uq_wait_unclaimed(const char *node);
 
-/* Numbers of the line "user irq/poll queues" that was logged last. */
+/* Numbers in the last logged line with "user irq/poll queues". */
 bool uq_logged(int ctrl, int *irq, int *poll);
 
-/* How often a command's timeout has led to a reset, says the log. */
+/* Number of resets after a timeout of a command, from the kernel log. */
 unsigned int uq_resets_logged(int ctrl);
 
 unsigned int uq_scale(void);
 
-/* -- the start and the end of a program, see uq_safe.h */
+/* -- start and end of a program, see uq_safe.h */
 
 /*
- * Looks whether UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
- * overwritten, and sets them first if neither is set. Returns 0 or the exit code
- * of a test that cannot run, with a sentence in @why: 4 to skip it, 1 as what was
- * named is not what it should be.
+ * Check that UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
+ * overwritten. If neither is set, set them first. If the test cannot run,
+ * return its exit code and a reason in @why: 4 to skip it, 1 if a name is not a
+ * working NVMe namespace.
  */
 int uq_find_devs(char *why, size_t len);
 /*
- * The same, and makes sure that the first namespace, and the slow one, have user
- * queues of both kinds, by setting the parameters and a reset. uq_put_back()
- * undoes it.
+ * Same. Also set the parameters, and reset controllers if needed, so that the
+ * first namespace and the slow one have user queues of both kinds.
+ * uq_put_back() reverts this.
  */
 int uq_prepare(char *why, size_t len);
 void uq_put_back(void);
@@ -276,7 +288,7 @@ void uq_put_back(void);
 /* -- rings and commands */
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags);
-/* Opens a node, and a ring of its kind: the descriptor of the node. */
+/* Open a node and a ring of its kind; return the descriptor of the node. */
 int uq_open_ring(const struct uq_node *node, int mode, struct io_uring *ring,
 		 unsigned int entries);
 struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
@@ -284,7 +296,7 @@ struct nvme_uring_cmd *uq_prep_raw(struct io_uring *ring, int fd,
 				   __u64 slba, const void *buf,
 				   __u32 len, unsigned int blocks);
 
-/* The same on blocks of 512 bytes. */
+/* Same for blocks of 512 bytes. */
 static inline struct nvme_uring_cmd *uq_prep(struct io_uring *ring, int fd,
 					     unsigned int nsid, int opcode,
 					     __u64 slba, const void *buf,
@@ -299,46 +311,46 @@ static inline struct io_uring_sqe *uq_sqe(struct nvme_uring_cmd *c)
 				       offsetof(struct io_uring_sqe, cmd));
 }
 
-/* The next completion: its res, and its result when @result is not NULL. */
+/* Wait for a completion and return its res. @result may be NULL. */
 int uq_reap(struct io_uring *ring, __u64 *result);
-/* Submits what was prepared, which is one command, and waits: its result. */
+/* Submit the only prepared command and wait: return its res. */
 int uq_run(struct io_uring *ring);
-/* Submits all that was prepared, waits for all: the first that is not 0. */
+/* Submit all prepared commands and wait: return the first res that is not 0. */
 int uq_run_all(struct io_uring *ring, unsigned int n);
 
 /*
- * The module of test_modules, which does things to the kernel that user space
- * cannot: whether it has a parameter, after it was loaded if need be.
+ * The module of test_modules causes events in the kernel that user space
+ * cannot. Load it if needed; return true if it has the parameter.
  */
 #define UQ_TESTMOD_FILE	"test_modules/uq_test_events.ko"
 #define UQ_TESTMOD	"/sys/module/uq_test_events/parameters"
 #define UQ_NO_TESTMOD	"no " UQ_TESTMOD_FILE
 bool uq_load_testmod(const char *param);
 void uq_unload_testmod(void);
-/* What its parameter "event" makes happen to a PCI device. */
+/* Write to its parameter "event" to cause an event of a PCI device. */
 int uq_test_event(const char *pci, const char *what);
 
 void uq_fill(void *buf, size_t len, unsigned int seed);
-/* Memory that is there, page-aligned; NULL if there is none. */
+/* Allocate page-aligned memory; NULL on failure. */
 void *uq_alloc(size_t len);
 
-/* A descriptor through a socket, and a number with it; the one that came, or -1. */
+/* Send a descriptor and a number through a socket; receive them, or -1. */
 int uq_send_fd(int sock, int fd, unsigned int number, int flags);
 int uq_receive_fd(int sock, unsigned int *number, int flags);
 
 /* -- privileges */
 
-/* A user and group without any capability. */
+/* User and group id without any capability. */
 #define UQ_UNPRIVILEGED	65534
 
-/* Becomes that user for good. */
+/* Become this user for good. */
 int uq_drop_privileges(void);
 /*
- * Runs @fn() in a child process as that user. Returns what @fn() does, which is
- * from -127 to 127, or -1000 if that cannot be told.
+ * Run @fn() as this user in a child process. Return the return value of @fn(),
+ * from -127 to 127, or -1000 if it is unknown.
  */
 int uq_run_unprivileged(int (*fn)(void *data), void *data);
-/* The same while the node has mode @mode. */
+/* Same while the node has mode @mode. */
 int uq_run_with_mode(const struct uq_node *node, mode_t mode,
 		     int (*fn)(void *data), void *data);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: a device that does not answer admin commands, or refuses
- * them, and what becomes of commands on user queues then.
+ * NVMe user queues: a device does not answer admin commands, or fails them.
+ * Check how commands on user queues end.
  *
- * What a device has to be made to do needs CONFIG_NVME_UQ_FAULT.
+ * Most tests need CONFIG_NVME_UQ_FAULT to make a device misbehave.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -13,7 +13,7 @@
 
 #include "uq_timeout.h"
 
-/* Until the completion of the only command has been lost or held back. */
+/* Wait until the completion of the only command has been lost or delayed. */
 static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
 {
 	while (fault_left(self, what) > 0)
@@ -21,7 +21,7 @@ static void wait_fault(FIXTURE_DATA(timeout) *self, const char *what)
 			       IORING_ENTER_GETEVENTS, NULL);
 }
 
-/* A reset ends commands also if its deletion of queues is not answered. */
+/* A reset ends commands even if Delete commands are not answered. */
 TEST_F(timeout, queues_that_are_not_deleted)
 {
 	static const int opcodes[] = { ADMIN_DELETE_SQ, ADMIN_DELETE_CQ };
@@ -35,7 +35,7 @@ TEST_F(timeout, queues_that_are_not_deleted)
 		ASSERT_EQ(0, set_fault(self, "lose", 1));
 		prep(self, 0, FOR_EVER);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
-		/* until the scan after a reset is over, it waits in a worker */
+		/* it waits in a worker during the scan after a reset */
 		wait_fault(self, "lose");
 		ASSERT_EQ(0, set_admin_fault(self, "silent", opcodes[i],
 					     1));
@@ -51,8 +51,8 @@ TEST_F(timeout, queues_that_are_not_deleted)
 }
 
 /*
- * A device that refuses to create a queue: neither it nor those of its kind that
- * follow are there, and the others are, and the block device.
+ * If the device fails to create a queue, this queue and the following ones of
+ * its kind do not exist. The other queues and the block device still work.
  */
 TEST_F(timeout, queues_that_are_refused)
 {
@@ -63,7 +63,10 @@ TEST_F(timeout, queues_that_are_refused)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	/* interrupt queues are created first; the second time, neither kind is */
+	/*
+	 * interrupt queues are created first; in the second round both kinds
+	 * fail
+	 */
 	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		for (n = 1; n <= 2; n++) {
 			bool there = n < 2 && variant->poll;
@@ -85,8 +88,8 @@ TEST_F(timeout, queues_that_are_refused)
 }
 
 /*
- * A controller that does not answer at all when it comes up is given up, as it
- * is when that happens to one of the block layer's queues. Commands do not wait.
+ * A controller that does not answer at all when it starts is disabled. The
+ * driver does the same for queues of the block layer. Commands do not wait.
  */
 TEST_F(timeout, controller_that_never_comes_up)
 {
@@ -104,7 +107,7 @@ TEST_F(timeout, controller_that_never_comes_up)
 	wait_fault(self, "lose");
 	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_CREATE_CQ, 1));
 	EXPECT_GT(0, uq_reset(self->node.ns.ctrl));
-	/* all of it, not its queues alone: namespaces are there until unbind */
+	/* the controller is dead, but its namespaces exist until unbind */
 	EXPECT_EQ(0, access(self->node.block, F_OK));
 	EXPECT_EQ(0, access(self->node.path, F_OK));
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
@@ -121,7 +124,7 @@ TEST_F(timeout, controller_that_never_comes_up)
 	bind_again(_metadata, self, id);
 }
 
-/* A driver that is unbound does not wait for what got lost. */
+/* Unbinding the driver does not wait for lost commands. */
 TEST_F(timeout, unbound_while_lost)
 {
 	char id[32];
@@ -134,16 +137,16 @@ TEST_F(timeout, unbound_while_lost)
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	wait_fault(self, "lose");
 	EXPECT_EQ(0, uq_write_line(UNBIND, id));
-	/* which says that it was lost, too */
+	/* the lost command ends, too */
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	let_go(self);
 	bind_again(_metadata, self, id);
 }
 
 /*
- * What one driver of a device pretends is not the next one's: neither faults that
- * are still to come, nor a completion that is held back. The files go before the
- * device is unbound, also for a task that has one of them open.
+ * Injected faults end when the driver is unbound, both faults to come and
+ * delayed completions. The debugfs files are removed before the device is
+ * unbound, even if a task has one of them open.
  */
 TEST_F(timeout, faults_end_with_the_controller)
 {
@@ -177,7 +180,7 @@ TEST_F(timeout, faults_end_with_the_controller)
 	EXPECT_EQ(0, uq_attr(self->node.name, "spurious"));
 }
 
-/* A freeze waits for what got lost no longer than for its timeout. */
+/* A freeze waits for a lost command until the timeout of the command. */
 TEST_F(timeout, frozen_while_lost)
 {
 	const char *node = self->node.name;
@@ -192,20 +195,20 @@ TEST_F(timeout, frozen_while_lost)
 	ret = format(&self->node.ns);
 	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
-	/* it may meet the reset, as any admin command may */
+	/* the format may fail because of the reset, like any admin command */
 	EXPECT_TRUE(!ret || (ret & PATH_ERRORS) == PATH_ERRORS)
 		TH_LOG("%d", ret);
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
 	EXPECT_EQ(0, fault_left(self, "lose"));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
-	/* and nothing is frozen any more */
+	/* the queue is no longer frozen */
 	prep(self, 0, 0);
 	EXPECT_EQ(0, uq_run(&self->ring));
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(0, format(&self->node.ns));
 }
 
-/* A timeout, in milliseconds, that a test is ready before. */
+/* A timeout in milliseconds, longer than the test needs. */
 #define A_WHILE	15000
 
 static void *run_format(void *arg)
@@ -214,9 +217,9 @@ static void *run_format(void *arg)
 }
 
 /*
- * Both at once: the format waits for the command, with locks that unbind needs.
- * The command's timeout ends it for both, though the controller is on its way
- * out already and cannot be reset.
+ * The format waits for the lost command and holds locks that unbind needs. The
+ * timeout of the command ends it for both, although the controller is being
+ * deleted and cannot be reset.
  */
 TEST_F(timeout, frozen_and_unbound_while_lost)
 {
@@ -227,7 +230,7 @@ TEST_F(timeout, frozen_and_unbound_while_lost)
 
 	if (!can_pretend(self))
 		SKIP(return, UQ_NO_FAULTS);
-	/* while nothing is lost: does it format at all? */
+	/* check that the device can format, before a command is lost */
 	ret = format(&self->node.ns);
 	if (ret > 0 && STATUS(ret) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
@@ -236,7 +239,7 @@ TEST_F(timeout, frozen_and_unbound_while_lost)
 	ASSERT_EQ(0, set_fault(self, "lose", 1));
 	prep(self, 0, A_WHILE);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	/* the files that tell go with the controller */
+	/* the debugfs files vanish with the controller */
 	wait_fault(self, "lose");
 	EXPECT_EQ(0, fault_left(self, "lose"));
 	ASSERT_EQ(0, pthread_create(&formatter, NULL, run_format,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues and processors: a task on any processor can use any queue,
- * also while it moves; and the interrupt of a queue goes to the processor that
- * the administrator has chosen, wherever the tasks run.
+ * NVMe user queues and CPUs. A task on any CPU can use any queue, also while it
+ * migrates. The interrupt of a queue goes to the CPU that the administrator has
+ * chosen, wherever the tasks run.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -24,7 +24,7 @@ static int pin(int cpu)
 	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
 }
 
-/* The processors that this program may run on. */
+/* The CPUs that this program may run on. */
 static unsigned int my_cpus(int *cpu)
 {
 	unsigned int n = 0;
@@ -39,7 +39,7 @@ static unsigned int my_cpus(int *cpu)
 	return n;
 }
 
-/* So many batches of reads, or until it is told to stop. */
+/* Read @batches batches, or until @stop becomes true. */
 static int use(const struct uq_node *node, unsigned int batches,
 	       atomic_bool *stop)
 {
@@ -134,7 +134,7 @@ static void *keep_using(void *arg)
 	return NULL;
 }
 
-/* A process that is sent from one processor to another notices nothing. */
+/* A migrating task completes all its commands. */
 TEST_F(affinity, moved_under_load)
 {
 	struct user u = { .stop = false };
@@ -154,7 +154,7 @@ TEST_F(affinity, moved_under_load)
 		CPU_ZERO(&set);
 		CPU_SET(self->cpu[i % self->nr], &set);
 		EXPECT_EQ(0, sched_setaffinity(u.tid, sizeof(set), &set));
-		/* until some have ended there */
+		/* wait until some commands have ended on the new CPU */
 		while (uq_attr(u.node.name, "completed") < done + 2 * BATCH &&
 		       !u.ret)
 			sched_yield();
@@ -167,7 +167,7 @@ TEST_F(affinity, moved_under_load)
 		  uq_attr(u.node.name, "completed"));
 }
 
-/* -- where the interrupt goes */
+/* -- routing of interrupts */
 
 static int irq_file(int irq, const char *name, char *buf, size_t len)
 {
@@ -202,7 +202,7 @@ static bool goes_to(int irq, int cpu)
 	return strtol(line, &end, 10) == cpu && !*end;
 }
 
-/* The processors of the columns of /proc/interrupts: those that are online. */
+/* The CPUs of the columns of /proc/interrupts, which are the online ones. */
 static unsigned int columns(char *line, int *cpu)
 {
 	unsigned int n = 0;
@@ -221,7 +221,7 @@ static bool is_among(const int *cpus, unsigned int n, int cpu)
 	return false;
 }
 
-/* Interrupts so far, and of which processors. */
+/* Count the interrupts of each online CPU. */
 static unsigned int irq_counts(int irq, unsigned long long *count, int *cpu)
 {
 	static char line[65536];
@@ -267,7 +267,7 @@ TEST_F(affinity, interrupt_goes_where_it_is_sent)
 		int cpu = self->cpu[c % self->nr];
 
 		ASSERT_EQ(0, send_irq_to(irq, cpu));
-		/* x86 moves a line when its next interrupt comes */
+		/* x86 moves an interrupt when it fires next */
 		for (i = 0; i < 1000 && !goes_to(irq, cpu); i++)
 			ASSERT_EQ(0, use(&node, 1, NULL));
 		ASSERT_TRUE(goes_to(irq, cpu));

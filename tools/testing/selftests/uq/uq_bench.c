@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a read of a namespace costs, by a node of a user queue, by passthrough or
- * by the block device: a loop that submits and reaps, for the figures of commit
- * messages to be repeated with. It only reads, and is no test.
+ * Measure the cost of a read through a node of a user queue, through
+ * passthrough, or through the block device. A loop submits and reaps commands.
+ * It reproduces the figures of commit messages, only reads, and is not a test.
  *
- * Instructions and cycles are those of the kernel in this task, by the processor's
- * counters where there are any and the user may have them; those of interrupts
- * are in them as far as interrupts come while the task runs. Nanoseconds are the
- * clock's: with one task and enough in flight they say what a processor does.
+ * Instructions and cycles are those of the kernel in this task, if the CPU has
+ * counters and the user may use them. They include interrupts that arrive while
+ * the task runs. Nanoseconds are wall time: with one task and enough commands
+ * in flight they show the cost on one CPU.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -181,7 +181,7 @@ static void prep_batch(struct bench *b)
 
 	for (i = 0; i < b->batch; i++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
-		/* what is read is of no interest: commands may share a buffer */
+		/* the content does not matter: commands may share a buffer */
 		char *buf = b->buf + i * b->size;
 
 		if (!sqe)
@@ -194,7 +194,7 @@ static void prep_batch(struct bench *b)
 	b->in_flight += b->batch;
 }
 
-/* The bytes that were read, or 0 as the device's status. */
+/* A read returns its length, a command the device's status. */
 static void check_result(const struct bench *b, int res)
 {
 	check(res, "a command");
@@ -245,7 +245,7 @@ static void measure(struct bench *b)
 {
 	uint64_t begin, end;
 
-	/* so that all that is allocated once is there */
+	/* warm up: some memory is allocated on first use */
 	read_n(b, 4 * b->depth);
 	switch_counters(PERF_EVENT_IOC_ENABLE);
 	begin = nanoseconds();
@@ -324,7 +324,7 @@ static void check_numbers(struct bench *b)
 		refuse("the depth has to be a batch at least");
 	if (b->range < b->size)
 		refuse("the range is smaller than a command");
-	/* whole batches */
+	/* round up to whole batches */
 	b->commands = (b->commands + b->batch - 1) / b->batch * b->batch;
 }
 

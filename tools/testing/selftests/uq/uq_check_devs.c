@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For the shell tests: may the namespaces that are named be overwritten? Says why
- * not and exits with 4 (skip), or with 1 if they are not what they should be.
+ * For the shell tests: check that the named namespaces may be overwritten. If
+ * not, print the reason and exit with 4 (skip), or with 1 if a name is not a
+ * working NVMe namespace.
  *
  *   uq_check_devs [disrupt|devs|slow]
  *
- * With "disrupt": may a test also do what reaches beyond a namespace? With "devs"
- * and "slow" it prints what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name, or would name.
+ * With "disrupt", also check that a test may affect more than a namespace. With
+ * "devs" and "slow", print the value of UQ_TEST_DEV and UQ_TEST_SLOW_DEV, or
+ * their default.
  */
 #define _GNU_SOURCE
 #include "uq_safe.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: claims. One open file can claim a completion queue, and
- * others are refused meanwhile. No open file sees commands of another one in the
- * queue, before or after, whatever users the tasks run as and however the one
- * with the claim ends.
+ * NVMe user queues: claims. Only one open file can claim a completion queue.
+ * Commands and claims of other open files fail meanwhile. An open file never
+ * sees commands of another open file in the queue. This holds for all users,
+ * and however the owner of the claim ends.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,7 +20,7 @@
 FIXTURE(claim)
 {
 	struct uq_node node;
-	long long spurious;	/* before; other tests make some on purpose */
+	long long spurious;	/* old value; other tests cause some */
 	unsigned char *buf;
 	unsigned int flags;	/* for rings */
 	int fd[2];		/* two open files */
@@ -42,8 +42,8 @@ static int claim(int fd)
 }
 
 /*
- * The last reference to an open file may be dropped a little after its task has
- * ended: a worker of the kernel ends rings.
+ * The last reference to an open file may be dropped shortly after its task has
+ * ended, as a kernel worker destroys rings.
  */
 static int claim_soon(int fd)
 {
@@ -89,7 +89,7 @@ FIXTURE_TEARDOWN(claim)
 	EXPECT_TRUE(uq_check_idle(self->node.name, self->spurious));
 }
 
-/* One read through a ring made for it, into memory of its own. */
+/* Read one block through a new ring, into new memory. */
 static int read_by(FIXTURE_DATA(claim) *self, int fd)
 {
 	void *buf = uq_alloc(4096);
@@ -106,8 +106,8 @@ static int read_by(FIXTURE_DATA(claim) *self, int fd)
 }
 
 /*
- * So many commands that end with a status: every byte that the device writes to
- * an entry is something, and tells how many there were.
+ * Run @n commands. Every other one fails with a status, so that the device
+ * writes data into all bytes of some entries and the counters advance.
  */
 static int leave_marks(FIXTURE_DATA(claim) *self, int fd, unsigned int n)
 {
@@ -136,7 +136,10 @@ static int leave_marks(FIXTURE_DATA(claim) *self, int fd, unsigned int n)
 	return ret;
 }
 
-/* Bytes of a mapped queue, up to the end of its pages, that tell anything. */
+/*
+ * Number of nonzero bytes in the pages of a mapped queue, without the phase
+ * bits.
+ */
 static unsigned int leaked(const struct uq_cq *cq)
 {
 	const unsigned char *p = (const unsigned char *)cq->cqe;
@@ -146,7 +149,7 @@ static unsigned int leaked(const struct uq_cq *cq)
 		bool status = i % sizeof(*cq->cqe) ==
 			offsetof(struct nvme_uq_cqe, status);
 
-		/* of an entry, its phase stays */
+		/* the phase of an entry remains */
 		if (status && i / sizeof(*cq->cqe) < cq->info->entries)
 			n += !!(p[i] & ~1);
 		else
@@ -196,7 +199,7 @@ TEST_F(claim, needs_reading_and_writing)
 	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
 }
 
-/* Commands of others fail, and the device has not seen them. */
+/* Commands of other files fail, and the device does not receive them. */
 TEST_F(claim, commands_of_others)
 {
 	struct nvme_passthru_cmd io = {
@@ -213,7 +216,7 @@ TEST_F(claim, commands_of_others)
 	sent = uq_attr(self->node.name, "submitted");
 	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
 	EXPECT_EQ(sent, uq_attr(self->node.name, "submitted"));
-	/* what goes another way goes on */
+	/* operations that do not use the queue still work */
 	EXPECT_EQ((int)self->node.nsid, ioctl(self->fd[1], NVME_IOCTL_ID));
 	EXPECT_EQ(0, ioctl(self->fd[1], NVME_IOCTL_IO_CMD, &io));
 	EXPECT_EQ(0, read_by(self, self->fd[0]));
@@ -223,7 +226,7 @@ TEST_F(claim, commands_of_others)
 	close(self->fd[1]);
 }
 
-/* Another namespace's node is another way to the same queue. */
+/* The node of another namespace leads to the same queue. */
 TEST_F(claim, node_of_a_neighbour)
 {
 	struct uq_node node[2];
@@ -252,7 +255,7 @@ TEST_F(claim, node_of_a_neighbour)
 	io_uring_queue_exit(&ring);
 }
 
-/* While a command of any open file is in flight, claims are refused. */
+/* Claims fail while a command of any open file is in flight. */
 TEST_F(claim, in_flight)
 {
 	struct uq_node slow;
@@ -283,7 +286,7 @@ TEST_F(claim, in_flight)
 	io_uring_queue_exit(&ring);
 }
 
-/* -- until the open file is gone: its descriptors and its mappings */
+/* -- a claim lasts as long as the open file: descriptors and mappings */
 
 TEST_F(claim, closed_then_unmapped)
 {
@@ -315,7 +318,10 @@ TEST_F(claim, unmapped_then_closed)
 	close(self->fd[1]);
 }
 
-/* Mapped several times, unmapped in pieces, and one descriptor of two closed. */
+/*
+ * Map a queue several times, unmap it page by page, close one of two
+ * descriptors.
+ */
 TEST_F(claim, in_pieces)
 {
 	struct uq_cq cq, again;
@@ -328,7 +334,7 @@ TEST_F(claim, in_pieces)
 	uq_cq_unmap(&cq);
 	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
 	close(copy);
-	/* its last pages first */
+	/* the last pages first */
 	while (again.len) {
 		EXPECT_EQ(-EBUSY, claim(self->fd[1]));
 		again.len -= PAGE;
@@ -340,7 +346,7 @@ TEST_F(claim, in_pieces)
 	close(self->fd[1]);
 }
 
-/* A ring holds the files that are registered with it. */
+/* A ring keeps references to its registered files. */
 TEST_F(claim, registered_file)
 {
 	struct io_uring ring;
@@ -355,7 +361,10 @@ TEST_F(claim, registered_file)
 	close(self->fd[1]);
 }
 
-/* Killed with the queue mapped and full: it is free again, and idle. */
+/*
+ * A process is killed while its queue is mapped and full. The queue becomes
+ * idle and can be claimed again.
+ */
 TEST_F(claim, killed)
 {
 	unsigned int i, k;
@@ -389,9 +398,9 @@ TEST_F(claim, killed)
 	close(self->fd[1]);
 }
 
-/* -- fork, and descriptors that are passed on */
+/* -- fork() and passed descriptors */
 
-/* A child's exit code. */
+/* Run @fn() in a child and return its exit code. */
 static int as_child(FIXTURE_DATA(claim) *self, struct uq_cq *cq,
 		    int (*fn)(FIXTURE_DATA(claim) *self, struct uq_cq *cq))
 {
@@ -435,9 +444,9 @@ TEST_F(claim, child)
 	ASSERT_EQ(0, read_by(self, self->fd[0]));
 	EXPECT_EQ(-SIGSEGV, as_child(self, &cq, look_at_entries));
 	EXPECT_EQ(-SIGSEGV, as_child(self, &cq, look_at_info));
-	/* it has the descriptor, and with it the right */
+	/* the child inherits the descriptor, which allows a mapping */
 	EXPECT_EQ(0, as_child(self, &cq, map_anew));
-	/* what it did with it is seen here, and its end is no end */
+	/* its commands are visible here, and its exit does not end the claim */
 	EXPECT_EQ(2, cq.info->completed);
 	EXPECT_EQ(-EBUSY, claim(self->fd[1]));
 	uq_cq_unmap(&cq);
@@ -446,7 +455,7 @@ TEST_F(claim, child)
 	close(self->fd[1]);
 }
 
-/* A process with a descriptor that was passed to it keeps the claim. */
+/* A process that receives a descriptor through a socket keeps the claim. */
 TEST_F(claim, passed_on)
 {
 	int status, to[2];
@@ -489,9 +498,12 @@ TEST_F(claim, passed_on)
 	close(self->fd[1]);
 }
 
-/* -- what is seen of others: nothing */
+/* -- commands of other files are not visible */
 
-/* Whatever was in the queue, and however often it has been around. */
+/*
+ * Run different numbers of commands before the claim, up to two rounds of the
+ * queue.
+ */
 TEST_F(claim, past_of_others)
 {
 	unsigned int entries = self->node.depth + 1, i;
@@ -509,7 +521,7 @@ TEST_F(claim, past_of_others)
 		ASSERT_EQ(0, uq_cq_map(&cq, fd));
 		EXPECT_EQ(0, leaked(&cq)) TH_LOG("after %u", rounds[i]);
 		EXPECT_EQ(0, leaked_info(&cq));
-		/* and the queue works as if nothing had happened to it */
+		/* the queue still works */
 		EXPECT_EQ(0, leave_marks(self, fd, entries + 3));
 		EXPECT_NE(0, leaked(&cq));
 		uq_cq_unmap(&cq);
@@ -517,7 +529,10 @@ TEST_F(claim, past_of_others)
 	}
 }
 
-/* An open file sees its own commands, also after a second claim of its own. */
+/*
+ * An open file sees its own commands, also after it has claimed the queue
+ * again.
+ */
 TEST_F(claim, own_past)
 {
 	struct uq_cq cq;
@@ -532,7 +547,7 @@ TEST_F(claim, own_past)
 	EXPECT_EQ(10, cq.info->completed);
 	uq_cq_unmap(&cq);
 	close(self->fd[0]);
-	/* the next one does not */
+	/* the next file does not see them */
 	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[1]));
 	EXPECT_EQ(0, leaked(&cq));
 	EXPECT_EQ(0, leaked_info(&cq));
@@ -540,7 +555,10 @@ TEST_F(claim, own_past)
 	close(self->fd[1]);
 }
 
-/* Others try while the queue is mapped: not a byte changes. */
+/*
+ * Other files try to use the queue while it is mapped: the mapping does not
+ * change.
+ */
 TEST_F(claim, present_of_others)
 {
 	struct nvme_uq_cqe *before;
@@ -566,7 +584,10 @@ struct two {
 	int			talk[2];
 };
 
-/* The other user: leaves its marks, then looks for those of the first one. */
+/*
+ * The second user: runs commands, then looks for traces of the first user's
+ * commands.
+ */
 static int other_user(struct two *two)
 {
 	FIXTURE_DATA(claim) *self = two->self;
@@ -582,7 +603,7 @@ static int other_user(struct two *two)
 	if (write(two->talk[1], "a", 1) != 1 ||
 	    read(two->talk[1], &byte, 1) != 1)
 		return 3;
-	/* the first user has the queue now */
+	/* the first user has claimed the queue */
 	if (claim(fd) != -EBUSY || read_by(self, fd) != -EBUSY)
 		return 4;
 	if (write(two->talk[1], "b", 1) != 1 ||
@@ -649,7 +670,7 @@ static int claim_ro(void *data)
 	return fd < 0 ? 1 : claim(fd);
 }
 
-/* A claim needs the node to be open for reading and writing. */
+/* A claim requires that the node is open for reading and writing. */
 TEST_F(claim, permission)
 {
 	struct uq_node *node = &self->node;
@@ -663,8 +684,8 @@ TEST_F(claim, permission)
 }
 
 /*
- * What an opcode and a namespace come to, with no data, and beyond the last block:
- * one opcode makes a block unreadable.
+ * Run an opcode with a namespace id, without data and beyond the last block, as
+ * Write Uncorrectable makes a block unreadable.
  */
 static int result_of(FIXTURE_DATA(claim) *self, struct io_uring *ring, int fd,
 		     int opcode, __u32 nsid)
@@ -673,7 +694,7 @@ static int result_of(FIXTURE_DATA(claim) *self, struct io_uring *ring, int fd,
 	return uq_run(ring);
 }
 
-/* The first command that comes to something else once the queue is claimed. */
+/* Return 0 if a claim changes the result of no command. */
 static int same_rights(void *data)
 {
 	FIXTURE_DATA(claim) *self = data;
@@ -699,13 +720,13 @@ static int same_rights(void *data)
 					return 4;
 			}
 	}
-	/* and there was something to refuse, and something to do */
+	/* check that some commands failed, and that some did not */
 	return before[CMD_READ][0] < 0 || before[CMD_READ][1] != -EINVAL ||
 		before[CMD_READ][2] != -EINVAL ||
 		before[0x80][0] != -EACCES ? 5 : 0;
 }
 
-/* A claim gives no privileges: the same commands are refused as before. */
+/* A claim gives no privileges: the same commands fail as before. */
 TEST_F(claim, no_more_rights)
 {
 	close(self->fd[0]);
@@ -713,14 +734,14 @@ TEST_F(claim, no_more_rights)
 	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, same_rights, self));
 }
 
-/* -- all at once */
+/* -- several threads at once */
 
 struct contender {
 	FIXTURE_DATA(claim)	*self;
 	unsigned long		won, lost, bad;
 };
 
-/* Claims, looks for commands of others, uses the queue and closes; so many times. */
+/* Claim the queue, look for traces of other files, run commands and close. */
 static void *contend(void *arg)
 {
 	struct contender *c = arg;

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Programs that know the generic node and nothing of user queues: fio's
-# io_uring_cmd engine and nvme-cli, unchanged, on the nodes of user queues.
+# Programs that use the generic node and were not written for user queues work
+# on their nodes: fio with io_uring_cmd, nvme-cli, dd, cmp and the other fio
+# engines.
 
-# The commands of "check" are called by name.
+# "check" calls these functions by name.
 # shellcheck disable=SC2317
 
 # shellcheck source=lib.sh
@@ -16,8 +17,7 @@ fio --enghelp 2> /dev/null | grep -q io_uring_cmd ||
 	skip_all "this fio has no io_uring_cmd"
 need_queues
 
-# Writes and verifies, several jobs at once. fio's own exit code tells, and the
-# queue has to have seen the commands: nothing went another way.
+# Write and verify with several jobs. The queue must have counted the commands.
 run_fio() { # NODE OPTION...
 	node=$1
 	shift
@@ -31,7 +31,7 @@ run_fio() { # NODE OPTION...
 	[ $(($(attr "$node" completed) - before)) -ge 256 ]
 }
 
-# The same bytes by the block device.
+# fio writes through the node and verifies through the block device.
 fio_and_block() { # NODE OPTION...
 	node=$1
 	shift
@@ -78,7 +78,7 @@ cli_flush() { # NODE
 	nvme flush "/dev/$1" -n "$nsid"
 }
 
-# Programs of files: the same bytes by the node and by the block device.
+# The node and the block device have the same content.
 rw_dd() { # NODE
 	dd if=/dev/urandom of="$tmp/file" bs=64k count=33 2> /dev/null
 	dd if="$tmp/file" of="/dev/$1" bs=64k seek=8 conv=fsync,notrunc || return
@@ -91,7 +91,7 @@ rw_dd() { # NODE
 
 rw_cmp() { # NODE
 	cmp -n 4194304 "/dev/$1" "/dev/$block" || return
-	# and from elsewhere
+	# same with an offset, and two offsets that differ
 	cmp -n 65536 "/dev/$1" "/dev/$block" -i 524288 || return
 	! cmp -s -n 65536 "/dev/$1" "/dev/$block" -i 524288:589824
 }
@@ -102,7 +102,7 @@ rw_whole() { # NODE
 	[ "$(blockdev --getss "/dev/$1")" -eq "$lba" ] || return
 	dd if="/dev/$1" of=/dev/null bs=1M 2> "$tmp/dd" || return
 	grep -q "^$size bytes" "$tmp/dd" || return
-	# nothing fits behind the end
+	# a write beyond the end fails
 	! dd if=/dev/zero of="/dev/$1" bs="$lba" count=1 \
 		seek=$((size / lba)) 2> /dev/null
 }
@@ -119,8 +119,8 @@ rw_fio() { # NODE OPTION...
 	[ $(($(attr "$node" completed) - before)) -ge 256 ]
 }
 
-# The program that figures are repeated with: the queue sees its commands, and an
-# error is a sentence. 256 more go before those that are measured.
+# The queue counts the commands of uq_bench, and wrong arguments cause an error
+# message. uq_bench runs 256 commands before it starts to measure.
 run_bench() { # NODE OPTION...
 	node=$1
 	shift

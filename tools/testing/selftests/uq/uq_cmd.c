@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tests of NVMe user queues share: rings and commands, descriptors,
+ * Helpers of the tests of NVMe user queues: rings and commands, descriptors,
  * privileges; see uq.h.
  */
 #define _GNU_SOURCE

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The client library, uq_cq.h, on memory that looks like a completion queue.
- * Needs no device, and no kernel with user queues: a few functions here are the
- * device and the kernel.
+ * The client library, uq_cq.h, on memory that looks like a completion queue. No
+ * device and no kernel with user queues is required: functions in this file
+ * emulate device and kernel.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -12,13 +12,13 @@
 #include "kselftest_harness.h"
 #include "uq_cq.h"
 
-/* As in uq_fixture.h: for a test that hangs, not for one that is slow. */
+/* As in uq_fixture.h: for tests that hang, not for slow tests. */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT	1800
 
 #define MAX_ENTRIES	512
 
-/* A queue as device and kernel have it, and what the client sees of it. */
+/* A queue, as device and kernel see it. */
 struct fake {
 	struct nvme_uq_info	*info;
 	struct nvme_uq_cqe	*cqe;
@@ -26,7 +26,7 @@ struct fake {
 	bool			tail_phase;
 };
 
-/* Entries at the end of a mapping: what lies behind them cannot be touched. */
+/* Put entries at the end of a mapping, before an inaccessible page. */
 static void *guarded(size_t len)
 {
 	size_t page = sysconf(_SC_PAGESIZE), room = (len + page - 1) & -page;
@@ -48,7 +48,7 @@ static void set(__u32 *word, __u32 val)
 	__atomic_store_n(word, val, __ATOMIC_RELEASE);
 }
 
-/* What a reset does: a queue without completions, and a new generation. */
+/* A reset creates an empty queue with a new generation. */
 static void fake_create(struct fake *f, unsigned int entries)
 {
 	memset(f->cqe, 0, entries * sizeof(*f->cqe));
@@ -62,7 +62,7 @@ static void fake_create(struct fake *f, unsigned int entries)
 	set(&f->info->state, NVME_UQ_STATE_LIVE);
 }
 
-/* What a reset does first. */
+/* First step of a reset. */
 static void fake_down(struct fake *f, __u32 state)
 {
 	set(&f->info->state, state);
@@ -88,14 +88,14 @@ static void fake_submit(struct fake *f, unsigned int n)
 	set(&f->info->submitted, f->info->submitted + n);
 }
 
-/* The device completes a command; the phase goes last. */
+/* The device completes a command and writes the phase last. */
 static void fake_post(struct fake *f)
 {
 	struct nvme_uq_cqe *cqe = &f->cqe[f->tail];
 
 	cqe->result = ~0ull;
 	cqe->command_id = ~0;
-	/* on any machine: bit 0 of the first byte, and something beside it */
+	/* bit 0 of the first byte on any machine, and another bit */
 	__atomic_store_n((__u8 *)&cqe->status, 0x80 | f->tail_phase,
 			 __ATOMIC_RELEASE);
 	if (++f->tail == f->info->entries) {
@@ -104,7 +104,7 @@ static void fake_post(struct fake *f)
 	}
 }
 
-/* The kernel reaps what there is, up to @max: how many? */
+/* The kernel reaps up to @max completions; return their number. */
 static unsigned int fake_reap(struct fake *f, unsigned int max)
 {
 	unsigned int at = uq_cq_index(f->info->head), n = 0;
@@ -160,7 +160,7 @@ TEST_F(cq, nothing_yet)
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
 }
 
-/* One at a time, around the queue and around again. */
+/* One command at a time, several times around the queue. */
 TEST_F(cq, one_by_one)
 {
 	unsigned int i;
@@ -175,7 +175,7 @@ TEST_F(cq, one_by_one)
 	}
 }
 
-/* Every number that can be there, from every place in the queue. */
+/* Each possible number of completions, at each position in the queue. */
 TEST_F(cq, count)
 {
 	unsigned int n, i, k, full = self->entries - 1;
@@ -197,7 +197,7 @@ TEST_F(cq, count)
 	}
 }
 
-/* The kernel may reap a part; the rest is still there. */
+/* The kernel may reap some of the completions; the others remain. */
 TEST_F(cq, reaped_in_part)
 {
 	unsigned int part = self->entries < 4 ? self->entries - 1 : 3;
@@ -215,7 +215,10 @@ TEST_F(cq, reaped_in_part)
 	}
 }
 
-/* What a claim leaves of entries is their phase: nothing is seen in them. */
+/*
+ * A claim clears entries except for their phase: no completion is found in
+ * them.
+ */
 TEST_F(cq, scrubbed_at_every_place)
 {
 	unsigned int i, k;
@@ -236,7 +239,7 @@ TEST_F(cq, scrubbed_at_every_place)
 	}
 }
 
-/* Another task has reaped: the CQEs are in the ring, nothing more will come. */
+/* Another task has reaped: the CQEs are in the ring, and no more will come. */
 TEST_F(cq, nothing_in_flight)
 {
 	fake_submit(&self->f, 1);
@@ -265,20 +268,20 @@ TEST_F(cq, goes_down_and_comes_back)
 	EXPECT_EQ(UQ_CQ_READY, uq_cq_look(&self->cq));
 }
 
-/* A reset that is over before the next look is seen all the same. */
+/* A reset that begins and ends between two looks is noticed. */
 TEST_F(cq, reset_behind_the_back)
 {
 	fake_submit(&self->f, 1);
 	fake_post(&self->f);
 	fake_create(&self->f, self->entries);
-	/* whatever else looks meanwhile */
+	/* other functions may be called before uq_cq_look() */
 	EXPECT_FALSE(uq_cq_pending(&self->cq));
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
 	EXPECT_EQ(UQ_CQ_NEW, uq_cq_look(&self->cq));
 	EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
 }
 
-/* The entries of a queue that is gone are not read: they may be unmapped. */
+/* The entries of a removed queue are not read, as they may be unmapped. */
 TEST_F(cq, gone)
 {
 	fake_down(&self->f, NVME_UQ_STATE_GONE);
@@ -287,7 +290,7 @@ TEST_F(cq, gone)
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
 }
 
-/* A queue that became larger than what is mapped of it. */
+/* The queue has become larger than its mapping. */
 TEST_F(cq, larger_than_the_mapping)
 {
 	struct fake big;
@@ -304,7 +307,7 @@ TEST_F(cq, larger_than_the_mapping)
 	EXPECT_EQ(0, uq_cq_count(&self->cq, ~0u));
 }
 
-/* -- whatever the pages say, nothing but the mapping is touched */
+/* -- for any content of the pages, only the mapping is accessed */
 
 struct noise {
 	struct fake	*f;
@@ -317,7 +320,7 @@ static __u32 next_random(__u32 *seed)
 	return *seed >> 8;
 }
 
-/* Any values, some of them of a kind that gets far. */
+/* Write random values, some of them nearly valid. */
 static void scribble(struct fake *f, __u32 *seed)
 {
 	__u32 *word = (__u32 *)f->info, r = next_random(seed);
@@ -353,7 +356,7 @@ static void *make_noise(void *arg)
 	return NULL;
 }
 
-/* The same while it changes between one read and the next. */
+/* Same while the content changes between two reads. */
 TEST_F(cq, content_that_changes)
 {
 	struct noise noise = { .f = &self->f };
@@ -376,7 +379,7 @@ struct device {
 	unsigned int	total;
 };
 
-/* Completes what was submitted, at once. */
+/* Complete submitted commands at once. */
 static void *be_device(void *arg)
 {
 	struct device *d = arg;
@@ -394,7 +397,10 @@ static void *be_device(void *arg)
 	return NULL;
 }
 
-/* A client that enters only on UQ_CQ_READY misses none, and finds some each time. */
+/*
+ * A client that enters the kernel only for UQ_CQ_READY misses no completion,
+ * and finds at least one each time.
+ */
 TEST_F(cq, none_missed_and_none_for_nothing)
 {
 	struct device d = { .f = &self->f, .total = 5000 };
@@ -436,7 +442,7 @@ static void *keep_resetting(void *arg)
 	for (i = 0; !r->stop; i++) {
 		fake_down(r->f, NVME_UQ_STATE_DOWN);
 		fake_create(r->f, r->entries[i % 2]);
-		/* with something in flight, and the head anywhere */
+		/* with commands in flight, and with different heads */
 		fake_submit(r->f, ~0u / 2);
 		for (k = 0; k < i % 37; k++) {
 			fake_post(r->f);
@@ -447,8 +453,9 @@ static void *keep_resetting(void *arg)
 }
 
 /*
- * Queues of different sizes, one after the other. A look that falls between
- * them never says that there is nothing to do when it did not look at one.
+ * Create queues of different sizes, one after the other. If uq_cq_look()
+ * returns UQ_CQ_NONE, it has checked the queue that was current when it was
+ * called.
  */
 TEST_F(cq, resets_meanwhile)
 {
@@ -466,7 +473,7 @@ TEST_F(cq, resets_meanwhile)
 		enum uq_cq_seen saw = uq_cq_look(&self->cq);
 
 		seen[saw]++;
-		/* a look that begins after the new generation is at that */
+		/* it has noticed the generation that was current */
 		if (saw == UQ_CQ_NONE)
 			ASSERT_LE(0, (int)(self->cq.generation - before));
 	}
@@ -476,7 +483,7 @@ TEST_F(cq, resets_meanwhile)
 	EXPECT_EQ(0, seen[UQ_CQ_REMAP]);
 }
 
-/* -- entries that are taken away */
+/* -- the entries are unmapped */
 
 struct loose {
 	struct fake	f;
@@ -485,7 +492,7 @@ struct loose {
 	size_t		page;
 };
 
-/* Entries in a file that can be cut off: that too raises SIGBUS. */
+/* Entries in a file that can be truncated, which raises SIGBUS, too. */
 static bool loose_init(struct loose *l)
 {
 	void *p;
@@ -535,7 +542,7 @@ TEST_SIGNAL(taken_away_without_survive, SIGBUS)
 	uq_cq_look(&l.cq);
 }
 
-/* SIGBUS of another mapping ends the program. */
+/* A SIGBUS of another mapping ends the program. */
 TEST_SIGNAL(taken_away_elsewhere, SIGBUS)
 {
 	struct loose mine = { 0 }, other = { 0 };
@@ -548,7 +555,7 @@ TEST_SIGNAL(taken_away_elsewhere, SIGBUS)
 	uq_cq_look(&other.cq);
 }
 
-/* -- the layout, which older programs have been compiled with */
+/* -- the layout is ABI */
 
 TEST(layout)
 {

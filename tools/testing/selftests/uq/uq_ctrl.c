@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What the tests of NVMe user queues share: controllers; see uq.h.
- */
+/* Helpers of the tests of NVMe user queues: controllers; see uq.h. */
 #define _GNU_SOURCE
 #include <sys/klog.h>
 #include <sys/syscall.h>
@@ -45,7 +43,7 @@ int uq_reset(int ctrl)
 
 	if (!uq_may_disrupt(NULL, 0))
 		return -EPERM;
-	/* not before the last reset is over */
+	/* wait until the previous reset is over */
 	snprintf(path, sizeof(path), "/dev/nvme%d", ctrl);
 	do {
 		fd = open(path, O_RDWR);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: commands that are refused, by which errno, and privileges.
- * Nothing that is refused reaches the device.
+ * NVMe user queues: commands that fail, their errno, and privileges. A command
+ * that the kernel refuses does not reach the device.
  */
 #define _GNU_SOURCE
 #include <linux/nvme_uq.h>
@@ -66,7 +66,7 @@ static struct nvme_uring_cmd *prep_read(FIXTURE_DATA(uq) *self)
 		       self->buf, 4096);
 }
 
-/* How many commands the device has been sent since the test began. */
+/* Number of commands sent to the device since the start of the test. */
 static long long sent(FIXTURE_DATA(uq) *self)
 {
 	return uq_attr(self->node.name, "submitted") - self->sent;
@@ -90,7 +90,7 @@ TEST_F(uq, foreign_nsid)
 	EXPECT_EQ(1, sent(self));
 }
 
-/* Of several namespaces, each node reaches its own and no other. */
+/* The node of one namespace does not reach the other namespace. */
 TEST_F(uq, foreign_nsid_of_a_neighbour)
 {
 	struct uq_node node[2];
@@ -122,14 +122,14 @@ TEST_F(uq, command_flags)
 
 	for (bit = 0; bit < 8; bit++) {
 		prep_read(self)->flags = 1 << bit;
-		/* this open file has no memory */
+		/* no memory was allocated for this open file */
 		EXPECT_EQ(1 << bit == NVME_UQ_CMD_MEMORY ? -EFAULT : -EINVAL,
 			  uq_run(&self->ring)) TH_LOG("bit %u", bit);
 	}
 	EXPECT_EQ(0, sent(self));
 }
 
-/* Bits of the SQE that mean nothing to an uring_cmd. */
+/* Bits of the SQE that are not defined for uring_cmd. */
 TEST_F(uq, reserved_bits_of_the_entry)
 {
 	unsigned int bit;
@@ -146,7 +146,7 @@ TEST_F(uq, other_operations)
 	static const __u32 ops[] = {
 		NVME_URING_CMD_ADMIN, NVME_URING_CMD_ADMIN_VEC, 0, ~0u,
 		NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
-		/* the right numbers with the size of a shorter struct */
+		/* the right numbers, with the size of a shorter struct */
 		_IOWR('N', 0x80, char[64]), _IOWR('N', 0x81, char[64]),
 	};
 	unsigned int i;
@@ -159,7 +159,7 @@ TEST_F(uq, other_operations)
 	EXPECT_EQ(0, sent(self));
 }
 
-/* Entries that are too short for a command, or for its result. */
+/* SQEs or CQEs that are too small. */
 TEST_F(uq, small_entries)
 {
 	static const unsigned int flags[] = {
@@ -185,7 +185,7 @@ TEST_F(uq, small_entries)
 	EXPECT_EQ(0, sent(self));
 }
 
-/* Ioctls with the size of a shorter struct are others, and not known. */
+/* Ioctls with the size of a shorter struct are unknown. */
 TEST_F(uq, short_ioctls)
 {
 	EXPECT_EQ(-1, ioctl(self->fd, _IOWR('N', 0x43, char[64]), self->buf));
@@ -196,7 +196,7 @@ TEST_F(uq, short_ioctls)
 	EXPECT_EQ(ENOTTY, errno);
 }
 
-/* Each kind of queue takes either kind of ring. */
+/* Each kind of queue works with each kind of ring. */
 TEST_F(uq, kind_of_ring)
 {
 	struct io_uring ring;
@@ -225,7 +225,10 @@ TEST_F(uq, buffers)
 	prep_read(self)->data_len = 1 << 30;
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 
-	/* a vector of which a part is not there, none at all, too many */
+	/*
+	 * a vector with an unmapped buffer, an unmapped vector, too many
+	 * buffers
+	 */
 	c = prep_read(self);
 	c->addr = (uintptr_t)iov;
 	c->data_len = 2;
@@ -242,12 +245,12 @@ TEST_F(uq, buffers)
 	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 
-	/* memory that cannot be written to */
+	/* a read-only buffer */
 	ASSERT_EQ(0, mprotect(self->buf, 4096, PROT_READ));
 	prep_read(self);
 	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
 	EXPECT_EQ(0, sent(self));
-	/* and can be read */
+	/* a write may use it */
 	prep_read(self)->opcode = CMD_WRITE;
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
@@ -257,13 +260,13 @@ TEST_F(uq, registered_buffers)
 	struct iovec iov = { self->buf, 8192 };
 	struct nvme_uring_cmd *c;
 
-	/* none is registered */
+	/* without registered buffers */
 	c = prep_read(self);
 	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
 
 	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
-	/* another one, its end, beyond its end, before its start */
+	/* another index, across the end, before the start, misaligned */
 	c = prep_read(self);
 	uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	uq_sqe(c)->buf_index = 1;
@@ -288,7 +291,7 @@ TEST_F(uq, registered_buffers)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
-/* With SGLs the device says so; without, the driver: never a result of 0. */
+/* The device fails the command if there are SGLs, otherwise the driver does. */
 TEST_F(uq, transfer_beyond_the_buffer)
 {
 	unsigned int i;
@@ -302,7 +305,7 @@ TEST_F(uq, transfer_beyond_the_buffer)
 		ASSERT_EQ(0xee, self->buf[i]);
 }
 
-/* No buffer is one of no length, and not what is at address 0. */
+/* A command without a buffer must not transfer data from or to address 0. */
 TEST_F(uq, no_buffer)
 {
 	static const int ops[] = { CMD_READ, CMD_WRITE, CMD_COMPARE, CMD_COPY };
@@ -442,7 +445,7 @@ TEST_F(uq, with_permission)
 	ASSERT_EQ(0, chmod(self->node.path, 0600));
 }
 
-/* The same answers as the generic node's, also to root. */
+/* The result is the same as on the generic node, for root too. */
 TEST_F(uq, privilege_as_on_the_generic_node)
 {
 	static const uid_t user[] = { 0, UQ_UNPRIVILEGED };
@@ -462,8 +465,9 @@ TEST_F(uq, privilege_as_on_the_generic_node)
 				int ret[2], i, fd;
 
 				/*
-				 * These would do something; and the generic
-				 * node has Copy fetch its ranges from address 0.
+				 * Skip commands with side effects. Copy on the
+				 * generic node would fetch its ranges from
+				 * address 0.
 				 */
 				if (op == CMD_DSM || op == CMD_COPY ||
 				    (op >= 0x79 && op < 0x80))
@@ -503,7 +507,7 @@ TEST_F(uq, opened_twice)
 	prep_read(self);
 	EXPECT_EQ(0, uq_run(&self->ring));
 	close(fd);
-	/* closing one leaves the other at work */
+	/* closing one file does not affect the other */
 	prep_read(self);
 	EXPECT_EQ(0, uq_run(&self->ring));
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: errors of the device. It can no longer reach memory, or be
- * reached; loses its interrupts; reports an error to the bus; is reset behind
- * the driver's back; is shut down; or is formatted in use. Each command ends
- * once and in a documented way, and the queues come back if the device does.
+ * NVMe user queues: errors of the device. It loses access to memory, or does
+ * not respond to MMIO. Interrupts are lost, or the bus reports an error. The
+ * device is reset without the driver, shut down, or formatted in use. Each
+ * command ends once, with a documented result. The queues come back if the
+ * device does.
  *
- * What no emulated device does, test_modules/uq_test_events.ko does instead.
+ * test_modules/uq_test_events.ko emulates the errors that no emulated device
+ * offers.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -15,7 +17,7 @@
 #include "uq_fixture.h"
 #include "uq_load.h"
 
-/* of the PCI specification */
+/* from the PCI specification */
 #define PCI_COMMAND		0x04
 #define PCI_STATUS		0x06
 #define  PCI_STATUS_CAP_LIST	0x10
@@ -37,7 +39,7 @@ FIXTURE(error)
 FIXTURE_VARIANT(error)
 {
 	bool poll;
-	bool slow;	/* so that commands are in flight for sure */
+	bool slow;	/* ensures that commands are in flight */
 };
 
 /* clang-format off */
@@ -73,7 +75,7 @@ FIXTURE_TEARDOWN(error)
 		close(self->config);
 }
 
-/* -- done by user space */
+/* -- errors caused by user space */
 
 static __u16 config_read(FIXTURE_DATA(error) *self, unsigned int at)
 {
@@ -87,7 +89,7 @@ static int config_write(FIXTURE_DATA(error) *self, unsigned int at, __u16 val)
 	return pwrite(self->config, &val, 2, at) == 2 ? 0 : -errno;
 }
 
-/* Where a capability is, or 0. */
+/* Return the offset of a capability, or 0. */
 static unsigned int config_find(FIXTURE_DATA(error) *self, unsigned int id)
 {
 	unsigned int at, left = 48;
@@ -105,7 +107,7 @@ static unsigned int config_find(FIXTURE_DATA(error) *self, unsigned int id)
 	return 0;
 }
 
-/* A reset has given back what was taken from the device. */
+/* Wait until a reset has set this bit of the command register again. */
 static bool wait_command(FIXTURE_DATA(error) *self, __u16 bit)
 {
 	int ctrl = self->node.ns.ctrl;
@@ -129,7 +131,7 @@ static int set_timeout(FIXTURE_DATA(error) *self, const char *attr,
 	return ret ?: uq_ctrl_set(ctrl, attr, ms);
 }
 
-/* Load with a short timeout; commands of a slow device need longer. */
+/* Start load with a short timeout; a slow device needs a longer one. */
 static int start_timed(FIXTURE_DATA(error) *self, bool slow)
 {
 	return uq_tenants_start(&self->tenants, slow ? 5000 : 1000);
@@ -141,7 +143,7 @@ static int set_admin_timeout(FIXTURE_DATA(error) *self, const char *ms,
 	return set_timeout(self, "admin_timeout", ms, old, len);
 }
 
-/* A device has as long to answer an abort as any command has. */
+/* The timeout of an abort is io_timeout, too. */
 static int set_io_timeout(FIXTURE_DATA(error) *self, const char *ms, char *old,
 			  size_t len)
 {
@@ -149,8 +151,9 @@ static int set_io_timeout(FIXTURE_DATA(error) *self, const char *ms, char *old,
 }
 
 /*
- * It cannot fetch commands, and says that it has failed. It must not take an
- * admin command that is not answered to find that out.
+ * The device cannot fetch commands and reports a fatal status. The driver must
+ * detect this without an admin command, as that would time out only after two
+ * hours.
  */
 TEST_F(error, no_dma)
 {
@@ -171,10 +174,10 @@ TEST_F(error, no_dma)
 }
 
 /*
- * It does not answer: what is read from it is all ones, as if it were gone, and
- * what is written does not arrive. A device that looks at doorbells in memory
- * goes on as long as it is never idle, so load ends before the command that
- * finds out. Nor may that take an admin command.
+ * Reads from the device return all ones, as if it were removed, and writes are
+ * lost. A device that polls doorbells in memory continues while it is not idle.
+ * The load therefore ends before the command that finds the error. The driver
+ * must not need an admin command here either.
  */
 TEST_F(error, no_registers)
 {
@@ -199,9 +202,8 @@ TEST_F(error, no_registers)
 }
 
 /*
- * Its interrupts are lost. Commands end when they have taken too long, with
- * their own status; and a reset does not wait for ever for an admin queue that
- * does not answer.
+ * Interrupts are lost. Commands are reaped when they time out, with the status
+ * of the device. A reset does not wait forever for the admin queue.
  */
 TEST_F(error, no_interrupts)
 {
@@ -228,7 +230,7 @@ TEST_F(error, no_interrupts)
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* The PCI device is reset by its attribute, without regard to NVMe. */
+/* Reset the PCI function through sysfs, without regard to NVMe. */
 TEST_F(error, function_reset)
 {
 	char path[PATH_MAX + 16];
@@ -265,16 +267,16 @@ static void *reset_again(void *arg)
 	const struct resets *resets = arg;
 	unsigned int i;
 
-	/* those that another reset is in the way of do nothing */
+	/* these fail if another reset is in progress */
 	for (i = 0; i < resets->nr; i++)
 		uq_reset(resets->node->ns.ctrl);
 	return NULL;
 }
 
-/* A reset that comes before the last one is quite over. */
+/* Function resets and controller resets at the same time. */
 TEST_F(error, resets_at_once)
 {
-	/* a slow device first does all that it has */
+	/* a slow device first completes all its commands */
 	struct resets resets = { &self->node, variant->slow ? 3 : 10 };
 	char path[PATH_MAX + 16];
 	unsigned int i;
@@ -289,7 +291,7 @@ TEST_F(error, resets_at_once)
 	for (i = 0; i < resets.nr; i++)
 		EXPECT_EQ(0, uq_write_line(path, "1"));
 	ASSERT_EQ(0, pthread_join(t, NULL));
-	/* no command ended as if the queue or the device were gone */
+	/* no command ended with ENXIO or ENODEV */
 	EXPECT_FALSE(self->tenants.load[0].stop || self->tenants.load[1].stop);
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
@@ -298,7 +300,7 @@ TEST_F(error, resets_at_once)
 
 UQ_LEAVE_OUT("error.*_slow.subsystem_reset", "one device is enough");
 
-/* The whole subsystem is reset, and the controller forgets its queues. */
+/* Reset the subsystem; the controller loses its queues. */
 TEST_F(error, subsystem_reset)
 {
 	int fd = open(self->node.ctrl, O_RDWR), ret;
@@ -317,7 +319,7 @@ TEST_F(error, subsystem_reset)
 	EXPECT_EQ(0, ret);
 }
 
-/* -- done by the PCI core, which tells the driver */
+/* -- errors that the PCI core reports to the driver */
 
 static bool have_module(void)
 {
@@ -340,7 +342,7 @@ static void remove_device(struct __test_metadata *_metadata,
 	self->config = -1;
 }
 
-/* A scan of the bus finds the device that was removed. */
+/* A rescan of the bus finds the removed device. */
 static void find_again(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(error) *self)
 {
@@ -354,7 +356,7 @@ static void find_again(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* A fatal error of the bus, after which a reset makes all well again. */
+/* A fatal error of the bus, followed by a successful reset. */
 TEST_F(error, fatal_error)
 {
 	unsigned int i;
@@ -366,13 +368,13 @@ TEST_F(error, fatal_error)
 		uq_tenants_wait_busy(&self->tenants);
 		EXPECT_EQ(0, event(self, "fatal"));
 	}
-	/* a device may do all it has before it gives up a queue */
+	/* a device may complete all its commands before it deletes a queue */
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* One that is not fatal has no effect on commands. */
+/* An error that is not fatal does not affect commands. */
 TEST_F(error, nonfatal_error)
 {
 	if (!have_module())
@@ -386,8 +388,8 @@ TEST_F(error, nonfatal_error)
 }
 
 /*
- * The device does not get over the error. What was in flight ends; new commands
- * wait, as there may still come a reset, until the device is removed.
+ * The device does not recover from the error. Commands in flight end. New
+ * commands wait until the device is removed, as there may be another reset.
  */
 TEST_F(error, lasting_error)
 {
@@ -405,8 +407,8 @@ TEST_F(error, lasting_error)
 }
 
 /*
- * The device is gone, and is not removed. Commands time out, and then the reset
- * fails: they end, and so do those that wait, and all new ones.
+ * The device is gone, but is not removed. Commands time out, and then the reset
+ * fails. Commands in flight, waiting commands and all new commands end.
  */
 TEST_F(error, gone)
 {
@@ -415,7 +417,7 @@ TEST_F(error, gone)
 	ASSERT_EQ(0, start_timed(self, variant->slow));
 	uq_tenants_wait_busy(&self->tenants);
 	ASSERT_EQ(0, event(self, "gone"));
-	/* by themselves: what stops them is a device that is lost */
+	/* the load stops by itself when the device is lost */
 	while (!self->tenants.load[0].stop || !self->tenants.load[1].stop)
 		uq_rest();
 	EXPECT_TRUE(uq_tenants_end(&self->tenants));
@@ -434,7 +436,7 @@ static void wait_state(FIXTURE_DATA(error) *self, const char *state, bool is)
 	} while (uq_ctrl_is(self->node.ns.ctrl, state) != is);
 }
 
-/* It is gone, and removed, just when a reset has brought it up. */
+/* The device is gone, and is removed right after a reset. */
 TEST_F(error, removed_at_reset)
 {
 	pthread_t t;
@@ -454,8 +456,8 @@ TEST_F(error, removed_at_reset)
 }
 
 /*
- * The system goes down. What is in flight is waited for; new commands wait, until
- * the device is started again, which does not happen in a real shutdown.
+ * The system shuts down. The driver waits for commands in flight. New commands
+ * wait until the device is started again, unlike in a real shutdown.
  */
 TEST_F(error, shutdown)
 {
@@ -474,7 +476,7 @@ TEST_F(error, shutdown)
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* A tenant that has stopped polling does not stop a shutdown. */
+/* A tenant that has stopped polling does not block a shutdown. */
 TEST_F(error, silent_at_shutdown)
 {
 	struct uq_unreaped u;
@@ -489,9 +491,9 @@ TEST_F(error, silent_at_shutdown)
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
-/* -- format under use */
+/* -- format in use */
 
-/* The number of a format with such blocks and no metadata; -1 if there is none. */
+/* Index of the format with these blocks and no metadata, or -1. */
 static int find_format(const struct uq_ns *ns, unsigned int lba)
 {
 	static unsigned char id[4096];
@@ -535,8 +537,8 @@ static long long block_size(const struct uq_ns *ns)
 }
 
 /*
- * To other blocks and back, under load. Commands wait meanwhile; those for one
- * block of 512 bytes are the device's to refuse while it has others.
+ * Format with other blocks and back, under load. Commands wait meanwhile. While
+ * blocks have 4096 bytes, the device fails reads of one block into 512 bytes.
  */
 TEST_F(error, format_under_load)
 {
@@ -559,7 +561,7 @@ TEST_F(error, format_under_load)
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
-/* A tenant that has stopped polling does not stop a format. */
+/* A tenant that has stopped polling does not block a format. */
 TEST_F(error, silent_at_format)
 {
 	struct uq_unreaped u;
@@ -577,7 +579,7 @@ TEST_F(error, silent_at_format)
 
 #define READERS	32
 
-/* Read blocks, past the page cache, until the device is gone. */
+/* Read a block with O_DIRECT until the device is gone. */
 static pid_t start_reader(const char *path)
 {
 	pid_t pid = fork();
@@ -594,7 +596,7 @@ static pid_t start_reader(const char *path)
 	_exit(0);
 }
 
-/* How many reads of a block device are in flight. */
+/* Number of reads in flight on the block device. */
 static int reads_in_flight(const struct uq_ns *ns)
 {
 	char path[96], val[32];
@@ -610,8 +612,8 @@ static void *run_format(void *arg)
 }
 
 /*
- * A format waits for the reads of each namespace when the device is removed. The
- * list of namespaces that it follows must not lead it elsewhere.
+ * A format waits for the reads of each namespace while the device is removed.
+ * Its walk over the list of namespaces must survive the removal.
  */
 TEST_F(error, removed_while_frozen)
 {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: every allocation and every copy from or to user space fails
- * once, at each point where it can, and nothing is lost for it: the answer is
- * success or an errno that is documented, and the queue goes on to work.
+ * NVMe user queues: fail each allocation, and each copy from or to user space,
+ * once. The operation either succeeds or returns a documented errno. The queue
+ * works afterwards.
  *
- * /proc/thread-self/fail-nth makes the n'th such point fail in this task: the first
- * of all points and some of the others, by chance, and each of those that the user
- * queues' own functions ask for. What runs in a worker of the kernel is in
- * uq_fail_work.c. Each sweep is to reach something, and to make something fail.
- * Needs what the file config says of faults. Best with panic_on_warn.
+ * /proc/thread-self/fail-nth fails the n'th such point in this task. The tests
+ * try the first points and a random selection of the others, and then all
+ * points below the functions of user queues. uq_fail_work.c covers kernel
+ * workers. Each sweep must reach a point, and most sweeps must make an
+ * operation fail. Requires the fault injection options of the file config. Best
+ * run with panic_on_warn.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -144,9 +145,10 @@ static int op_async(FIXTURE_DATA(nth) *self)
 }
 
 /*
- * The first command of a ring cannot do without memory for its copy, whatever its
- * data. User queues ask for a list where its pieces are several. For one page they
- * ask for nothing: if an IOMMU does, a worker submits the command again.
+ * The first command of a ring needs memory for the copy of its SQE, whatever
+ * its data. User queues allocate a list if the data has several segments. They
+ * allocate nothing for one page. If an IOMMU fails to allocate, a worker
+ * submits the command again.
  */
 TEST_F(nth, first_command)
 {
@@ -203,7 +205,10 @@ static int op_fixed_meta(FIXTURE_DATA(nth) *self)
 	return run_failing(self, 1);
 }
 
-/* Reads of another node are no use here: blocks have metadata there. */
+/*
+ * Like sweep_points(), but without reads of 4096 bytes after each point, as
+ * this namespace has metadata.
+ */
 static void sweep_meta(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(nth) *self, const struct sweep *s,
 		       unsigned int step, struct tally *t)
@@ -229,7 +234,7 @@ static void sweep_meta(struct __test_metadata *_metadata,
 	       s->name, t->whose, t->points, t->failed, t->first);
 	EXPECT_LT(0, t->points) TH_LOG(NO_POINT, s->name, t->whose);
 	EXPECT_LT(0, t->failed) TH_LOG(NO_FAILURE, s->name, t->whose);
-	/* and once more, with nothing that fails */
+	/* once more without failures */
 	ASSERT_EQ(0, s->before(self));
 	EXPECT_EQ(0, s->op(self));
 	s->after(self);
@@ -307,7 +312,7 @@ static int before_map(FIXTURE_DATA(nth) *self)
 	return op_open(self) ?: op_claim(self);
 }
 
-/* A page that is not there for lack of memory is asked for again. */
+/* Page faults that fail for lack of memory are retried. */
 static int map_one(FIXTURE_DATA(nth) *self, size_t len, off_t off)
 {
 	unsigned char *p = mmap(NULL, len, PROT_READ, MAP_SHARED, self->file,
@@ -387,7 +392,7 @@ TEST_F(nth, claim_map_and_limit)
 		SKIP(return, "completion queues cannot be mapped here");
 	close_file(self);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
-		/* few points, and behind one of them a claim or a page fault */
+		/* few points; one fails the claim or a page fault */
 		self->step = i < 2 ? 1 : step;
 		sweep(_metadata, self, &kinds[i]);
 	}

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: every allocation of a reset, a scan and a probe fails once,
- * and nothing is lost for it: the next one makes all that there is to be.
+ * NVMe user queues: fail each allocation of a reset, a scan and a probe once.
+ * The next reset, scan or probe creates everything that was missing.
  *
- * What runs in a worker of the kernel cannot be told apart by its task, as in
- * uq_fail_nth.c. Here, failslab and fail_page_alloc fail what a function asks for,
- * or what it calls, in whatever task, one allocation after the other, from the last
- * to the first. Allocations of others are not touched: most of a probe are not the
- * driver's, and some of those warn or worse. Each sweep is to reach something, and
- * to make something fail. Needs what the file config says of faults. Best with
- * panic_on_warn.
+ * Kernel workers cannot be selected by task, as in uq_fail_nth.c. Here,
+ * failslab and fail_page_alloc fail allocations below a given function in any
+ * task, one after the other, from the last to the first. Other allocations do
+ * not fail: most allocations of a probe are not the driver's, and some of them
+ * warn or crash on failure. Each sweep must reach an allocation, and most
+ * sweeps must make the operation fail. Requires the fault injection options of
+ * the file config. Best run with panic_on_warn.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -25,7 +25,7 @@ UQ_LEAVE_OUT("nth.poll.scan", "once is enough");
 UQ_LEAVE_OUT("nth.poll.probe", "once is enough");
 UQ_LEAVE_OUT("nth.poll.first_lists", "the controller has one pool");
 
-/* -- what the driver does to a device */
+/* -- operations of the driver */
 
 static int unbind_device(FIXTURE_DATA(nth) *self)
 {
@@ -42,10 +42,9 @@ static int bind_device(FIXTURE_DATA(nth) *self)
 }
 
 /*
- * What is done to a device while an allocation of a function fails, or of what it
- * calls, but for @not. @before is spared: it prepares what @op makes, unless the
- * last @op @retries that because it failed. Without faults there are so many nodes
- * after it.
+ * An operation, while allocations below @function fail, except those below
+ * @not. @before prepares @op and does not fail. It is skipped if @retries is
+ * set and the last @op failed. Without faults, @op leaves @irq and @poll nodes.
  */
 struct work {
 	const char *name, *function, *not;
@@ -58,8 +57,8 @@ struct work {
 
 #define SLAB		1	/* failslab */
 #define PAGES		2	/* fail_page_alloc */
-#define UNFELT		4	/* @op does without */
-#define ONLY_FIRST	8	/* the first allocation alone: the others are elsewhere */
+#define UNFELT		4	/* @op succeeds without it */
+#define ONLY_FIRST	8	/* only the first allocation */
 
 static bool worse_off(FIXTURE_DATA(nth) *self, const struct work *w)
 {
@@ -69,7 +68,7 @@ static bool worse_off(FIXTURE_DATA(nth) *self, const struct work *w)
 	return irq != w->irq || poll != w->poll;
 }
 
-/* Once nothing fails, the next @op makes all nodes, and they work. */
+/* Without faults, the next @op creates all nodes, and they work. */
 static void expect_whole(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(nth) *self, const struct work *w)
 {
@@ -89,9 +88,10 @@ static void expect_whole(struct __test_metadata *_metadata,
 }
 
 /*
- * The first time there is space for all, which says how much they take: just not
- * enough for the last one, the next time. What was left then is what those before
- * it take, and so on.
+ * In the first round nothing fails, which shows how much memory all allocations
+ * take. The next round has not enough for the last allocation. The memory used
+ * until then is the limit of the following round, and so on. With ONLY_FIRST,
+ * and without UQ_TEST_SCALE, the limit of the first round is 0.
  */
 static void fail_each(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(nth) *self, const struct work *w,
@@ -118,7 +118,7 @@ static void fail_each(struct __test_metadata *_metadata,
 	} while (space);
 }
 
-/* Of each kind that is to fail, what was reached and what failed. */
+/* Sweep over each requested kind of allocation, and print the counts. */
 static void sweep_work(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(nth) *self, const struct work *w)
 {
@@ -145,9 +145,9 @@ static void sweep_work(struct __test_metadata *_metadata,
 }
 
 /*
- * Nodes are made and taken away by a scan. A command that may have changed
- * namespaces makes one and waits for it, whatever comes of the command: this one is
- * refused.
+ * A scan creates and removes nodes. A command that may have changed namespaces
+ * starts a scan and waits for it, even if the device fails the command, as
+ * here.
  */
 static int scan(FIXTURE_DATA(nth) *self)
 {
@@ -165,7 +165,7 @@ static int bring_up(FIXTURE_DATA(nth) *self, unsigned int irq,
 	return uq_bring_up(&ns, irq, poll) ?: scan(self);
 }
 
-/* Each allocation is there with few tags, too. */
+/* Few tags are enough: the same allocations occur. */
 #define FEW_TAGS	"16"
 #define OTHER_TAGS	"24"
 
@@ -174,7 +174,7 @@ static int set_depth(const char *depth)
 	return uq_param_set("io_queue_depth", depth);
 }
 
-/* Queues of another size have to get other memory. */
+/* Queues of another size need new memory. */
 static int before_memory(FIXTURE_DATA(nth) *self)
 {
 	return set_depth(OTHER_TAGS) ?: bring_up(self, 0, 1) ?:
@@ -210,7 +210,7 @@ static void end_works(struct __test_metadata *_metadata,
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
 }
 
-/* None of it is the end of the controller, and the next reset brings all back. */
+/* The controller stays alive, and the next reset restores all queues. */
 TEST_F_TIMEOUT(nth, reset, 3600)
 {
 	const struct work works[] = {
@@ -218,7 +218,7 @@ TEST_F_TIMEOUT(nth, reset, 3600)
 		  before_memory, op_poll_queue, 0, 1, true, SLAB | PAGES },
 		{ "interrupt of a queue", "nvme_uq_create", IRQ_FILES,
 		  NULL, op_irq_queue, 1, 0, false, SLAB },
-		/* most are for vectors that are not of user queues */
+		/* most vectors do not belong to user queues */
 		{ "interrupt vectors", "nvme_uq_alloc_irqs", IRQ_FILES,
 		  NULL, op_irq_queue, 1, 0, false, SLAB | ONLY_FIRST },
 	};
@@ -231,7 +231,7 @@ TEST_F_TIMEOUT(nth, reset, 3600)
 	end_works(_metadata, self);
 }
 
-/* A queue that is live and has no node, as each scan failed to make it. */
+/* A live queue without a node, as all scans failed to create it. */
 static int before_node(FIXTURE_DATA(nth) *self)
 {
 	unsigned int irq, poll;
@@ -247,7 +247,7 @@ static int before_node(FIXTURE_DATA(nth) *self)
 	return ret ?: irq ? -EEXIST : 0;
 }
 
-/* The next scan makes the node. */
+/* The next scan creates the node. */
 TEST_F_TIMEOUT(nth, scan, 3600)
 {
 	const struct work node = {
@@ -278,7 +278,7 @@ static int before_first_poll(FIXTURE_DATA(nth) *self)
 	return unbind_device(self) ?: op_probe(self);
 }
 
-/* A probe in which something fails ends, and the next has all queues. */
+/* A probe fails or completes, and the next probe creates all queues. */
 TEST_F_TIMEOUT(nth, probe, 3 * 3600)
 {
 	const struct work works[] = {
@@ -289,8 +289,9 @@ TEST_F_TIMEOUT(nth, probe, 3 * 3600)
 		  "nvme_uq_fault_init", unbind_device, op_probe, 1, 0, false,
 		  SLAB },
 		/*
-		 * What comes after it is as in a reset, and so are pages: the
-		 * first of these may be for a slab, which can do with fewer.
+		 * Later allocations are the same as in a reset. So are pages:
+		 * the first ones may be for a slab, which can use a lower
+		 * order.
 		 */
 		{ "pools", "nvme_uq_create", IRQ_FILES,
 		  unbind_device, op_probe, 1, 0, false, SLAB | ONLY_FIRST },
@@ -301,14 +302,14 @@ TEST_F_TIMEOUT(nth, probe, 3 * 3600)
 	unsigned int i;
 
 	begin_works(_metadata, self);
-	/* without CONFIG_NVME_UQ_FAULT the first of these is not there */
+	/* without CONFIG_NVME_UQ_FAULT, skip the first sweep */
 	i = uq_can_fault(self->node.ns.ctrl) ? 0 : 1;
 	for (; i < ARRAY_SIZE(works); i++)
 		sweep_work(_metadata, self, &works[i]);
 	end_works(_metadata, self);
 }
 
-/* Long lists come from a pool that has no memory before the first of them. */
+/* The pool of long lists has no memory until the first of them is allocated. */
 static int before_lists(FIXTURE_DATA(nth) *self)
 {
 	struct uq_ns ns = self->node.ns;
@@ -322,9 +323,9 @@ static int before_lists(FIXTURE_DATA(nth) *self)
 }
 
 /*
- * Halves of pages, more than fit into a tag's list wherever the pages lie, and
- * less than the largest transfer of a guest. By a worker, as that does not have
- * another one try again.
+ * Half pages: too many segments for the list of a tag, and less than the
+ * largest transfer of a guest. A worker submits the command, so that it is not
+ * retried by another worker.
  */
 static int op_lists(FIXTURE_DATA(nth) *self)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues and devices that do wrong, or less than others: completions
- * that are lost, repeated, stale, late or made up, storms of them, and no SGLs.
- * Needs CONFIG_NVME_UQ_FAULT, by which a good device is made to look like that.
+ * NVMe user queues with devices that misbehave or lack features: lost,
+ * repeated, stale, late and wrong completions, storms of completions, and no
+ * SGLs. Requires CONFIG_NVME_UQ_FAULT, which emulates them on a working device.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -36,7 +36,7 @@ FIXTURE_VARIANT_ADD(fault, irq_no_sgl) { .poll = false, .no_sgl = true };
 FIXTURE_VARIANT_ADD(fault, poll_no_sgl) { .poll = true, .no_sgl = true };
 /* clang-format on */
 
-/* What the block layer's commands have: a reset comes no sooner than that. */
+/* Set io_timeout of the controller; no reset happens before it has expired. */
 static int set_io_timeout(FIXTURE_DATA(fault) *self, const char *ms)
 {
 	char path[64];
@@ -96,7 +96,7 @@ static struct nvme_uring_cmd *prep(FIXTURE_DATA(fault) *self, int opcode,
 		       buf, len);
 }
 
-/* Reads 32 times 4096 bytes at once, and compares. */
+/* Read 32 times 4096 bytes at once, and compare. */
 static void read_all(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(fault) *self)
 {
@@ -106,11 +106,11 @@ static void read_all(struct __test_metadata *_metadata,
 	for (i = 0; i < 32; i++)
 		prep(self, CMD_READ, i * 8, self->buf + i * 4096, 4096);
 	EXPECT_EQ(0, uq_run_all(&self->ring, 32));
-	/* each command ended when its data was there, not before */
+	/* no command ended before its data had arrived */
 	EXPECT_EQ(0, memcmp(self->buf, self->ref, 32 * 4096));
 }
 
-/* Completions of no command complete none, and are counted. */
+/* Completions without a command are counted and do not complete a command. */
 static void bad_completions(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(fault) *self, const char *what,
 			    unsigned int each)
@@ -139,7 +139,7 @@ TEST_F(fault, repeated_completions)
 	bad_completions(_metadata, self, "repeat", 1);
 }
 
-/* Of tags that there are not, and of commands that have yet to come. */
+/* Completions with tags that do not exist, and of commands yet to come. */
 TEST_F(fault, wrong_completions)
 {
 	bad_completions(_metadata, self, "wrong", 3);
@@ -147,7 +147,7 @@ TEST_F(fault, wrong_completions)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.interval_and_probability", "not about data");
 
-/* As often as the controller's attributes say, and for as long. */
+/* Faults follow the attributes interval and probability of the controller. */
 TEST_F(fault, interval_and_probability)
 {
 	long long before = uq_attr(self->node.name, "spurious"), seen;
@@ -167,12 +167,12 @@ TEST_F(fault, interval_and_probability)
 		read_all(_metadata, self);
 	seen = uq_attr(self->node.name, "spurious") - before - 8;
 	TH_LOG("%lld of 128 completions came twice", seen);
-	/* all or none of them: once in 10^38 runs */
+	/* this fails by chance once in 10^38 runs */
 	EXPECT_LT(0, seen);
 	EXPECT_GT(128, seen);
 }
 
-/* A namespace of another controller that has a queue of the kind. */
+/* Find a user queue of this kind on another controller. */
 static bool find_other(struct uq_node *other, int ctrl, bool poll)
 {
 	int nr_irq, nr_poll;
@@ -192,7 +192,7 @@ static bool find_other(struct uq_node *other, int ctrl, bool poll)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.of_one_controller_only", "not about data");
 
-/* What is pretended of one controller happens to no other. */
+/* Faults of one controller do not affect other controllers. */
 TEST_F(fault, of_one_controller_only)
 {
 	static const char * const kinds[] = {
@@ -236,7 +236,7 @@ TEST_F(fault, of_one_controller_only)
 	EXPECT_TRUE(uq_settle(&other.ns, &nr_irq, &nr_poll));
 }
 
-/* In another order than they were sent, each still ends its own command. */
+/* Completions in another order than the commands end the right commands. */
 TEST_F(fault, completions_out_of_order)
 {
 	long long before = uq_attr(self->node.name, "spurious");
@@ -248,7 +248,10 @@ TEST_F(fault, completions_out_of_order)
 	for (round = 0; round < 4; round++) {
 		ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 8));
 		for (i = 0; i < 32; i++) {
-			/* every other one is beyond the end of the namespace */
+			/*
+			 * every other command is beyond the end of the
+			 * namespace
+			 */
 			c = prep(self, CMD_READ, i % 2 ? 1ull << 40 : i,
 				 self->buf + i * 4096, 512);
 			uq_sqe(c)->user_data = i;
@@ -266,7 +269,7 @@ TEST_F(fault, completions_out_of_order)
 	EXPECT_EQ(before, uq_attr(self->node.name, "spurious"));
 }
 
-/* Until the device's completion has been held back; a polled one has to be met. */
+/* Wait until the completion is held; this requires to poll a polled queue. */
 static void wait_held(FIXTURE_DATA(fault) *self)
 {
 	while (uq_fault_left(self->node.ns.ctrl, "hold") > 0)
@@ -277,8 +280,8 @@ static void wait_held(FIXTURE_DATA(fault) *self)
 UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_a_reset", "not about data");
 
 /*
- * One that comes when a reset has ended its command, and the tag is another
- * command's. There are few tags, so all of them are in flight then.
+ * The completion arrives after a reset has ended its command and another
+ * command uses the tag. There are few tags, so all of them are in use.
  */
 TEST_F(fault, completion_later_than_a_reset)
 {
@@ -304,11 +307,11 @@ TEST_F(fault, completion_later_than_a_reset)
 		prep(self, CMD_READ, i, self->buf + i * 4096, 512);
 	EXPECT_EQ(0, uq_run_all(&self->ring, tags));
 	EXPECT_EQ(before + 1, uq_attr(self->node.name, "spurious"));
-	/* the next reset is the teardown's */
+	/* the teardown resets the controller */
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", depth));
 }
 
-/* A command that is aborted and then completes: what it ended with. */
+/* A command is aborted and then completes; return its result. */
 static int late_once(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(fault) *self, struct io_uring *other)
 {
@@ -336,8 +339,8 @@ static int late_once(struct __test_metadata *_metadata,
 UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_its_abort", "not about data");
 
 /*
- * One that comes when its command was aborted is as good as any. On a slow
- * machine the reset that comes next may be first, but not time after time.
+ * A completion that arrives after the abort of its command is valid. On a slow
+ * machine, the reset that follows the abort may come first, but not every time.
  */
 TEST_F(fault, completion_later_than_its_abort)
 {
@@ -358,8 +361,8 @@ TEST_F(fault, completion_later_than_its_abort)
 UQ_LEAVE_OUT("fault.*_no_sgl.storm", "not about data");
 
 /*
- * Entry after entry looks new, over and over: no command ends that has not
- * completed, and one look, which may be that of an interrupt, has an end.
+ * Entry after entry looks new. Only completed commands end, and each reap is
+ * bounded, even in an interrupt handler.
  */
 TEST_F(fault, storm)
 {
@@ -376,7 +379,7 @@ TEST_F(fault, storm)
 
 		prep(self, CMD_READ, 0, self->buf, 512)->timeout_ms = 1000;
 		ret = uq_run(&self->ring);
-		/* the device and the driver may no longer be at one entry */
+		/* device and driver may disagree on the current entry */
 		EXPECT_TRUE(!ret || ret == -EINTR || ret > 0) TH_LOG("%d", ret);
 		lost += !!ret;
 		commands++;
@@ -387,7 +390,7 @@ TEST_F(fault, storm)
 	       entries, seen, looks, commands, lost);
 	EXPECT_LE(entries / 2, seen);
 	EXPECT_GE(looks * 2 * ring, seen);
-	/* a reset puts it right */
+	/* a reset fixes the queue */
 	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
 	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
 	read_all(_metadata, self);
@@ -395,7 +398,10 @@ TEST_F(fault, storm)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.lost_completion", "not about data");
 
-/* A completion that never comes: the command is aborted, then all is reset. */
+/*
+ * A completion never arrives: the command is aborted, then the controller is
+ * reset.
+ */
 TEST_F(fault, lost_completion)
 {
 	long long before = uq_attr(self->node.name, "timeouts");
@@ -409,14 +415,17 @@ TEST_F(fault, lost_completion)
 	ret = uq_run(&self->ring);
 	EXPECT_TRUE(ret == -EINTR || ret > 0) TH_LOG("%d", ret);
 	EXPECT_LT(before, uq_attr(self->node.name, "timeouts"));
-	/* and life goes on */
+	/* the queue works again */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
 UQ_LEAVE_OUT("fault.*_no_sgl.lost_completion_of_a_mapped_queue", "not about data");
 
-/* A client that only looks is told too, though no completion will be there. */
+/*
+ * A client that only polls the mapping notices the end of the command, although
+ * no completion arrives.
+ */
 TEST_F(fault, lost_completion_of_a_mapped_queue)
 {
 	unsigned int seen[UQ_CQ_GONE + 1] = { 0 };
@@ -450,7 +459,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	EXPECT_TRUE(ret == -EINTR || ret > 0);
 	EXPECT_TRUE(ret != -EINTR || cq.info->generation != before ||
 		    cq.info->state);
-	/* once it is up again, looks find completions again */
+	/* after the reset, the client finds completions again */
 	prep(self, CMD_READ, 0, self->buf, 512);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_EQ(1, uq_cq_wait(&cq, &self->ring, ~0ul));
@@ -460,7 +469,10 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 
 UQ_LEAVE_OUT("fault.*_no_sgl.repeated_completions_of_a_mapped_queue", "not about data");
 
-/* One that comes twice completes no other, and the counters of a queue agree. */
+/*
+ * A repeated completion ends no other command, and the counters of the queue
+ * agree.
+ */
 TEST_F(fault, repeated_completions_of_a_mapped_queue)
 {
 	unsigned int i;
@@ -484,7 +496,7 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	uq_cq_unmap(&cq);
 }
 
-/* No memory for the mappings of a batch, and not when workers try again either. */
+/* No memory to map a batch, neither at first nor when workers retry. */
 TEST_F(fault, no_memory_for_a_while)
 {
 	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
@@ -493,7 +505,7 @@ TEST_F(fault, no_memory_for_a_while)
 	EXPECT_EQ(0, uq_fault_left(self->node.ns.ctrl, "no_memory"));
 }
 
-/* A command that never gets any fails when its timeout is over. */
+/* Without memory, a command fails after its timeout. */
 TEST_F(fault, no_memory_for_ever)
 {
 	int ctrl = self->node.ns.ctrl;
@@ -507,7 +519,7 @@ TEST_F(fault, no_memory_for_ever)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
-/* The task of a command that waits for memory can be killed. */
+/* A task can be killed while its command waits for memory. */
 TEST_F(fault, killed_without_memory)
 {
 	const long long many = 1000000;
@@ -526,7 +538,7 @@ TEST_F(fault, killed_without_memory)
 			self->buf, 512);
 		_exit(uq_run(&ring) ? 2 : 3);
 	}
-	/* the task has tried, and a worker for it */
+	/* the task and a worker have tried */
 	while (uq_fault_left(ctrl, "no_memory") > many - 3)
 		uq_rest();
 	ASSERT_EQ(0, kill(pid, SIGKILL));
@@ -539,7 +551,7 @@ static const __u32 lengths[] = {
 	512, 4096, 4608, 8192, 12288, 65536, 131072, 262144
 };
 
-/* Every way in which a transfer can lie in pages. */
+/* All positions of a transfer relative to page boundaries. */
 TEST_F(fault, transfers)
 {
 	unsigned int o, l;
@@ -568,7 +580,7 @@ TEST_F(fault, transfers)
 		}
 }
 
-/* The path of usual commands leaves none half-way to the path of all. */
+/* No command pins its pages in the fast path and again in the general path. */
 TEST_F(fault, each_page_is_pinned_once)
 {
 	unsigned long before;
@@ -584,9 +596,9 @@ UQ_LEAVE_OUT("fault.irq.several_lists", "with SGLs it is in uq_io");
 UQ_LEAVE_OUT("fault.poll.several_lists", "with SGLs it is in uq_io");
 
 /*
- * Nearly as large as the controller takes: without SGLs, by more than one list if
- * that is more than 2 MiB. QEMU's fails where pieces of memory are more than
- * IOV_MAX, which 4 MiB can be.
+ * Nearly the largest transfer of the controller. Without SGLs, it needs more
+ * than one list if it exceeds 2 MiB. QEMU fails transfers with more than
+ * IOV_MAX segments, which 4 MiB can have.
  */
 TEST_F(fault, several_lists)
 {
@@ -615,8 +627,8 @@ UQ_LEAVE_OUT("fault.irq.beyond_the_buffer", "with SGLs it is in uq_errno");
 UQ_LEAVE_OUT("fault.poll.beyond_the_buffer", "with SGLs it is in uq_errno");
 
 /*
- * A command that could make the device go beyond the buffer reaches no device
- * without SGLs, not even root's; with them the device stops at the end.
+ * Without SGLs, the driver fails commands that could transfer more than the
+ * buffer, for root too. With SGLs, the device stops at the end of the buffer.
  */
 TEST_F(fault, beyond_the_buffer)
 {
@@ -633,7 +645,7 @@ TEST_F(fault, beyond_the_buffer)
 				TH_LOG("opcode %#x, %u blocks of 8", ops[i],
 				       nlb + 1);
 		}
-	/* no buffer at all, and commands of unknown length */
+	/* no buffer, and commands of unknown length */
 	prep(self, CMD_READ, 0, NULL, 0);
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 	prep(self, 0x81, 0, self->buf, 4096);
@@ -648,7 +660,7 @@ TEST_F(fault, beyond_the_buffer)
 	for (i = 0; i < HALF; i++)
 		ASSERT_EQ(0xee, self->buf[i]);
 
-	/* what fits is done */
+	/* commands that fit succeed */
 	prep(self, CMD_READ, 0, self->buf, 4096)->cdw12 = 7;
 	EXPECT_EQ(0, uq_run(&self->ring));
 	prep(self, CMD_READ, 0, self->buf, 4096)->cdw12 = 3;
@@ -661,8 +673,8 @@ UQ_LEAVE_OUT("fault.irq.less_than_the_buffer", "an SGL has its length");
 UQ_LEAVE_OUT("fault.poll.less_than_the_buffer", "an SGL has its length");
 
 /*
- * A command that transfers less than its buffer holds. By that, and not by the
- * buffer, the device tells whether the second PRP is a page or a list.
+ * Transfers that are smaller than the buffer. The length of the transfer, not
+ * of the buffer, determines whether the second PRP is a page or a list.
  */
 TEST_F(fault, less_than_the_buffer)
 {
@@ -699,7 +711,7 @@ TEST_F(fault, less_than_the_buffer)
 			}
 }
 
-/* PRPs cannot describe holes: vectors of whole pages only, then. */
+/* PRPs cannot describe gaps: only vectors of whole pages succeed. */
 TEST_F(fault, vectors)
 {
 	struct iovec pages[3] = {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The start and end of every test program.
- */
+/* Start and end of each test program. */
 #ifndef SELFTESTS_UQ_FIXTURE_H
 #define SELFTESTS_UQ_FIXTURE_H
 
@@ -11,26 +9,26 @@
 #include "kselftest_harness.h"
 
 /*
- * For a test that hangs, not for one that is slow: under emulation, with a
- * debug kernel, a second here may take minutes.
+ * For tests that hang, not for slow tests: under emulation with a debug kernel,
+ * one second may become minutes.
  */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT	1800
 
 /*
- * A program of which all tests do what reaches beyond a namespace, see uq_safe.h,
- * defines this as true before it includes this file.
+ * Programs define this as true before they include this file if all their tests
+ * affect more than a namespace, see uq_safe.h.
  */
 #ifndef UQ_DISRUPTIVE
 #define UQ_DISRUPTIVE	false
 #endif
 
-/* Why one test of another program is skipped. */
+/* Reason to skip a single test of another program. */
 #define UQ_NEEDS_LEAVE	"reaches beyond the namespace (UQ_TEST_DESTRUCTIVE)"
 
 /*
- * Tests of which some variants make no sense do without these: patterns of
- * "fixture.variant.test", see glob(7), and why.
+ * Leave out variants of tests that make no sense: patterns of
+ * "fixture.variant.test", see glob(7), and the reason.
  */
 static struct {
 	const char *pattern, *why;
@@ -69,7 +67,7 @@ static inline bool uq_is_left_out(const char *name)
 
 #define UQ_MOST_TESTS	1000
 
-/* All that its options ask for and that is not left out, one by one. */
+/* Run all selected tests that are not left out. */
 static inline int uq_run_harness(int argc, char **argv)
 {
 	struct __fixture_variant_metadata no_variant = { .name = "", };
@@ -100,7 +98,7 @@ static inline int uq_run_harness(int argc, char **argv)
 			}
 		}
 	}
-	/* without any option it would be all */
+	/* without any option, the harness would run all tests */
 	if (n == 1) {
 		args[n++] = "-r";
 		args[n++] = "";
@@ -108,7 +106,7 @@ static inline int uq_run_harness(int argc, char **argv)
 	return test_harness_run(n, args);
 }
 
-/* Says why nothing can be tested, and exits. */
+/* Print the reason why no test can run, and exit. */
 static inline void uq_give_up(int ret, const char *why)
 {
 	ksft_print_header();
@@ -142,7 +140,7 @@ static inline int uq_main(int argc, char **argv)
 			uq_give_up(ret, why);
 		return uq_guard(uq_run_tests, argc, argv);
 	}
-	/* nothing is to be run */
+	/* only print; no test runs */
 	for (i = 0; uq_left_out[i].pattern; i++)
 		fprintf(stderr, "# without %s: %s\n", uq_left_out[i].pattern,
 			uq_left_out[i].why);

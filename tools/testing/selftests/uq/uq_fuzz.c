@@ -1,34 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: a fuzzer. Several processes, some of them without any
- * privilege, do at random what can be done to all nodes at once: commands of
- * which any field may be wrong, through rings of all kinds (uq_fuzz_cmd.c);
- * claims, mappings and limits (uq_fuzz_map.c); other ioctls, reads and writes;
- * descriptors that are closed, duplicated and passed on; memory that goes away
- * while it is in use; attributes.
+ * NVMe user queues: a fuzzer. Several processes run random operations on all
+ * nodes at once; every other process is unprivileged. They send commands with
+ * random fields through rings of all kinds (uq_fuzz_cmd.c). They claim, map and
+ * limit queues (uq_fuzz_map.c), and call other ioctls, read() and write(). They
+ * close, duplicate and pass descriptors, unmap memory in use, and access
+ * attributes.
  *
- * Looked for are tasks and commands that do not end, results that no
- * documentation has, memory and blocks that were none of a command's business,
- * and whatever the kernel says in its log.
+ * The fuzzer looks for tasks and commands that do not end and for undocumented
+ * results. It also checks that unrelated memory and blocks do not change, and
+ * reads the kernel log.
  *
- * Left out is what would make the device unfit for the tests that follow:
+ * It avoids operations that make the device unusable for other tests:
  *
- *   - As root, all admin commands but Identify, Get Log Page and Get Features.
- *     Others delete queues and namespaces, format, sanitize, change firmware,
- *     tell the device where to write (Doorbell Buffer Config, host memory), or
- *     never end (Asynchronous Event Request). Without privileges all are sent:
- *     the kernel has to refuse them.
- *   - Opcodes that the NVM command set does not define, reservations and those
- *     of vendors, unless the device is an emulated one.
- *   - Writes outside the blocks that are fuzzed; those after the last block of
- *     the namespace are sent.
- *   - By ioctls, transfers without a buffer and commands for blocks with
- *     metadata: there the device goes beyond what it was given, which is not the
- *     user queues' doing.
+ * - As root, all admin commands except Identify, Get Log Page, Get Features.
+ *   Others delete queues and namespaces, format, sanitize, change firmware,
+ *   tell the device where to write (Doorbell Buffer Config, host memory), or
+ *   never end (Asynchronous Event Request). Unprivileged processes send all
+ *   opcodes, as the kernel must reject them.
+ * - Opcodes that the NVM command set does not define, reservations and vendor
+ *   opcodes, unless the device is emulated.
+ * - Writes outside the fuzzed blocks, except beyond the end of the namespace.
+ * - Through ioctls, transfers without a buffer and commands for blocks with
+ *   metadata. The device exceeds the buffer there; no user queue is involved.
  *
- * Environment, beside that of uq_random.h:
- *   UQ_TEST_FUZZ_OPS	how many operations each test does at least, instead of
- *			what UQ_TEST_SCALE says
+ * Environment, in addition to uq_random.h:
+ *   UQ_TEST_FUZZ_OPS	minimum number of operations per test, instead of the
+ *			number that UQ_TEST_SCALE implies
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -47,10 +45,10 @@
 #define OPS	4000
 #define WORKERS	4
 #define TARGETS	64
-/* Of queues: two pages of completions, and they can be full. */
+/* Queue depth: completions fill two pages, and queues can be full. */
 #define DEPTH	"300"
 
-/* -- telling */
+/* -- messages */
 
 static __u64 seed;
 
@@ -68,7 +66,7 @@ void fuzz_bad(struct fuzz *f, const char *fmt, ...)
 	fflush(stdout);
 }
 
-/* A run of hours says now and then how far it is. */
+/* Print the progress of long runs. */
 #define TELL	20000
 
 void fuzz_count(struct fuzz *f, unsigned int n)
@@ -151,7 +149,7 @@ static void open_file(struct fuzz *f, unsigned int slot)
 				UQ_PICK(&f->rng, modes) | O_CLOEXEC);
 }
 
-/* With the number of the target that it is a descriptor of. */
+/* Pass a descriptor together with the number of its target. */
 static void pass_file(struct fuzz *f, unsigned int slot)
 {
 	uq_send_fd(f->sock, f->file[slot].fd, f->file[slot].target,
@@ -201,7 +199,7 @@ static void fuzz_files(struct fuzz *f)
 	}
 }
 
-/* -- everything else that a file can be asked for */
+/* -- other system calls on a file */
 
 static void fuzz_calls(struct fuzz *f)
 {
@@ -210,7 +208,7 @@ static void fuzz_calls(struct fuzz *f)
 	struct pollfd pfd = { .fd = f->file[slot].fd,
 			      .events = POLLIN | POLLOUT };
 	unsigned char *at = f->area + uq_below(&f->rng, 2048);
-	/* where commands write, and here and there not at a block's border */
+	/* in the fuzzed blocks, sometimes misaligned */
 	off_t pos = (off_t)(FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS / 2)) *
 		lba + (uq_1in(&f->rng, 8) ? 1 : 0);
 	size_t len = (1 + uq_below(&f->rng, 16)) * lba -
@@ -263,7 +261,7 @@ static void fuzz_calls(struct fuzz *f)
 			 ret, len, (long long)pos);
 }
 
-/* -- memory, while commands may be using it */
+/* -- memory, while commands may use it */
 
 static void fuzz_memory(struct fuzz *f)
 {
@@ -287,7 +285,7 @@ static void fuzz_memory(struct fuzz *f)
 		madvise(at, len, UQ_PICK(&f->rng, advice));
 		break;
 	case 3:
-		/* away, but for the address: that is to stay ours */
+		/* drop the memory, but keep the address range */
 		mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
 		     MAP_FIXED, -1, 0);
 		break;
@@ -299,7 +297,7 @@ static void fuzz_memory(struct fuzz *f)
 			waitpid(pid, NULL, 0);
 		break;
 	default:
-		/* all of it is there again */
+		/* all memory exists again */
 		mmap(f->area, FUZZ_AREA, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		break;
@@ -308,7 +306,7 @@ static void fuzz_memory(struct fuzz *f)
 
 /* -- a process */
 
-/* A ring sends scores of commands, so that there are fewer rings. */
+/* One ring sends dozens of commands, so rings are used less often. */
 static void one_thing(struct fuzz *f)
 {
 	switch (uq_below(&f->rng, 40)) {
@@ -344,7 +342,7 @@ static void *anywhere(size_t len, int prot, int flags)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Pages that cannot be written to, on both sides of what is read and written. */
+/* Allocate the buffers, between read-only pages. */
 static bool get_memory(struct fuzz *f)
 {
 	unsigned char *all = anywhere(FUZZ_AREA + 2 * 4096,
@@ -389,7 +387,7 @@ static int run(struct fuzz *f, unsigned int ops)
 	fuzz_map_init();
 	if (!f->root && uq_drop_privileges())
 		return 3;
-	/* a process that a failed test leaves behind must not disturb others */
+	/* processes of a failed test must not disturb other tests */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!get_memory(f))
 		return 4;
@@ -406,7 +404,7 @@ static int run(struct fuzz *f, unsigned int ops)
 
 /* -- the test */
 
-/* Bytes of each of three parts of a namespace that stay as they are. */
+/* Size of the three parts of a namespace that must not change. */
 #define PART	(256u << 10)
 
 struct kept {
@@ -455,7 +453,7 @@ static bool is_emulated(const struct uq_ns *ns)
 		!strncmp(model, "QEMU NVMe Ctrl", 14);
 }
 
-/* The attributes that can be written to, as they are now. */
+/* Save the writable attributes. */
 static void keep_attrs(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
 {
 	unsigned int i;
@@ -489,7 +487,7 @@ static void add_target(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
 	self->nr_target++;
 }
 
-/* Written and looked at by the block device, if it has one of any size. */
+/* Write or check the three parts through the block device. */
 static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
 {
 	char path[48];
@@ -513,7 +511,10 @@ static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
 	return ret;
 }
 
-/* Two controllers may have a namespace in common: by the device, not by them. */
+/*
+ * The seed depends on the device only, as two controllers may share a
+ * namespace.
+ */
 static unsigned int seed_of(const struct uq_ns *ns)
 {
 	char path[64], serial[64] = "";
@@ -548,7 +549,7 @@ static void add_namespace(struct __test_metadata *_metadata,
 	self->nr_kept++;
 }
 
-/* As many as there can be on each controller that was named. */
+/* Bring up as many user queues as possible on each named controller. */
 static void bring_up_all(struct __test_metadata *_metadata)
 {
 	int irq, poll, last = -1;
@@ -589,7 +590,7 @@ FIXTURE_SETUP(fuzz)
 	uq_peace_begin(&self->peace, true);
 }
 
-/* Nodes of several namespaces have a queue in common. */
+/* Nodes of several namespaces share a queue. */
 static bool is_first_of_queue(const FIXTURE_DATA(fuzz) *self, unsigned int n)
 {
 	const struct uq_node *node = &self->target[n].node;
@@ -604,7 +605,7 @@ static bool is_first_of_queue(const FIXTURE_DATA(fuzz) *self, unsigned int n)
 	return true;
 }
 
-/* An idle queue has done what it was given, and knows of nothing else. */
+/* An idle queue has completed all commands, and has no other state. */
 static void check_target(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(fuzz) *self, unsigned int n)
 {
@@ -629,7 +630,7 @@ FIXTURE_TEARDOWN(fuzz)
 
 	if (!self->all)
 		return;
-	/* what was passed and never taken goes with the socket */
+	/* the socket drops descriptors that were not received */
 	close(self->sock[0]);
 	close(self->sock[1]);
 	for (n = 0; n < self->nr_attr; n++)
@@ -655,7 +656,7 @@ static unsigned int operations(void)
 	return n > 0 ? n : OPS * uq_scale();
 }
 
-/* The processes: every other one has no privileges. */
+/* Start a process; every other one is unprivileged. */
 static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
 {
 	struct fuzz f = {
@@ -675,7 +676,7 @@ static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
 	_exit(run(&f, ops));
 }
 
-/* A million operations take hours on a debug kernel under emulation. */
+/* A million operations take hours with a debug kernel under emulation. */
 TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
 {
 	unsigned int n, ops = operations();
@@ -697,9 +698,9 @@ TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
 	       self->all->ended[0], self->all->ended[1], self->all->ended[2],
 	       self->all->claimed);
 	EXPECT_LE(ops, self->all->done);
-	/* neither all nor none of them were good */
+	/* some commands succeed and some fail */
 	EXPECT_LT(0, self->all->ended[0]);
-	/* of 2000 operations few come so far: 0 to 9 */
+	/* with 2000 operations, only 0 to 9 commands get a status */
 	if (ops > 2000)
 		EXPECT_LT(0, self->all->ended[1]);
 	EXPECT_LT(0, self->all->ended[2]);

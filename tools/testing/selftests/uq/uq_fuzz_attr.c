@@ -36,7 +36,7 @@ bool fuzz_nth_attr(const struct uq_node *node, unsigned int n, char *name,
 	return found;
 }
 
-/* Values that no attribute takes, and values that one takes. */
+/* Values that all attributes reject, and values that some accept. */
 static const char * const no_number[] = {
 	"0", "-1", "4294967296", "18446744073709551616", "x", "1x", "live",
 	"poll", "%s%n", "1 2",
@@ -64,7 +64,7 @@ static void write_attr(struct fuzz *f, const char *path)
 		fuzz_bad(f, "%s took %.20s", path, val);
 }
 
-/* Whatever is written, a limit is one. */
+/* Any read of a limit returns a valid one. */
 static void read_attr(struct fuzz *f, const struct uq_node *node,
 		      const char *name, const char *path)
 {

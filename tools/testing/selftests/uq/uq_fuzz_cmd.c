@@ -2,9 +2,8 @@
 /*
  * The fuzzer of NVMe user queues: commands, and rings to send them through.
  *
- * A command is a good one of which some fields have been replaced. Whatever is
- * replaced, it writes to no other blocks than those that are fuzzed: see
- * fuzz_harmless().
+ * A command is a valid one with some fields replaced. It never writes outside
+ * the fuzzed blocks: see fuzz_harmless().
  */
 #define _GNU_SOURCE
 #include <linux/nvme_uq.h>
@@ -22,7 +21,7 @@
 /* Deallocate, among the attributes of Dataset Management. */
 #define DSM_AD		4u
 
-/* Not in older headers. */
+/* Missing in older headers. */
 #define CMD_FLAG_MULTISHOT	2u
 
 /* -- commands */
@@ -41,7 +40,7 @@ struct copy_range {
 #define NR_DSM		256
 #define NR_COPY		128
 
-/* One page for Dataset Management, then two for Copy. */
+/* One page for Dataset Management, two for Copy. */
 void fuzz_fill_ranges(unsigned char *ranges)
 {
 	struct dsm_range *dsm = (struct dsm_range *)ranges;
@@ -68,7 +67,7 @@ static __u64 get_slba(const struct nvme_uring_cmd *c)
 	return (__u64)c->cdw11 << 32 | c->cdw10;
 }
 
-/* Does it keep to the blocks that are fuzzed, or is it beyond the end? */
+/* Is the command within the fuzzed blocks, or beyond the end? */
 static bool within(const struct nvme_uring_cmd *c)
 {
 	__u64 slba = get_slba(c);
@@ -92,10 +91,10 @@ static __u64 any_slba(struct fuzz *f)
 }
 
 /*
- * May this process send this opcode? What the NVM command set does not define
- * can mean anything to a real device: root sends it to an emulated one only, and
- * a process without privileges sends what the kernel has to refuse. Reservations
- * are among these, as are vendors' commands.
+ * May this process send this opcode? Opcodes that the NVM command set does not
+ * define may do anything on a real device, and so may reservations. Send them
+ * to emulated devices only. Unprivileged processes also send fabrics and vendor
+ * opcodes, as the kernel must reject them.
  */
 static bool opcode_ok(const struct fuzz *f, const struct fuzz_target *t,
 		      __u8 op)
@@ -115,9 +114,9 @@ static bool opcode_ok(const struct fuzz *f, const struct fuzz_target *t,
 }
 
 /*
- * Dataset Management and Copy say in their buffer what to do. Only whole lists
- * of ours, from where they start, may be carried out. @plain: neither a vector
- * nor a registered buffer.
+ * Dataset Management and Copy read ranges from their buffer. Send them only
+ * with the start of a list that contains fuzzed blocks. @plain: neither a
+ * vector nor a registered buffer.
  */
 static void harmless_list(const struct fuzz *f, bool plain,
 			  struct nvme_uring_cmd *c)
@@ -127,7 +126,7 @@ static void harmless_list(const struct fuzz *f, bool plain,
 			c->cdw11 &= ~DSM_AD;
 		return;
 	}
-	/* as many ranges as there are, and of the first format */
+	/* only ranges that exist, in format 0 */
 	c->cdw12 &= ~0xf80u;
 	if (!plain || c->addr != (uintptr_t)f->ranges + 4096 ||
 	    get_slba(c) < FUZZ_FIRST ||
@@ -135,7 +134,7 @@ static void harmless_list(const struct fuzz *f, bool plain,
 		set_slba(c, FUZZ_BEYOND);
 }
 
-/* Make a command leave alone what the test will look at. */
+/* Change a command so that it does not modify blocks that the test checks. */
 static void fuzz_harmless(struct fuzz *f, const struct fuzz_target *t,
 			  bool plain, struct nvme_uring_cmd *c)
 {
@@ -168,7 +167,7 @@ static unsigned char *any_buffer(struct fuzz *f, __u32 len)
 	return f->area + at;
 }
 
-/* A vector of @len bytes, in its own place, as others are still in use. */
+/* Build a vector of @len bytes in its own slot, as other vectors are in use. */
 static unsigned int any_vector(struct fuzz *f, unsigned int slot, __u32 len)
 {
 	struct iovec *iov = f->vec + slot % FUZZ_VECS * FUZZ_VEC;
@@ -190,7 +189,7 @@ static unsigned int any_vector(struct fuzz *f, unsigned int slot, __u32 len)
 	return n;
 }
 
-/* One that ought to work. */
+/* Build a command that should succeed. */
 static void good_command(struct fuzz *f, const struct fuzz_target *t,
 			 struct nvme_uring_cmd *c)
 {
@@ -234,7 +233,7 @@ static void good_command(struct fuzz *f, const struct fuzz_target *t,
 	}
 }
 
-/* Make one field something else. */
+/* Change one field. */
 static void bend(struct fuzz *f, struct nvme_uring_cmd *c)
 {
 	static const __u32 nsids[] = { 0, 1, 2, 3, 5, 99, 0xfffffffe, ~0u };
@@ -288,7 +287,10 @@ static void bend(struct fuzz *f, struct nvme_uring_cmd *c)
 		c->rsvd2 = uq_rnd(&f->rng);
 		break;
 	case 14:
-		/* one that is over before the device leads to an abort at most */
+		/*
+		 * if it expires before the device completes, it causes an abort
+		 * at most
+		 */
 		c->timeout_ms = uq_1in(&f->rng, 512) ?
 			1 + uq_below(&f->rng, 20) : ~0u - uq_below(&f->rng, 99);
 		break;
@@ -303,16 +305,16 @@ static void bend_some(struct fuzz *f, struct nvme_uring_cmd *c)
 		bend(f, c);
 }
 
-/* Does the device look at a buffer for this opcode? */
+/* Does the device use a buffer for this opcode? */
 static bool has_buffer(__u8 op)
 {
 	return op != CMD_FLUSH && op != CMD_ZEROES && op != CMD_VERIFY;
 }
 
 /*
- * The ioctls take the way of the block layer, which trusts more than a user
- * queue does: without a buffer the device goes to address 0, and to as much
- * metadata as the blocks have.
+ * The ioctls use the block layer, which checks less than a user queue. Without
+ * a buffer, the device would access address 0. It would also transfer the
+ * metadata of all blocks.
  */
 void fuzz_command(struct fuzz *f, unsigned int slot, bool vec,
 		  struct nvme_uring_cmd *c)
@@ -340,11 +342,11 @@ void fuzz_command(struct fuzz *f, unsigned int slot, bool vec,
 
 /* -- rings */
 
-/* What a command of ours is in the ring. */
+/* One of our commands in the ring. */
 struct sent {
 	struct nvme_uring_cmd c;
 	__u32		op, flags;
-	bool		ours;		/* by NVME_URING_CMD_* to a node */
+	bool		ours;		/* NVME_URING_CMD_* to a node */
 	bool		nonblock;	/* the file must not block */
 };
 
@@ -363,7 +365,7 @@ struct ring {
 	atomic_bool	stop;
 };
 
-/* Setting up a ring takes a debug kernel as long as a hundred commands. */
+/* With a debug kernel, setup of a ring takes as long as 100 commands. */
 #define MOST_IN_RING	256
 
 static unsigned int any_ring_flags(struct fuzz *f)
@@ -379,7 +381,7 @@ static unsigned int any_ring_flags(struct fuzz *f)
 		IORING_SETUP_SINGLE_ISSUER,
 		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
 		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
-		IORING_SETUP_DEFER_TASKRUN,	/* not without the other */
+		IORING_SETUP_DEFER_TASKRUN,	/* needs SINGLE_ISSUER */
 		IORING_SETUP_SQPOLL | IORING_SETUP_COOP_TASKRUN,
 	};
 	unsigned int flags = IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
@@ -410,13 +412,13 @@ static bool open_ring(struct fuzz *f, struct ring *r)
 	int files[FUZZ_FDS];
 	unsigned int i;
 
-	/* a thread that polls goes to sleep at once, or takes all the time */
+	/* the SQPOLL thread must sleep at once, or it uses all CPU time */
 	p.sq_thread_idle = 1;
 	r->flags = p.flags;
 	r->entries = 1 << uq_below(&f->rng, 7);
 	if (io_uring_queue_init_params(r->entries, &r->ring, &p))
 		return false;
-	/* parts of the area may not be there now */
+	/* parts of the area may be unmapped now */
 	if (uq_1in(&f->rng, 2))
 		r->fixed = !io_uring_register_buffers(&r->ring, iov, 2);
 	for (i = 0; i < FUZZ_FDS; i++)
@@ -426,7 +428,7 @@ static bool open_ring(struct fuzz *f, struct ring *r)
 	return true;
 }
 
-/* Make a field of the entry something else that is not of the command. */
+/* Change one field of the SQE outside of the command. */
 static void bend_entry(struct fuzz *f, struct io_uring_sqe *sqe)
 {
 	static const __u32 ops[] = {
@@ -458,7 +460,7 @@ static void bend_entry(struct fuzz *f, struct io_uring_sqe *sqe)
 		sqe->personality = uq_below(&f->rng, 3);
 		break;
 	case 6:
-		/* neither is used by a command; another may be one day */
+		/* commands ignore both fields today */
 		sqe->ioprio = uq_rnd(&f->rng);
 		sqe->splice_fd_in = uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) : 0;
 		break;
@@ -480,12 +482,12 @@ static void entry_flags(struct fuzz *f, struct ring *r,
 
 	if (uq_1in(&f->rng, 3))
 		sqe->flags |= UQ_PICK(&f->rng, flags);
-	/* there is no telling then how many completions will come */
+	/* the number of completions is unknown then */
 	if (r->leave && uq_1in(&f->rng, 4))
 		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 }
 
-/* What is done to a node by a ring, and is not a command of ours. */
+/* Other requests of a ring for a node. */
 static void other_entry(struct fuzz *f, struct io_uring_sqe *sqe, int fd)
 {
 	void *buf = any_buffer(f, 4096);
@@ -519,7 +521,7 @@ static void other_entry(struct fuzz *f, struct io_uring_sqe *sqe, int fd)
 	}
 }
 
-/* A shared list must not change while commands for it are in flight. */
+/* A shared list must not change while commands that use it are in flight. */
 static void only_flippable(struct nvme_uring_cmd *c)
 {
 	if (c->opcode == CMD_DSM || c->opcode == CMD_COPY)
@@ -529,7 +531,7 @@ static void only_flippable(struct nvme_uring_cmd *c)
 	c->timeout_ms = 0;
 }
 
-/* Memory of the open file, which may have less, or none. */
+/* Use memory of the open file, which may be smaller, or missing. */
 static void use_memory(struct fuzz *f, struct nvme_uring_cmd *c)
 {
 	static const __u64 offsets[] = {
@@ -588,14 +590,14 @@ static void our_entry(struct fuzz *f, struct ring *r, struct io_uring_sqe *sqe,
 
 static struct __kernel_timespec soon = { .tv_nsec = 1000000 };
 
-/* An entry of either size; with entries of two sizes, both halves. */
+/* Get an SQE; with mixed sizes, a big one takes two slots. */
 static struct io_uring_sqe *get_entry(struct ring *r, bool big)
 {
 	struct io_uring_sq *sq = &r->ring.sq;
 
 	if (!big || !(r->flags & IORING_SETUP_SQE_MIXED))
 		return io_uring_get_sqe(&r->ring);
-	/* a large one does not go around the end of the ring */
+	/* a big SQE does not wrap around the end of the ring */
 	if (r->entries < 2 || io_uring_sq_space_left(&r->ring) < 2 ||
 	    ((sq->sqe_tail + 1) & *sq->kring_mask) == 0)
 		return NULL;
@@ -603,7 +605,7 @@ static struct io_uring_sqe *get_entry(struct ring *r, bool big)
 	return &sq->sqes[(sq->sqe_tail++ - 1) & *sq->kring_mask];
 }
 
-/* Most times, one that is open and of the kind that goes with the ring. */
+/* Choose a file; prefer open files of the kind that matches the ring. */
 static unsigned int any_file(struct fuzz *f, const struct ring *r)
 {
 	bool poll = r->flags & IORING_SETUP_IOPOLL;
@@ -618,7 +620,7 @@ static unsigned int any_file(struct fuzz *f, const struct ring *r)
 	return file;
 }
 
-/* One more entry, if there is room. */
+/* Add a request, if there is room. */
 static bool add_entry(struct fuzz *f, struct ring *r)
 {
 	unsigned int file = any_file(f, r);
@@ -652,7 +654,10 @@ static bool add_entry(struct fuzz *f, struct ring *r)
 	return true;
 }
 
-/* What Documentation has for a command, and what io_uring may say by itself. */
+/*
+ * Errnos that the documentation lists for commands, and those of io_uring
+ * itself.
+ */
 static bool is_documented(const struct sent *s, int res)
 {
 	switch (-res) {
@@ -667,9 +672,9 @@ static bool is_documented(const struct sent *s, int res)
 	case ENXIO:
 	case EOPNOTSUPP:
 		return true;
-	case EBADF:		/* the entry's file */
-	case ECANCELED:		/* a link, or a cancel */
-	case EOVERFLOW:		/* of a registered vector */
+	case EBADF:		/* file of the SQE */
+	case ECANCELED:		/* link or cancel */
+	case EOVERFLOW:		/* length of a registered vector */
 		return true;
 	case EAGAIN:
 		return s->nonblock;
@@ -677,7 +682,10 @@ static bool is_documented(const struct sent *s, int res)
 	return res >= 0;
 }
 
-/* From or to where the command says, which is neither a vector nor registered? */
+/*
+ * Does the command transfer data at its address, without a vector or a
+ * registered buffer?
+ */
 static bool moves_data(const struct sent *s)
 {
 	return s->c.data_len && s->op == NVME_URING_CMD_IO && !s->flags;
@@ -698,7 +706,7 @@ static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe
 		return;
 	f->all->ended[res < 0 ? 2 : res > 0]++;
 	f->all->claimed += res == -EBUSY;
-	/* as it was when it was sent: the entry does not change meanwhile */
+	/* only if the SQE does not change after submission */
 	if (res >= 0 && !r->flip && moves_data(s) &&
 	    fuzz_is_mapped(f, s->c.addr))
 		fuzz_bad(f, "result %d, opcode %#x, of a mapped queue", res,
@@ -709,7 +717,7 @@ static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe
 			 (unsigned long long)s->c.addr, s->c.data_len);
 }
 
-/* Takes what is there: a large completion is two in a ring with both sizes. */
+/* Consume a CQE; with mixed sizes, a big one takes two slots. */
 static bool take_one(struct fuzz *f, struct ring *r)
 {
 	struct io_uring_cqe *cqe;
@@ -742,20 +750,20 @@ static void take_all(struct fuzz *f, struct ring *r)
 	}
 }
 
-/* liburing has a function for it, which not every build of it exports. */
+/* Not every build of liburing exports its function for this. */
 static void enable(struct io_uring *ring)
 {
 	syscall(__NR_io_uring_register, ring->ring_fd,
 		IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 
-/* An entry that is refused ends a submission: go on behind it. */
+/* Submission stops at an invalid SQE: continue after it. */
 static void submit(struct fuzz *f, struct ring *r)
 {
 	int ret;
 
 	if (r->flags & IORING_SETUP_R_DISABLED) {
-		io_uring_submit(&r->ring);	/* to no avail */
+		io_uring_submit(&r->ring);	/* has no effect */
 		enable(&r->ring);
 		r->flags &= ~IORING_SETUP_R_DISABLED;
 	}
@@ -772,14 +780,14 @@ static void submit(struct fuzz *f, struct ring *r)
 	}
 }
 
-/* -- an entry that changes while it is looked at */
+/* -- an SQE that changes while the kernel reads it */
 
 #define put(to, val)	__atomic_store_n(&(to), val, __ATOMIC_RELAXED)
 
 /*
- * The block and its number stay, and no opcode comes that would take a list
- * from memory, so what is written stays where it may. The same goes for what
- * the test counts completions by.
+ * Block numbers do not change, and no opcode reads a list from memory, so
+ * writes stay in the fuzzed blocks. user_data does not change either, as the
+ * test uses it to count completions.
  */
 static void flip_one(struct fuzz *f, struct uq_rng *rng, char *entry)
 {
@@ -876,6 +884,6 @@ void fuzz_ring(struct fuzz *f)
 	fuzz_count(f, r.sent);
 	free(r.log);
 out:
-	/* perhaps with commands in flight */
+	/* commands may be in flight */
 	io_uring_queue_exit(&r.ring);
 }

@@ -21,8 +21,8 @@ static const unsigned int known[] = {
 #define GET_FEATURES	0x0a
 
 /*
- * As much as a page comes back, from where a page begins: the way of the block
- * layer has no SGLs for admin commands to stop the device.
+ * Transfers of one page to the start of a page: the block layer has no SGLs for
+ * admin commands, so the device would not stop at the end of the buffer.
  */
 static void admin_command(struct fuzz *f, struct nvme_passthru_cmd *c)
 {
@@ -40,7 +40,7 @@ static void admin_command(struct fuzz *f, struct nvme_passthru_cmd *c)
 	c->flags = uq_1in(&f->rng, 16);
 	c->rsvd1 = uq_1in(&f->rng, 16);
 	if (c->opcode == GET_LOG) {
-		/* a page of it; and events stay as they are */
+		/* one page of the log; retain asynchronous events */
 		c->cdw10 = (c->cdw10 & 0xff) | 1u << 15 | 1023 << 16;
 		c->cdw11 = 0;
 	}
@@ -88,7 +88,10 @@ static void ioctl_io(struct fuzz *f, unsigned int nr, unsigned int slot)
 	ioctl(f->file[slot].fd, nr, &c64);
 }
 
-/* Reads and compares only; their lengths come from the blocks. */
+/*
+ * Only reads, compares and opcodes that NVME_IOCTL_SUBMIT_IO rejects. The
+ * number of blocks implies the length.
+ */
 static void ioctl_submit(struct fuzz *f, unsigned int slot)
 {
 	static const __u8 ops[] = { CMD_READ, CMD_COMPARE, CMD_FLUSH, 0x81 };
@@ -108,12 +111,12 @@ static void ioctl_submit(struct fuzz *f, unsigned int slot)
 		ioctl(f->file[slot].fd, NVME_IOCTL_SUBMIT_IO, &io);
 }
 
-/* A known number with an argument that is not what it should be. */
+/* A known number with an invalid argument. */
 static void ioctl_astray(struct fuzz *f, unsigned int nr, int fd)
 {
 	const uintptr_t args[] = {
 		0, 1, (uintptr_t)f->hole, (uintptr_t)f->hole - 16,
-		/* none of the commands may have the flags that are found here */
+		/* these pages contain flags that no command accepts */
 		(uintptr_t)f->guard[0], (uintptr_t)f->arg,
 		(uintptr_t)f->arg + 4096 - 16, ~0ul, 1ul << 63,
 	};

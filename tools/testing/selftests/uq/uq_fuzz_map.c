@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fuzzer of NVMe user queues: claims, mappings of completion queues, limits.
+ * The fuzzer of NVMe user queues: claims, mappings of completion queues,
+ * limits.
  *
- * Here it is known what has to come of it: each errno is one that
- * <linux/nvme_uq.h> has for the case, and what succeeds is what may.
+ * Check results exactly: each errno must be documented for the case in
+ * <linux/nvme_uq.h>, and only valid operations may succeed.
  */
 #define _GNU_SOURCE
 #include <linux/nvme_uq.h>
@@ -75,7 +76,7 @@ static void check_get(struct fuzz *f, unsigned int slot,
 		fuzz_bad(f, "%u commands in flight", l->in_flight);
 }
 
-/* The errno for what was wrong with it, and for nothing else. */
+/* Is the errno correct for these arguments? */
 static bool is_limit_error(const struct fuzz *f, unsigned int slot,
 			   const struct nvme_uq_limit *l, bool set, int err)
 {
@@ -188,7 +189,7 @@ bool fuzz_is_mapped(const struct fuzz *f, __u64 addr)
 	return false;
 }
 
-/* What is said of a queue makes sense at any time. */
+/* The information page is consistent at any time. */
 static void check_info(struct fuzz *f, const struct nvme_uq_info *info)
 {
 	__u32 head = __atomic_load_n(&info->head, __ATOMIC_ACQUIRE);
@@ -200,13 +201,13 @@ static void check_info(struct fuzz *f, const struct nvme_uq_info *info)
 	    state > NVME_UQ_STATE_GONE)
 		fuzz_bad(f, "an information page of version %u, size %u, %u an entry, state %u",
 			 info->version, info->size, info->entry_size, state);
-	/* no queue of these changes its size */
+	/* the size of these queues does not change */
 	if (head & ~(NVME_UQ_HEAD_MASK | NVME_UQ_HEAD_PHASE) ||
 	    (at != NVME_UQ_HEAD_NONE && at >= info->entries))
 		fuzz_bad(f, "head %#x of %u entries", head, info->entries);
 }
 
-/* What is mapped can be read, or is not there. */
+/* Entries may raise SIGBUS; the information page must not. */
 static void look_at(struct fuzz *f, const struct fuzz_map *m)
 {
 	static unsigned int sum;
@@ -279,7 +280,7 @@ struct attempt {
 	off_t		off;
 };
 
-/* Is it a mapping that the open file with the claim can have? */
+/* May the open file with the claim create this mapping? */
 static bool good_attempt(const struct fuzz *f, const struct attempt *a)
 {
 	const struct uq_node *node = &f->target[f->file[a->slot].target].node;
@@ -311,19 +312,22 @@ static void judge_attempt(struct fuzz *f, const struct attempt *a, int ret)
 		if (!good || !f->file[a->slot].claimed)
 			return;
 		break;
-	case EAGAIN:		/* of locked pages, too many */
+	case EAGAIN:		/* too many locked pages */
 	case EBADF:
 	case ENOMEM:
 	case ENXIO:
-	case EOPNOTSUPP:	/* flags that do not go together */
-	case EOVERFLOW:		/* the end is beyond what an offset can be */
+	case EOPNOTSUPP:	/* flags that exclude each other */
+	case EOVERFLOW:		/* offset overflow */
 		return;
 	}
 	fuzz_bad(f, "not mapped: %d, protection %#x, flags %#x, %zu bytes at %#llx",
 		 ret, a->prot, a->flags, a->len, (unsigned long long)a->off);
 }
 
-/* Most times, one that has claimed its queue; but few are to be claimed. */
+/*
+ * Prefer a file that has claimed its queue. If there is none, claim a queue in
+ * half of the cases.
+ */
 static unsigned int any_claim(struct fuzz *f)
 {
 	unsigned int i, slot = 0;
@@ -411,7 +415,7 @@ static void advise(struct fuzz *f, const struct fuzz_map *m)
 {
 	static const struct {
 		int advice;
-		bool never;	/* makes something of it that it is not */
+		bool never;	/* must fail for these mappings */
 	} all[] = {
 		{ MADV_DONTNEED }, { MADV_FREE }, { MADV_REMOVE },
 		{ MADV_WILLNEED }, { MADV_COLD }, { MADV_PAGEOUT },
@@ -426,7 +430,7 @@ static void advise(struct fuzz *f, const struct fuzz_map *m)
 			 all[i].advice);
 }
 
-/* It is the kernel's memory, and no I/O may go there. */
+/* A mapping is kernel memory, which no I/O may use. */
 static void use_as_buffer(struct fuzz *f, const struct fuzz_map *m)
 {
 	struct iovec iov = { m->p, m->len };
@@ -451,7 +455,7 @@ static void use_as_buffer(struct fuzz *f, const struct fuzz_map *m)
 	io_uring_queue_exit(&ring);
 }
 
-/* Each page, if it is there. */
+/* Access each page, ignoring SIGBUS. */
 static void touch(unsigned char *p, size_t len, int prot)
 {
 	size_t i;
@@ -466,7 +470,7 @@ static void touch(unsigned char *p, size_t len, int prot)
 	}
 }
 
-/* A mapping of memory of an open file, which is read and written, and goes. */
+/* Map memory of an open file, access it and unmap it. */
 static void map_memory(struct fuzz *f)
 {
 	static const size_t lens[] = { 4096, 8192, 65536, 1 << 20, 4 << 20, 1 };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Faults that the driver pretends; see uq_inject.h.
- */
+/* Faults that the driver injects; see uq_inject.h. */
 #define _GNU_SOURCE
 #include <limits.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: data gets where it should, by all kinds of buffers, rings
- * and flags. What one side writes is read by the other, which is the block
- * device, and a completion is what the same command has on the generic node.
+ * NVMe user queues: data integrity with all kinds of buffers, rings and flags.
+ * The block device reads data that a queue has written, and vice versa. A
+ * completion is the same as on the generic node.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "uq_io.h"
 #include "uq_random.h"
 
-/* Write by the queue, look at it by the block device, and the other way. */
+/* Write through the queue and read through the block device, and vice versa. */
 static void round_trip(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(uq) *self, size_t off, __u32 len,
 		       bool fixed, unsigned int seed)
@@ -31,7 +31,7 @@ static void round_trip(struct __test_metadata *_metadata,
 
 	uq_fill(self->ref, len, ~seed);
 	ASSERT_EQ(len, pwrite(self->block, self->ref, len, 2048 * LBA));
-	/* what lies beside the buffer must not change */
+	/* memory around the buffer must not change */
 	memset(self->buf, 0xee, off + len + LBA);
 	c = prep(self, CMD_READ, 2048, mine, len);
 	if (fixed)
@@ -71,7 +71,7 @@ TEST_F(uq, fixed_buffers)
 					   1000 + o * 64 + l);
 }
 
-/* Huge pages come as one piece of memory where the kernel has them. */
+/* A huge page is one segment, if the kernel has huge pages. */
 TEST_F(uq, huge_page)
 {
 	unsigned char *huge;
@@ -83,13 +83,13 @@ TEST_F(uq, huge_page)
 		   false, 77);
 }
 
-/* As large as the controller takes; and what is larger it does not see. */
+/* Transfer the maximum of the controller. Larger transfers do not reach it. */
 TEST_F(uq, largest_transfer)
 {
 	__u32 max = self->node.ns.max, len = max;
 
 	ASSERT_LT(0, max);
-	/* there is half of a buffer for it */
+	/* the buffer has two halves */
 	if (len > HALF - 8192)
 		len = HALF - 8192;
 	round_trip(_metadata, self, 0, len, false, 5);
@@ -102,8 +102,8 @@ TEST_F(uq, largest_transfer)
 }
 
 /*
- * Memory of which neighbouring pages are no neighbours for a device, as pages come
- * in the order in which they are touched.
+ * Allocate memory with neighbouring pages that are not physically contiguous:
+ * the kernel allocates pages in the order of their first access.
  */
 static unsigned char *alloc_scattered(size_t len)
 {
@@ -119,7 +119,7 @@ static unsigned char *alloc_scattered(size_t len)
 	return p;
 }
 
-/* The fixture with such memory instead of its own, and a ring that has it. */
+/* Copy the fixture, with scattered memory and a ring that has registered it. */
 static void set_up_scattered(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(uq) *self, size_t len,
 			     FIXTURE_DATA(uq) *other)
@@ -140,7 +140,7 @@ static void tear_down_scattered(FIXTURE_DATA(uq) *other, size_t len)
 	munmap(other->buf, len);
 }
 
-/* Each page is a piece by itself, which an IOMMU may put together again. */
+/* Each page is a segment, unless an IOMMU merges them. */
 TEST_F(uq, scattered_pages)
 {
 	FIXTURE_DATA(uq) other;
@@ -162,7 +162,7 @@ TEST_F(uq, scattered_pages)
 	tear_down_scattered(&other, len);
 }
 
-/* Pages of all IOMMUs' tables; -1 if the kernel does not tell. */
+/* Page table pages of all IOMMUs; -1 if the kernel does not count them. */
 static long long iommu_pages(void)
 {
 	FILE *f = fopen("/proc/vmstat", "r");
@@ -178,7 +178,7 @@ static long long iommu_pages(void)
 	return pages;
 }
 
-/* Reads of so many bytes into all of a buffer, @n of them, by both kinds of it. */
+/* Run @n reads of @len bytes each, half of them with a registered buffer. */
 static void read_many(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(uq) *self, __u32 len, unsigned int n)
 {
@@ -188,7 +188,7 @@ static void read_many(struct __test_metadata *_metadata,
 		for (k = 0; k < 16; k++) {
 			struct nvme_uring_cmd *c;
 
-			/* every fourth is not on the edge of a page */
+			/* every fourth buffer is not page-aligned */
 			c = prep(self, CMD_READ, 2048,
 				 self->buf + k * len + k % 4 / 3 * 512, len);
 			if (k % 2)
@@ -200,8 +200,8 @@ static void read_many(struct __test_metadata *_metadata,
 }
 
 /*
- * A mapping ends with its command: if it did not, the tables of the IOMMU would
- * grow with each. 1024 commands would fill 64 pages of them.
+ * The kernel unmaps the buffer of each completed command. Otherwise the page
+ * tables of the IOMMU would grow: 1024 commands would fill 64 pages.
  */
 TEST_F(uq, mappings_do_not_pile_up)
 {
@@ -218,7 +218,7 @@ TEST_F(uq, mappings_do_not_pile_up)
 		SKIP(return, "the device has no IOMMU");
 	ASSERT_LE(len, self->node.ns.max);
 	set_up_scattered(_metadata, self, area, &other);
-	/* what the IOMMU keeps for the next mapping */
+	/* fill the IOVA caches */
 	read_many(_metadata, &other, len, 256);
 	before = iommu_pages();
 	read_many(_metadata, &other, len, 1024);
@@ -226,7 +226,10 @@ TEST_F(uq, mappings_do_not_pile_up)
 	tear_down_scattered(&other, area);
 }
 
-/* Lists of pieces that the driver of a controller has made; -1 if it has none. */
+/*
+ * Number of allocated lists of segments of a controller; -1 if there is no
+ * pool.
+ */
 static long long lists(FIXTURE_DATA(uq) *self)
 {
 	char path[64], line[128];
@@ -247,7 +250,7 @@ static long long lists(FIXTURE_DATA(uq) *self)
 	return all;
 }
 
-/* A queue takes no memory for them until a command needs some. */
+/* A queue allocates lists only for commands that need them, and frees them. */
 TEST_F(uq, lists_end_with_their_commands)
 {
 	struct iovec iov[40];
@@ -255,7 +258,7 @@ TEST_F(uq, lists_end_with_their_commands)
 
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 	EXPECT_EQ(0, lists(self));
-	/* pieces with gaps, for a small list and for a large one */
+	/* segments with gaps, for a small and for a large list */
 	for (i = 0; i < ARRAY_SIZE(iov); i++) {
 		iov[i].iov_base = self->buf + i * 8192;
 		iov[i].iov_len = 512;
@@ -271,7 +274,7 @@ TEST_F(uq, lists_end_with_their_commands)
 	EXPECT_EQ(0, lists(self));
 }
 
-/* Pieces of one transfer in a vector, out of order in memory. */
+/* Transfer a vector of segments that are out of order in memory. */
 static void run_vector(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(uq) *self, struct iovec *iov,
 		       unsigned int n, bool fixed)
@@ -316,7 +319,7 @@ TEST_F(uq, vectors)
 		{ self->buf + 32768, 512 },
 		{ self->buf + 49152 + 512, 3584 },
 	};
-	/* two lists of SGLs; at the end of the second QEMU's forgets the first */
+	/* two lists of SGLs; QEMU forgets the first at the end of the second */
 	struct iovec many[500];
 	unsigned int i, n = 0;
 	size_t len = 0;
@@ -324,7 +327,7 @@ TEST_F(uq, vectors)
 	for (i = 0; i < ARRAY_SIZE(many); i++) {
 		many[i].iov_base = self->buf + (499 - i) * 6144 + 512 * (i % 5);
 		many[i].iov_len = 512 * (1 + i % 7);
-		/* behind an IOMMU, 128 KiB is all that the kernel wants to map */
+		/* an IOMMU may limit transfers to 128 KiB */
 		len += many[i].iov_len;
 		if (len <= self->node.ns.max)
 			n++;
@@ -360,7 +363,7 @@ TEST_F(uq, other_commands)
 	for (i = 0; i < 4096; i++)
 		ASSERT_EQ(0, self->ref[i]);
 
-	/* what a deallocated block reads as is the device's affair */
+	/* the device defines the content of deallocated blocks */
 	c = prep(self, CMD_DSM, 0, &range, sizeof(range));
 	c->cdw10 = 0;
 	c->cdw11 = 4;
@@ -368,7 +371,7 @@ TEST_F(uq, other_commands)
 	ASSERT_EQ(0, uq_run(&self->ring));
 }
 
-/* A failure of the device is its status, in the CQE. */
+/* If the device fails a command, the CQE contains the status. */
 TEST_F(uq, device_status)
 {
 	prep(self, CMD_READ, 1ull << 40, self->buf, 512);
@@ -395,7 +398,7 @@ static struct outcome outcome_of(struct io_uring *ring, int fd,
 	return o;
 }
 
-/* Clients do not know the difference: the same command ends the same way. */
+/* A command ends with the same result on both nodes. */
 TEST_F(uq, same_as_generic_node)
 {
 	struct nvme_uring_cmd cmds[] = {
@@ -447,7 +450,7 @@ TEST_F(uq, same_as_generic_node)
 	close(generic);
 }
 
-/* The ioctls of a namespace do what they do on the generic node. */
+/* Ioctls transfer data as on the generic node. */
 TEST_F(uq, ioctls_move_data)
 {
 	struct nvme_passthru_cmd io = {
@@ -492,11 +495,11 @@ TEST_F(uq, ioctls_move_data)
 	EXPECT_EQ(0, memcmp(self->buf, self->ref, 4096));
 }
 
-/* -- several at once */
+/* -- several users at once */
 
 #define PER_RING	2000
 
-/* Reads blocks that contain their number; returns how many were wrong. */
+/* Read blocks that contain their number; return the number of wrong ones. */
 static unsigned long one_ring(const struct uq_node *n)
 {
 	unsigned long i, done = 0, sent = 0, bad = 0;
@@ -586,7 +589,7 @@ TEST_F(uq, several_processes)
 	}
 }
 
-/* Commands for two queues in one submission, and for one file through both. */
+/* One ring submits commands to two queues at once. */
 TEST_F(uq, two_queues_in_one_ring)
 {
 	struct uq_node other;
@@ -605,7 +608,7 @@ TEST_F(uq, two_queues_in_one_ring)
 	close(fd);
 }
 
-/* More commands at once than the queue holds: all of them end well. */
+/* More commands than the queue has slots: all of them succeed. */
 TEST_F(uq, more_than_the_queue_holds)
 {
 	unsigned int want = self->node.depth + 200, i;
@@ -622,7 +625,7 @@ TEST_F(uq, more_than_the_queue_holds)
 
 /* -- descriptors and rings in other processes */
 
-/* A child's exit code: 0 if it can read through @fd. */
+/* Exit code of a child: 0 if it can read through @fd. */
 static int read_by(int fd, FIXTURE_DATA(uq) *self)
 {
 	struct io_uring ring;
@@ -645,7 +648,7 @@ TEST_F(uq, descriptor_of_a_parent)
 	ASSERT_EQ(0, status);
 }
 
-/* A ring that a child inherits belongs to its parent: commands go on. */
+/* A child inherits a ring and exits; commands of the parent still complete. */
 TEST_F(uq, ring_of_a_parent)
 {
 	int status;
@@ -661,7 +664,7 @@ TEST_F(uq, ring_of_a_parent)
 	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
 }
 
-/* A process may use a descriptor passed to it, and may not open the node. */
+/* A process that cannot open the node may use a descriptor that it receives. */
 TEST_F(uq, descriptor_passed)
 {
 	int status, pair[2];
@@ -686,7 +689,7 @@ TEST_F(uq, descriptor_passed)
 	EXPECT_EQ(0, status);
 }
 
-/* Killed with commands in flight: the task ends and its slots come back. */
+/* A task is killed with commands in flight. Its slots become free. */
 TEST_F(uq, killed)
 {
 	unsigned int i;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * A node, a ring, a buffer and the block device beside them.
- */
+/* Fixture: a node, a ring, a buffer and the block device. */
 #ifndef SELFTESTS_UQ_IO_H
 #define SELFTESTS_UQ_IO_H
 
@@ -17,7 +15,7 @@ FIXTURE(uq)
 	struct io_uring ring;
 	unsigned int flags;
 	int fd, block;
-	long long spurious;	/* before; other tests make some on purpose */
+	long long spurious;	/* old value; other tests cause some */
 	unsigned char *buf, *ref;
 };
 
@@ -60,7 +58,7 @@ FIXTURE_TEARDOWN(uq)
 {
 	if (!self->buf)
 		return;
-	/* whatever a test did, nothing is left in flight, or unknown */
+	/* no test leaves commands in flight */
 	EXPECT_TRUE(uq_check_idle(self->node.name, self->spurious));
 	io_uring_queue_exit(&self->ring);
 	close(self->fd);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues when the system goes down, for a guest of its own:
+ * NVMe user queues when the system goes down. Run it in a guest of its own:
  *
- *   uq_kexec kexec KERNEL CMDLINE	into another kernel
+ *   uq_kexec kexec KERNEL CMDLINE	boot another kernel
  *   uq_kexec off			power off
- *   uq_kexec check			what the kernel finds that comes after it
+ *   uq_kexec check			check the queues after one of these
  *
- * The first two do so with commands in flight on queues of both kinds of two
- * devices, and with tenants that go on sending. UQ_TEST_DEV and UQ_TEST_SLOW_DEV
- * are as in uq.h. There is no test harness: its process does not survive.
+ * The first two run with commands in flight on queues of both kinds of two
+ * devices, and with tenants that continue to submit. UQ_TEST_DEV and
+ * UQ_TEST_SLOW_DEV are as in uq.h. There is no test harness, as its process
+ * would not survive.
  */
 #define _GNU_SOURCE
 #include <linux/kexec.h>
@@ -34,7 +35,7 @@ static bool find_node(struct uq_node *node, unsigned int i)
 	return i & 2 ? uq_find_slow(node, poll) : uq_find(node, poll);
 }
 
-/* Returns when each queue has commands in flight. */
+/* Start the load and wait until each queue has commands in flight. */
 static int keep_busy(void)
 {
 	static struct uq_node nodes[TENANTS];
@@ -79,7 +80,7 @@ static int go_down(unsigned int how)
 	return fail("still here", -errno);
 }
 
-/* One read of each of two devices, by each kind of queue. */
+/* Read one block from each device through each kind of queue. */
 static int check(void)
 {
 	unsigned char *buf = uq_alloc(4096);

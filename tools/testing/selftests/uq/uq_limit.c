@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: limits of commands in flight, by open file and by queue.
- * What is refused, what a limit holds back, what share of a slow device each
- * open file gets, and that no command waits for ever. All of it is counted in
- * commands, none in time.
+ * NVMe user queues: limits of commands in flight, per open file and per queue.
+ * Check which values fail, how limits delay commands, the share of each open
+ * file on a slow device, and that no command waits forever. The tests count
+ * commands and do not measure time.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -37,7 +37,7 @@ FIXTURE_SETUP(limit)
 {
 	struct uq_ns ns;
 
-	/* on a device that is fast, hardly anything is ever in flight */
+	/* on a fast device, few commands are in flight at any time */
 	if (!uq_ns_slow(&ns))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
 	if (ns.lba != 512)
@@ -72,7 +72,7 @@ static int set_limit(int fd, __u32 scope, __u32 limit)
 	return ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &l) ? -errno : 0;
 }
 
-/* All ones where it fails. */
+/* All bits are set on failure. */
 static struct nvme_uq_limit get_limit(int fd, __u32 scope)
 {
 	struct nvme_uq_limit l = { .scope = scope };
@@ -97,7 +97,7 @@ static int write_limit(FIXTURE_DATA(limit) *self, const char *val)
 	return write_attr(self, "limit", val);
 }
 
-/* -- refusals, and what is there */
+/* -- invalid limits, and limits that can be read */
 
 TEST_F(limit, refused)
 {
@@ -112,7 +112,7 @@ TEST_F(limit, refused)
 			EXPECT_EQ(-EINVAL, set_limit(self->fd, scope, bad[i]))
 				TH_LOG("scope %u, limit %u", scope, bad[i]);
 		}
-		/* nothing has changed */
+		/* the limit has not changed */
 		EXPECT_EQ(7, get_limit(self->fd, scope).limit);
 		ASSERT_EQ(0, set_limit(self->fd, scope, self->node.depth));
 	}
@@ -152,7 +152,7 @@ TEST_F(limit, refused_by_the_attributes)
 	}
 }
 
-/* What the administrator allows each file: those that are open, and new ones. */
+/* file_limit limits open files and files that are opened later. */
 TEST_F(limit, limit_of_each_file)
 {
 	char depth[16];
@@ -164,7 +164,7 @@ TEST_F(limit, limit_of_each_file)
 	other = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, other);
 	EXPECT_EQ(8, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
-	/* a file can have less, and cannot have more */
+	/* a file can lower its limit, but cannot raise it above file_limit */
 	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 3));
 	EXPECT_EQ(3, get_limit(other, NVME_UQ_LIMIT_FILE).limit);
 	ASSERT_EQ(0, set_limit(other, NVME_UQ_LIMIT_FILE, 9));
@@ -176,7 +176,7 @@ TEST_F(limit, limit_of_each_file)
 	close(other);
 }
 
-/* The limit of a queue is one, whichever way one looks at it. */
+/* The ioctl and the attribute show the same limit of a queue. */
 TEST_F(limit, attribute_and_ioctl)
 {
 	struct nvme_uq_limit l = get_limit(self->fd, NVME_UQ_LIMIT_QUEUE);
@@ -192,7 +192,7 @@ TEST_F(limit, attribute_and_ioctl)
 	EXPECT_EQ(13, uq_attr(self->node.name, "limit"));
 	EXPECT_EQ(13, get_limit(other, NVME_UQ_LIMIT_QUEUE).limit);
 
-	/* that of a file is its own */
+	/* each file has a limit of its own */
 	EXPECT_EQ(self->node.depth,
 		  get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 5));
@@ -219,20 +219,23 @@ static int limits_unprivileged(void *data)
 		return 4;
 	if (get_limit(fd, NVME_UQ_LIMIT_QUEUE).limit != self->node.depth)
 		return 5;
-	/* that of the file itself may be set */
+	/* any user may set the limit of a file */
 	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 3))
 		return 6;
 	return get_limit(fd, NVME_UQ_LIMIT_FILE).limit == 3 ? 0 : 7;
 }
 
-/* The queue's limit is the administrator's: it holds for all open files. */
+/*
+ * Only the administrator sets the limit of a queue, as it affects all open
+ * files.
+ */
 TEST_F(limit, permission)
 {
 	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, limits_unprivileged,
 				      self));
 }
 
-/* -- what a limit holds back */
+/* -- delayed commands */
 
 static int ring_of(const struct uq_node *node, struct io_uring *ring)
 {
@@ -246,7 +249,7 @@ static struct nvme_uring_cmd *prep_read(struct io_uring *ring,
 	return uq_prep(ring, fd, node->nsid, CMD_READ, 0, buf, 512);
 }
 
-/* Submission does not wait; the commands do, and all are done in the end. */
+/* Submission does not wait. Commands above the limit wait, and all complete. */
 TEST_F(limit, submission_does_not_wait)
 {
 	long long before = uq_attr(self->node.name, "completed");
@@ -260,8 +263,9 @@ TEST_F(limit, submission_does_not_wait)
 		prep_read(&ring, &self->node, self->fd, self->buf + i * 512);
 	ASSERT_EQ(32, io_uring_submit(&ring));
 	/*
-	 * Those over the limit wait in workers, which come later: on a busy host
-	 * each may find that the device has ended one of the others by then.
+	 * Commands above the limit wait in workers, which start later. On a
+	 * busy host, a worker may start only after the device has completed one
+	 * of the others.
 	 */
 	do {
 		l = get_limit(self->fd, NVME_UQ_LIMIT_FILE);
@@ -278,8 +282,7 @@ TEST_F(limit, submission_does_not_wait)
 	io_uring_queue_exit(&ring);
 }
 
-/* Pages that the kernel has ever pinned; 0 if it does not tell. */
-/* Limited when much is in flight already: it is counted, and not exceeded. */
+/* Set a limit below the commands in flight. It is not exceeded later. */
 TEST_F(limit, limited_afterwards)
 {
 	struct io_uring ring;
@@ -306,7 +309,10 @@ TEST_F(limit, limited_afterwards)
 	io_uring_queue_exit(&ring);
 }
 
-/* Killed while it waits for its turn: it ends, and so does its claim to one. */
+/*
+ * A task is killed while its commands wait. The task ends, and nothing waits
+ * any more.
+ */
 TEST_F(limit, killed_while_waiting)
 {
 	unsigned int round, i;
@@ -341,7 +347,7 @@ TEST_F(limit, killed_while_waiting)
 
 /* -- tenants */
 
-/* An open file that always has that many commands outstanding. */
+/* An open file that keeps @outstanding commands in the ring. */
 struct tenant {
 	const struct uq_node	*node;
 	unsigned char		*buf;
@@ -352,11 +358,11 @@ struct tenant {
 	atomic_bool		stop;
 	atomic_ulong		done;
 	unsigned long		bad, interrupted;
-	bool			reset;	/* the controller, meanwhile */
+	bool			reset;	/* the controller is reset meanwhile */
 	pthread_t		thread;
 };
 
-/* A read into a part of the buffer that no other command has. */
+/* Prepare a read into a part of the buffer that is not in use. */
 static void prep_next(struct io_uring *ring, struct tenant *t)
 {
 	unsigned char *part = t->idle[--t->nr_idle];
@@ -423,7 +429,7 @@ static void start(struct __test_metadata *_metadata, FIXTURE_DATA(limit) *self,
 static void stop(struct __test_metadata *_metadata, struct tenant *t)
 {
 	t->stop = true;
-	/* what waits need not wait long for the test's sake */
+	/* let waiting commands complete quickly */
 	EXPECT_EQ(0, set_limit(t->fd, NVME_UQ_LIMIT_FILE, t->node->depth));
 	ASSERT_EQ(0, pthread_join(t->thread, NULL));
 	EXPECT_EQ(0, t->bad);
@@ -437,14 +443,14 @@ static __u32 in_flight(const struct tenant *t)
 	return get_limit(t->fd, NVME_UQ_LIMIT_FILE).in_flight;
 }
 
-/* Until a tenant has as much in flight as it may. */
+/* Wait until a tenant has as many commands in flight as its limit. */
 static void wait_full(const struct tenant *t, unsigned int limit)
 {
 	while (in_flight(t) < limit && !t->bad)
 		uq_rest();
 }
 
-/* Until so many more have been done, by all of @nr together. */
+/* Wait until the @nr tenants together have completed @more commands. */
 static void wait_done(struct tenant *t, unsigned int nr, unsigned long more)
 {
 	unsigned long before = 0, now;
@@ -460,8 +466,8 @@ static void wait_done(struct tenant *t, unsigned int nr, unsigned long more)
 }
 
 /*
- * A device serves its commands in order, so what a file has in flight is its
- * share of the device: both have all that they may, and never more.
+ * A device serves commands in order, so the commands in flight of a file are
+ * its share of the device. Both files reach their limit and never exceed it.
  */
 static void share(struct __test_metadata *_metadata, FIXTURE_DATA(limit) *self,
 		  unsigned int few, unsigned int many)
@@ -493,7 +499,7 @@ TEST_F(limit, as_many)
 	share(_metadata, self, 16, 16);
 }
 
-/* By the administrator, while they are at it: each has the same. */
+/* The administrator changes file_limit under load, for all files at once. */
 TEST_F(limit, limit_of_each_file_under_load)
 {
 	struct tenant t[2];
@@ -519,7 +525,7 @@ TEST_F(limit, limit_of_each_file_under_load)
 	stop(_metadata, &t[1]);
 }
 
-/* The limit of the queue is for all together. */
+/* The limit of a queue applies to all files together. */
 TEST_F(limit, queue_limit)
 {
 	struct tenant t[2];
@@ -531,11 +537,11 @@ TEST_F(limit, queue_limit)
 	for (i = 0; i < 10; i++) {
 		wait_done(t, 2, 4);
 		EXPECT_GE(6, uq_attr(self->node.name, "in_flight"));
-		/* workers come later */
+		/* workers start later */
 		while (uq_attr(self->node.name, "waiting") <= 0)
 			uq_rest();
 	}
-	/* in the order of arrival, so both have their turn */
+	/* the order is that of arrival, so both make progress */
 	wait_done(&t[0], 1, 1);
 	wait_done(&t[1], 1, 1);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
@@ -544,7 +550,7 @@ TEST_F(limit, queue_limit)
 	stop(_metadata, &t[1]);
 }
 
-/* Raised and lowered while there is load. */
+/* Raise and lower a limit under load. */
 TEST_F(limit, changed_under_load)
 {
 	static const unsigned int limits[] = { 3, 24, 1, 16, 5 };
@@ -555,7 +561,7 @@ TEST_F(limit, changed_under_load)
 	for (i = 0; i < ARRAY_SIZE(limits); i++) {
 		wait_full(&t, 1);
 		ASSERT_EQ(0, set_limit(t.fd, NVME_UQ_LIMIT_FILE, limits[i]));
-		/* what was in flight before may still be */
+		/* earlier commands may still be in flight */
 		while (in_flight(&t) > limits[i])
 			uq_rest();
 		wait_full(&t, limits[i]);
@@ -568,9 +574,9 @@ TEST_F(limit, changed_under_load)
 }
 
 /*
- * A tenant that has one command at a time, beside one that has very many. The
- * device serves them in order, so what it waits for is how many others are in
- * flight when its own command is: at most those that are when it has been sent.
+ * A tenant sends one command at a time, next to a tenant with many. The device
+ * serves commands in order, so the command waits for the others in flight.
+ * Return the largest number of others that were in flight after a submission.
  */
 static unsigned int ahead_of(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(limit) *self, unsigned int rounds)
@@ -584,7 +590,7 @@ static unsigned int ahead_of(struct __test_metadata *_metadata,
 
 		prep_read(&ring, &self->node, self->fd, self->buf);
 		ASSERT_EQ(1, io_uring_submit(&ring)) { return 0; }
-		/* it may have ended meanwhile, and then counts no more */
+		/* if the command has ended, it is not in flight any more */
 		all = get_limit(self->fd, NVME_UQ_LIMIT_QUEUE).in_flight;
 		mine = get_limit(self->fd, NVME_UQ_LIMIT_FILE).in_flight;
 		if (all > mine + worst)
@@ -612,16 +618,16 @@ TEST_F(limit, beside_a_greedy_one)
 	kept = ahead_of(_metadata, self, 20);
 	TH_LOG("at worst %u others first; %u where the greedy one has a limit of 4",
 	       free_for_all, kept);
-	/* those of the limit, and its own if it ended between two looks */
+	/* the limit, and one that ended between the two calls */
 	EXPECT_GE(5, kept);
 	stop(_metadata, &greedy);
 }
 
 /*
- * A command that waits for the limit of its file blocks no other file. The queue
- * has room for what the two limits allow together and little more. The second
- * file never asks for more than its limit, so no command of it ever waits,
- * however many of the first one do.
+ * A command that waits for the limit of its file does not block other files.
+ * The limit of the queue is slightly more than both limits together. The second
+ * file never exceeds its limit, so its commands never wait, although many
+ * commands of the first one do.
  */
 TEST_F(limit, waiters_do_not_block_other_files)
 {
@@ -642,7 +648,7 @@ TEST_F(limit, waiters_do_not_block_other_files)
 		EXPECT_GE(1, in_flight(&t[0]));
 		wait_done(&t[1], 1, 15);
 	}
-	/* and commands of the first file complete too */
+	/* commands of the first file complete, too */
 	wait_done(&t[0], 1, 1);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
 			       self->node.depth));
@@ -650,7 +656,7 @@ TEST_F(limit, waiters_do_not_block_other_files)
 	stop(_metadata, &t[1]);
 }
 
-/* More tenants than the limit of the queue: commands of each complete, in turn. */
+/* More tenants than the limit of the queue: all of them make progress. */
 TEST_F(limit, no_file_starves)
 {
 	struct tenant t[5];
@@ -659,7 +665,10 @@ TEST_F(limit, no_file_starves)
 	ASSERT_EQ(0, write_limit(self, "2"));
 	for (i = 0; i < ARRAY_SIZE(t); i++)
 		start(_metadata, self, &t[i], i == 4 ? OUTSTANDING : 8, 0);
-	/* twice what each can have outstanding: some of it came after others */
+	/*
+	 * twice the outstanding commands: some were submitted after those of
+	 * other tenants
+	 */
 	for (i = 0; i < ARRAY_SIZE(t); i++)
 		wait_done(&t[i], 1, 16);
 	EXPECT_GE(2, uq_attr(self->node.name, "in_flight"));
@@ -669,31 +678,37 @@ TEST_F(limit, no_file_starves)
 		stop(_metadata, &t[i]);
 }
 
-/* Not more than io_uring has workers for, on any machine. */
+/* io_uring allows at least this number of workers on any machine. */
 #define IN_LINE	4
 
-/* Until so many commands have come to the queue, or stand in its lines. */
+/* Wait until the queue has seen @number commands, submitted or waiting. */
 static void wait_arrived(const struct uq_node *node, long long number)
 {
 	long long sent;
 
 	do {
 		sched_yield();
-		/* in this order one that moves on is missed, not counted twice */
+		/*
+		 * in this order, a command that moves on is missed, but not
+		 * counted twice
+		 */
 		sent = uq_attr(node->name, "submitted");
 	} while (sent + uq_attr(node->name, "waiting") < number);
 }
 
-/* What a command writes; each writes one block less than the one before. */
+/*
+ * The byte that a command writes. Each command writes one block less than the
+ * previous.
+ */
 static unsigned char writer_of(unsigned int round, unsigned int nr)
 {
 	return 1 + round * (IN_LINE + 1) + nr;
 }
 
 /*
- * One at a time: each is done in its turn. The blocks tell, not the CQEs: those
- * of a polled queue are posted in another order when a worker finds them than
- * when the ring does.
+ * With a limit of 1, commands run in the order of arrival. Check the blocks and
+ * not the CQEs: CQEs of a polled queue come in another order if a worker finds
+ * them.
  */
 TEST_F(limit, order_of_arrival)
 {
@@ -731,9 +746,9 @@ TEST_F(limit, order_of_arrival)
 	io_uring_queue_exit(&ring);
 }
 
-/* -- short timeouts, and workers that are notified of something else */
+/* -- short timeouts, and notified workers */
 
-/* Reads that the device has no chance to be done with in a millisecond. */
+/* Reads that the device cannot complete within a millisecond. */
 static int hurry_unprivileged(void *data)
 {
 	FIXTURE_DATA(limit) *self = data;
@@ -757,8 +772,8 @@ static int hurry_unprivileged(void *data)
 }
 
 /*
- * A timeout of a millisecond, from a user without any right but to open the
- * node: the device is slow, and nothing happens to it.
+ * A timeout of a millisecond on a slow device, from a user who may only open
+ * the node, must not cause a reset.
  */
 TEST_F(limit, short_timeout_resets_nothing)
 {
@@ -769,7 +784,10 @@ TEST_F(limit, short_timeout_resets_nothing)
 	EXPECT_EQ(before, uq_resets_logged(self->node.ns.ctrl));
 }
 
-/* Tell each worker of this task's rings as a live patch does; how many? */
+/*
+ * Notify each worker of this task as a live patch does; return the number of
+ * workers.
+ */
 static unsigned int notify_workers(void)
 {
 	struct dirent *entry;
@@ -784,7 +802,7 @@ static unsigned int notify_workers(void)
 		if (uq_read_line(path, comm, sizeof(comm)) ||
 		    strncmp(comm, "iou-wrk", 7))
 			continue;
-		/* one that has just ended is none */
+		/* ignore a worker that has just ended */
 		n += !uq_write_line(UQ_TESTMOD "/notify", entry->d_name);
 	}
 	if (tasks)
@@ -793,8 +811,8 @@ static unsigned int notify_workers(void)
 }
 
 /*
- * Workers that wait are notified of task work, or of a live patch. Their commands
- * are not cancelled, and complete.
+ * Workers that wait are notified of task work or of a live patch. Their
+ * commands are not cancelled and complete.
  */
 TEST_F(limit, notified_while_waiting)
 {
@@ -819,7 +837,10 @@ TEST_F(limit, notified_while_waiting)
 	uq_unload_testmod();
 }
 
-/* A reset ends what is in flight; limits stay, and what waits goes on. */
+/*
+ * A reset ends commands in flight. Limits do not change, and waiting commands
+ * continue.
+ */
 TEST_F(limit, reset_under_load)
 {
 	struct tenant t[2];
@@ -849,7 +870,7 @@ TEST_F(limit, reset_under_load)
 	}
 }
 
-/* Older programs have been compiled with it. */
+/* The layout is ABI. */
 TEST(layout)
 {
 	EXPECT_EQ(16, sizeof(struct nvme_uq_limit));

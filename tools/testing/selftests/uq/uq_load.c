@@ -86,7 +86,7 @@ bool uq_load_is_good(const struct uq_load *load)
 	return !load->bad && load->done == load->sent;
 }
 
-/* -- two of them */
+/* -- two tenants */
 
 bool uq_tenants_init(struct uq_tenants *t, struct uq_node *node)
 {
@@ -116,7 +116,7 @@ int uq_tenants_start(struct uq_tenants *t, unsigned int timeout_ms)
 
 void uq_tenants_wait_busy(const struct uq_tenants *t)
 {
-	/* one that is late would find no node to open */
+	/* a thread that is late might find no node to open */
 	while ((!t->load[0].sent || !t->load[1].sent ||
 		uq_attr(t->node->name, "in_flight") <= 0) &&
 	       !t->load[0].bad && !t->load[1].bad)
@@ -175,7 +175,7 @@ int uq_tenants_read(const struct uq_tenants *t, __u32 len,
 	return ret;
 }
 
-/* -- a ring that nothing reaps */
+/* -- a ring whose completions are not reaped */
 
 int uq_unreaped_start(struct uq_unreaped *u, const struct uq_node *node,
 		      unsigned char *buf)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: the example of a client that maps a completion queue, which
- * is tools/nvme/uq_read.c, reads a namespace.
+ * NVMe user queues: check that tools/nvme/uq_read.c, the example of a client
+ * that maps a completion queue, reads a namespace.
  */
 #define _GNU_SOURCE
 #include "uq.h"
 #include "kselftest.h"
 
-/* What the example ends with where queues cannot be mapped. */
+/* Exit code of the example if completion queues cannot be mapped. */
 #define NOT_MAPPED	2
 
-/* Its exit code, or -1. */
+/* Return the exit code of the example, or -1. */
 static int run_example(const char *node)
 {
 	int status;

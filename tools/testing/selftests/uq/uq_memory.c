@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: memory that the driver allocates for an open file. Data is
- * what was read and written, from one piece and from many; nothing outside of the
- * memory is read or written; what is refused.
+ * NVMe user queues: memory that the driver allocates for an open file. Check
+ * the data of transfers, with the memory in one piece and in several. Check
+ * that no byte outside of the buffer changes, and that the driver refuses wrong
+ * arguments.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -10,7 +11,9 @@
 
 /* -- data */
 
-/* From the device into the memory, and nowhere else. */
+/*
+ * Read from the device into the memory. No other byte of the memory may change.
+ */
 static void in_and_nowhere_else(struct __test_metadata *_metadata,
 				FIXTURE_DATA(memory) *self, __u64 offset,
 				__u32 len)
@@ -27,7 +30,10 @@ static void in_and_nowhere_else(struct __test_metadata *_metadata,
 			   self->mem.size - offset - len, 0x55));
 }
 
-/* Both for all lengths, around each edge of a piece and at both ends. */
+/*
+ * Test both directions with all lengths, around the edges of pieces and at both
+ * ends of the memory.
+ */
 static void round_trips(struct __test_metadata *_metadata,
 			FIXTURE_DATA(memory) *self)
 {
@@ -70,7 +76,9 @@ TEST_F(memory, large_pieces)
 	round_trips(_metadata, self);
 }
 
-/* Sizes that are not made of large pieces. Through an IOMMU they are one. */
+/*
+ * Sizes that several small pieces add up to. With an IOMMU there is one piece.
+ */
 TEST_F(memory, small_pieces)
 {
 	const __u64 pages[] = { 3, 5, 7, 17, 35, 69 };
@@ -87,7 +95,7 @@ TEST_F(memory, small_pieces)
 	}
 }
 
-/* The longest transfer there is. */
+/* The longest transfer of the controller, if the buffer has room for it. */
 TEST_F(memory, longest_transfer)
 {
 	__u32 max = self->node.ns.max > AREA ? AREA : self->node.ns.max;
@@ -100,7 +108,10 @@ TEST_F(memory, longest_transfer)
 	EXPECT_EQ(-EINVAL, run(self, CMD_READ, 0, 0, max + 512));
 }
 
-/* Many at once, with more than the open file's limit, so that some wait. */
+/*
+ * Submit many commands at once. In the second round the open file has a limit,
+ * so some commands wait.
+ */
 TEST_F(memory, many_at_once)
 {
 	struct nvme_uq_limit limit = { .scope = NVME_UQ_LIMIT_FILE, .limit = 3 };
@@ -121,7 +132,9 @@ TEST_F(memory, many_at_once)
 	}
 }
 
-/* By a worker, with a timeout, and by a ring that does not poll. */
+/*
+ * Submit from a worker, with a timeout, and through a ring that does not poll.
+ */
 TEST_F(memory, other_ways)
 {
 	struct nvme_uring_cmd *c;
@@ -150,7 +163,7 @@ TEST_F(memory, other_ways)
 	io_uring_queue_exit(&ring);
 }
 
-/* What another open file had is not there any more. */
+/* New memory must not contain data of an earlier open file. */
 TEST_F(memory, zero_at_start)
 {
 	unsigned int round;
@@ -163,7 +176,7 @@ TEST_F(memory, zero_at_start)
 	}
 }
 
-/* -- metadata, which is not in the memory */
+/* -- metadata, in a buffer outside of the memory */
 
 TEST_F(memory, metadata)
 {
@@ -205,7 +218,7 @@ TEST_F(memory, metadata)
 
 UQ_LEAVE_OUT("memory.*_no_sgl.metadata", "another controller");
 
-/* -- refusals */
+/* -- errors */
 
 TEST_F(memory, bounds)
 {
@@ -225,9 +238,10 @@ TEST_F(memory, bounds)
 		EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, offset, 512))
 			TH_LOG("%#llx", offset);
 		EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, offset + 512, 512));
-		/* the end is in the memory again */
+		/* offsets near the end of the address range */
 		EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, -offset, 512));
 	}
+	/* offset + length wraps around */
 	EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, -256ull, 512));
 	EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, -512ull, 512));
 	EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, -512ull, 1024));
@@ -236,8 +250,9 @@ TEST_F(memory, bounds)
 }
 
 /*
- * A command that asks for more blocks than its length: the device has SGLs and
- * says so, or the command is refused. What comes next in the memory stays.
+ * A command for more blocks than its length. A device with SGLs returns an
+ * error status; without SGLs, the driver refuses the command. The memory behind
+ * the buffer must not change.
  */
 TEST_F(memory, beyond_the_length)
 {
@@ -257,8 +272,9 @@ TEST_F(memory, beyond_the_length)
 }
 
 /*
- * A command for fewer blocks than its length. The device tells by these whether
- * it has the address of a page or of a list, which others use too.
+ * A command for fewer blocks than its length. From the number of blocks, the
+ * device derives whether PRP2 is the address of a page or of a list. Other
+ * commands use the same lists.
  */
 TEST_F(memory, less_than_the_length)
 {
@@ -281,7 +297,7 @@ TEST_F(memory, less_than_the_length)
 		EXPECT_TRUE(is_all(self->p + from + len,
 				   self->mem.size - from - len, 0x5a));
 	}
-	/* all pages of the memory are still what they were for the device */
+	/* the device can still reach all pages of the memory */
 	out_and_back(_metadata, self, 0, 65536);
 	in_and_nowhere_else(_metadata, self, 0, 65536);
 }
@@ -295,7 +311,10 @@ TEST_F(memory, alignment)
 	EXPECT_EQ(0, run(self, CMD_READ, 0, 4, 512));
 }
 
-/* As on ngXnY, all other flags are refused. */
+/*
+ * The driver refuses all flags except NVME_UQ_CMD_MEMORY, as on ngXnY. It
+ * refuses that flag with a vector or a registered buffer.
+ */
 TEST_F(memory, flags)
 {
 	struct nvme_uring_cmd *c;
@@ -348,7 +367,7 @@ TEST_F(memory, none)
 {
 	EXPECT_EQ(-EFAULT, run(self, CMD_READ, 0, 0, 512));
 	EXPECT_EQ(-ENXIO, try_map(self->fd, PAGE, PROT_READ, MAP_SHARED, 0));
-	/* there is no data to be anywhere */
+	/* a command without data needs no memory */
 	EXPECT_EQ(0, run(self, CMD_FLUSH, 0, 0, 0));
 }
 
@@ -364,13 +383,13 @@ TEST_F(memory, arguments)
 	EXPECT_EQ(-ENOSPC, ask_for(self->fd, ~0ull));
 	EXPECT_EQ(-ENOSPC, ask_for(self->fd, ~0ull - PAGE + 1));
 	EXPECT_EQ(-ENOSPC, ask_for(self->fd, 1ull << 63));
-	/* none of them was given any */
+	/* none of these calls has allocated memory */
 	EXPECT_EQ(-ENXIO, try_map(self->fd, PAGE, PROT_READ, MAP_SHARED, 0));
 	ASSERT_EQ(0, ask_for(self->fd, PAGE));
 	EXPECT_EQ(-EBUSY, ask_for(self->fd, PAGE));
 }
 
-/* If the result cannot be written, it is as if there had been no call. */
+/* If the result cannot be written, the call must not allocate memory. */
 TEST_F(memory, argument_that_is_read_only)
 {
 	struct nvme_uq_memory *mem = uq_alloc(PAGE);
@@ -406,7 +425,7 @@ TEST_F(memory, mapping)
 	p = mremap(self->p, size, 2 * size, MREMAP_MAYMOVE);
 	EXPECT_EQ(MAP_FAILED, p);
 
-	/* each page is at its offset */
+	/* each page is mapped at its offset */
 	uq_fill(self->p, size, 9);
 	p = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, self->fd,
 		 NVME_UQ_OFF_MEMORY + 3 * PAGE);
@@ -415,7 +434,10 @@ TEST_F(memory, mapping)
 	munmap(p, 2 * PAGE);
 }
 
-/* A file that is open for reading can read into its memory, and look at it. */
+/*
+ * A file that is open for reading can read into its memory, and map it for
+ * reading.
+ */
 TEST_F(memory, open_for_reading)
 {
 	struct nvme_uq_memory mem;
@@ -459,7 +481,7 @@ static int write_rw(void *data)
 	return uq_run(&self->ring);
 }
 
-/* Memory gives no permission. */
+/* A write from the memory requires a file that is open for writing. */
 TEST_F(memory, permissions)
 {
 	EXPECT_EQ(-EACCES, uq_run_with_mode(&self->node, 0666, write_rw, self));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tests of memory that the driver allocates for an open file: an open file with
- * memory of any size, and commands for it.
+ * Fixture and helpers for the tests of memory that the driver allocates for an
+ * open file.
  */
 #ifndef SELFTESTS_UQ_MEMORY_H
 #define SELFTESTS_UQ_MEMORY_H
@@ -16,7 +16,7 @@
 #define MIB		1048576ul
 #define LIMIT		"user_queue_memory"
 #define NO_MEMORY	"no memory for open files on this machine"
-/* Blocks of these tests, so far apart that no transfer reaches the next. */
+/* First block of area @n. Transfers to different areas do not overlap. */
 #define SLBA(n)		((n) * 4096ull)
 
 FIXTURE(memory)
@@ -24,8 +24,8 @@ FIXTURE(memory)
 	struct uq_node node;
 	struct io_uring ring;
 	struct nvme_uq_memory mem;
-	unsigned char *p;	/* the memory */
-	unsigned char *buf;	/* other memory */
+	unsigned char *p;	/* mapped memory of the open file */
+	unsigned char *buf;	/* ordinary buffer */
 	long long spurious;
 	int fd;
 };
@@ -43,7 +43,7 @@ FIXTURE_VARIANT_ADD(memory, irq_no_sgl) { .poll = false, .no_sgl = true };
 FIXTURE_VARIANT_ADD(memory, poll_no_sgl) { .poll = true, .no_sgl = true };
 /* clang-format on */
 
-/* Memory for an open file: 0 or an errno. */
+/* Allocate memory for an open file. Return 0 or a negative errno. */
 static inline int ask(int fd, __u64 size, struct nvme_uq_memory *mem)
 {
 	*mem = (struct nvme_uq_memory){ .size = size };
@@ -57,7 +57,7 @@ static inline int ask_for(int fd, __u64 size)
 	return ask(fd, size, &mem);
 }
 
-/* All of it, NULL if it cannot be mapped. */
+/* Map all of the memory. Return NULL on failure. */
 static inline unsigned char *map(int fd, const struct nvme_uq_memory *mem)
 {
 	void *p = mmap(NULL, mem->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
@@ -66,7 +66,7 @@ static inline unsigned char *map(int fd, const struct nvme_uq_memory *mem)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* What mmap() says: 0 and nothing stays mapped, or an errno. */
+/* Map and unmap a part of the memory. Return 0 or a negative errno. */
 static inline int try_map(int fd, size_t len, int prot, int flags, __u64 offset)
 {
 	void *p = mmap(NULL, len, prot, flags, fd, NVME_UQ_OFF_MEMORY + offset);
@@ -77,7 +77,7 @@ static inline int try_map(int fd, size_t len, int prot, int flags, __u64 offset)
 	return 0;
 }
 
-/* A command for data at an offset of the memory. */
+/* Prepare a command with data at an offset of the memory. */
 static inline struct nvme_uring_cmd *prep(FIXTURE_DATA(memory) *self, int opcode,
 					  __u64 slba, __u64 offset, __u32 len)
 {
@@ -97,7 +97,7 @@ static inline int run(FIXTURE_DATA(memory) *self, int opcode, __u64 slba,
 	return uq_run(&self->ring);
 }
 
-/* The same with other memory. */
+/* The same with an ordinary buffer. */
 static inline int run_other(FIXTURE_DATA(memory) *self, int opcode, __u64 slba,
 			    void *buf, __u32 len)
 {
@@ -110,7 +110,7 @@ static inline bool is_all(const unsigned char *p, size_t len, unsigned char byte
 	return !len || (*p == byte && !memcmp(p, p + 1, len - 1));
 }
 
-/* Memory of a size, mapped. */
+/* Allocate memory of this size and map it. */
 static inline int get(FIXTURE_DATA(memory) *self, __u64 size)
 {
 	int ret = ask(self->fd, size, &self->mem);
@@ -131,7 +131,7 @@ static inline void give_back(FIXTURE_DATA(memory) *self)
 	self->fd = -1;
 }
 
-/* Another open file, whose memory is of this size. */
+/* Open the node again, and allocate and map memory of this size. */
 static inline int get_again(FIXTURE_DATA(memory) *self, __u64 size)
 {
 	give_back(self);
@@ -154,7 +154,7 @@ FIXTURE_SETUP(memory)
 		SKIP(return, UQ_NO_FAULTS);
 	if (variant->no_sgl)
 		ASSERT_EQ(0, uq_fault_no_sgl(&ns, true));
-	/* a test before may have left others */
+	/* an earlier test may have left other queues */
 	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "64"));
 	self->spurious = uq_attr(self->node.name, "spurious");
@@ -187,7 +187,7 @@ FIXTURE_TEARDOWN(memory)
 	}
 }
 
-/* To the device from the memory, and back into other memory. */
+/* Write from the memory to the device, and read back into the other buffer. */
 static inline void out_and_back(struct __test_metadata *_metadata,
 				FIXTURE_DATA(memory) *self, __u64 offset, __u32 len)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: which open file has memory, how much of it there may be, and
- * how long it stays. It is there as long as a descriptor, a mapping or a command
- * needs it and its controller is bound, and no longer.
+ * NVMe user queues: memory of open files. Check which open file the memory
+ * belongs to, the limits, and how long the memory exists. It exists as long as
+ * a descriptor, a mapping or a command uses it and the controller is bound.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -13,7 +13,7 @@
 
 #include "uq_memory.h"
 
-/* -- which open file has it */
+/* -- owner of the memory */
 
 TEST_F(memory, other_open_file)
 {
@@ -31,7 +31,7 @@ TEST_F(memory, other_open_file)
 	c->flags = NVME_UQ_CMD_MEMORY;
 	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
 
-	/* its own is other memory */
+	/* the other file gets separate memory */
 	ASSERT_EQ(0, ask(other, 16 * PAGE, &mem));
 	p = map(other, &mem);
 	ASSERT_NE(NULL, p);
@@ -49,7 +49,7 @@ TEST_F(memory, other_open_file)
 	EXPECT_TRUE(is_all(self->p, self->mem.size, 0x11));
 }
 
-/* A child has the mapping, and both see what the other and the device write. */
+/* Parent, child and device see each other's writes to the mapping. */
 TEST_F(memory, fork)
 {
 	int status;
@@ -71,7 +71,10 @@ TEST_F(memory, fork)
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(0x55, self->p[PAGE]);
 
-	/* none with MADV_DONTFORK; the descriptor leads to the same memory */
+	/*
+	 * with MADV_DONTFORK the child inherits no mapping; its descriptor
+	 * refers to the same memory
+	 */
 	ASSERT_EQ(0, madvise(self->p, self->mem.size, MADV_DONTFORK));
 	EXPECT_EQ(0, run(self, CMD_READ, SLBA(3), 0, 512));
 	pid = fork();
@@ -79,7 +82,9 @@ TEST_F(memory, fork)
 	if (!pid) {
 		unsigned char *p;
 
-		/* first, as the next mapping may be in its place */
+		/*
+		 * check this first: the next mapping may get the same address
+		 */
 		if (msync(self->p, PAGE, MS_ASYNC) != -1)
 			_exit(1);
 		p = map(self->fd, &self->mem);
@@ -91,7 +96,7 @@ TEST_F(memory, fork)
 	EXPECT_EQ(0, status);
 }
 
-/* A descriptor that is passed on is one of the same memory. */
+/* A descriptor that is sent through a socket refers to the same memory. */
 TEST_F(memory, passed_on)
 {
 	struct nvme_uq_memory mem;
@@ -106,7 +111,7 @@ TEST_F(memory, passed_on)
 	uq_send_fd(sock[0], self->fd, 1, 0);
 	fd = uq_receive_fd(sock[1], &number, 0);
 	ASSERT_LE(0, fd);
-	/* the one that asked for it is gone */
+	/* close the first descriptor */
 	give_back(self);
 	EXPECT_EQ(-EBUSY, ask_for(fd, PAGE));
 	p = map(fd, &mem);
@@ -118,7 +123,7 @@ TEST_F(memory, passed_on)
 	close(sock[1]);
 }
 
-/* System calls copy from it and to it, but no page of it is held by any. */
+/* System calls can copy from and to the memory, but cannot pin its pages. */
 TEST_F(memory, as_a_buffer)
 {
 	struct iovec iov;
@@ -160,7 +165,7 @@ TEST_F(memory, parameter)
 	other = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, other);
 	EXPECT_EQ(-ENOSPC, ask_for(other, PAGE));
-	/* what is there stays */
+	/* memory that was allocated before stays */
 	EXPECT_EQ(0, run(self, CMD_READ, 0, MIB, 512));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "64"));
 	EXPECT_EQ(0, ask_for(other, PAGE));
@@ -169,7 +174,7 @@ TEST_F(memory, parameter)
 	EXPECT_NE(0, uq_param_set(LIMIT, "-1"));
 }
 
-/* A limit of 1 MiB, of all files of the user together. */
+/* A limit of 1 MiB applies to all files of the user together. */
 static int memlock(void *data)
 {
 	const struct rlimit mib = { MIB, MIB };
@@ -186,7 +191,7 @@ static int memlock(void *data)
 		return 3;
 	if (ask_for(b, MIB / 2 + PAGE) != -ENOMEM)
 		return 4;
-	/* another process does not have one of its own */
+	/* another process of the user shares the limit */
 	if (!fork())
 		_exit(ask_for(b, MIB / 2 + PAGE) != -ENOMEM);
 	if (wait(&status) < 0 || status)
@@ -204,12 +209,12 @@ TEST_F(memory, memlock)
 	const struct rlimit none = { 0, RLIM_INFINITY };
 
 	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, memlock, self));
-	/* but with CAP_IPC_LOCK */
+	/* CAP_IPC_LOCK overrides the limit */
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &none));
 	EXPECT_EQ(0, ask_for(self->fd, MIB));
 }
 
-/* -- as long as it is needed */
+/* -- lifetime */
 
 static sigjmp_buf out_of_here;
 
@@ -218,7 +223,7 @@ static void jump(int sig)
 	siglongjmp(out_of_here, sig);
 }
 
-/* The signal that reading or writing a byte raises, or 0. */
+/* Read or write a byte. Return the signal that this raises, or 0. */
 static int touch(unsigned char *p, bool write)
 {
 	struct sigaction sa = { .sa_handler = jump }, old;
@@ -255,7 +260,7 @@ TEST_F(memory, kept_by_a_mapping)
 	ASSERT_EQ(0, uq_param_set(LIMIT, "64"));
 }
 
-/* The memory, the mapping and what is in them are the same after a reset. */
+/* The memory, its mapping and its content survive a reset. */
 TEST_F(memory, reset)
 {
 	unsigned int i;
@@ -274,7 +279,9 @@ TEST_F(memory, reset)
 	}
 }
 
-/* All that can be done with memory that was taken away is harmless. */
+/*
+ * After the driver has revoked the memory, access raises SIGBUS and calls fail.
+ */
 static void expect_revoked(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(memory) *self)
 {
@@ -316,7 +323,7 @@ static void take_and_find(struct __test_metadata *_metadata,
 	self->spurious = uq_attr(self->node.name, "spurious");
 }
 
-/* Reads of 4 KiB that are not waited for, as many as the ring has room for. */
+/* Fill the ring with reads of 4 KiB, and do not wait for them. */
 static void submit_all(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(memory) *self)
 {
@@ -327,7 +334,7 @@ static void submit_all(struct __test_metadata *_metadata,
 	ASSERT_EQ(64, io_uring_submit(&self->ring));
 }
 
-/* Each has ended once: with its data, or because of what was done. */
+/* Reap all reads. They must succeed, unless the test has disturbed them. */
 static void reap_all(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(memory) *self, bool disturbed)
 {
@@ -342,7 +349,9 @@ static void reap_all(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, io_uring_cq_ready(&self->ring));
 }
 
-/* Commands that are in flight have their memory, though nothing else has it. */
+/*
+ * Commands in flight keep the memory after the file and the mapping are closed.
+ */
 TEST_F(memory, closed_in_flight)
 {
 	unsigned int i;
@@ -353,7 +362,7 @@ TEST_F(memory, closed_in_flight)
 		give_back(self);
 		reap_all(_metadata, self, false);
 	}
-	/* and no longer */
+	/* the driver frees the memory after the last command */
 	ASSERT_EQ(0, uq_param_set(LIMIT, "1"));
 	EXPECT_EQ(0, get_again(self, MIB));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "64"));
@@ -374,10 +383,12 @@ TEST_F(memory, reset_in_flight)
 
 struct victim {
 	FIXTURE_DATA(memory)	*self;
-	int			ready;	/* written to once the command is sent */
+	int			ready;	/* written after the submission */
 };
 
-/* Has all the memory there may be, and sends a command that will not complete. */
+/*
+ * Allocate all memory of the limit and submit a command that will not complete.
+ */
 static void be_killed(const struct victim *v)
 {
 	FIXTURE_DATA(memory) *self = v->self;
@@ -419,8 +430,9 @@ static pid_t start_victim(struct __test_metadata *_metadata,
 }
 
 /*
- * The device has a command of a task that was killed, and does not say that it is
- * done: it may write to the memory until the timeout leads to a reset.
+ * A task with a command in flight is killed, and the completion is lost. The
+ * device may write to the memory until the timeout leads to a reset, so the
+ * memory must stay until then. Return true if the command was seen in flight.
  */
 static bool kept_until_it_is_lost(struct __test_metadata *_metadata,
 				  FIXTURE_DATA(memory) *self, unsigned int ms)
@@ -466,7 +478,7 @@ TEST_F(memory, killed_with_a_lost_command)
 		SKIP(return, UQ_NO_FAULTS);
 	ASSERT_EQ(0, uq_ctrl_get(ctrl, "io_timeout", timeout, sizeof(timeout)));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "1"));
-	/* A busy machine may look when it is over: then it gets more time. */
+	/* a busy machine may look too late: increase the timeout then */
 	do {
 		ms *= 2;
 		seen = kept_until_it_is_lost(_metadata, self, ms);

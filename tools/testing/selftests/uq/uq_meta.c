@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: namespaces with metadata, in a buffer of its own or after
- * each block. What is written with metadata is read with the same metadata, by
- * the user queue and by the generic node; a buffer that is too short is never
- * passed.
+ * NVMe user queues: namespaces with metadata, in a separate buffer or after
+ * each block. Write data and metadata through the user queue or the generic
+ * node, and read both back through either. Check that the device does not write
+ * beyond a short buffer.
  */
 #define _GNU_SOURCE
 #include "uq_fixture.h"
@@ -33,7 +33,7 @@ FIXTURE_VARIANT_ADD(meta, irq_extended) { .poll = false, .ext = true };
 FIXTURE_VARIANT_ADD(meta, poll_extended) { .poll = true, .ext = true };
 /* clang-format on */
 
-/* Only the block device needs kernel support for it, and may be without. */
+/* User queues support such a namespace even if the block layer does not. */
 static bool extended(const struct uq_ns *ns)
 {
 	return ns->ms && ns->ext;
@@ -80,7 +80,9 @@ FIXTURE_TEARDOWN(meta)
 	munmap(self->buf, 4 * AREA);
 }
 
-/* One command on @fd with all the metadata that its blocks have. */
+/*
+ * Run one command on the user queue, or on the generic node if @ours is false.
+ */
 static int run(FIXTURE_DATA(meta) *self, bool ours, int opcode, __u64 slba,
 	       void *buf, void *mbuf, __u32 len, __u32 mlen)
 {
@@ -125,7 +127,7 @@ TEST_F(meta, round_trips)
 		}
 }
 
-/* Buffers that the device would go beyond, if it were let. */
+/* Buffers that are too short. The device must not write beyond their ends. */
 TEST_F(meta, too_short)
 {
 	unsigned int i;
@@ -151,7 +153,7 @@ TEST_F(meta, too_short)
 
 UQ_LEAVE_OUT("meta.*_extended.not_there", "metadata is part of the data");
 
-/* Metadata that cannot be read, or written to. */
+/* A metadata buffer that is not mapped, or too long. */
 TEST_F(meta, not_there)
 {
 	EXPECT_EQ(-EFAULT, run(self, true, CMD_WRITE, 64, self->buf,
@@ -165,8 +167,8 @@ TEST_F(meta, not_there)
 UQ_LEAVE_OUT("meta.*_extended.empty_vector", "metadata is part of the data");
 
 /*
- * A vector without data has no buffer for metadata either: the device is not to be
- * told that there is one.
+ * The driver refuses metadata if the vector contains no data. Such a command
+ * must not reach the device.
  */
 TEST_F(meta, empty_vector)
 {
@@ -187,7 +189,7 @@ TEST_F(meta, empty_vector)
 	EXPECT_EQ(submitted, uq_attr(self->node.name, "submitted"));
 }
 
-/* Data in registered buffers, metadata beside them. */
+/* Data in registered buffers, metadata in plain memory. */
 TEST_F(meta, fixed_buffers)
 {
 	struct iovec iov = { self->buf, 2 * AREA };
@@ -216,9 +218,9 @@ UQ_LEAVE_OUT("meta.*_extended.block_device_writes_back",
 	     "the block layer has no metadata after each block");
 
 /*
- * The block device beside: its buffers write back several pieces of metadata at
- * once, which a controller that has SGLs for them gets as they are. An IOMMU has no
- * page boundary between them.
+ * The block device alongside. Writeback merges several pieces of metadata into
+ * one request. If the controller supports SGLs for metadata, the pieces are not
+ * copied together. They are not aligned to pages of an IOMMU.
  */
 TEST_F(meta, block_device_writes_back)
 {

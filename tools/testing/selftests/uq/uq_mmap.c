@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: the mapping of a completion queue. What is refused, for
- * good; what a mapping shows; and that a task that enters the kernel when it
- * shows something finds a completion there.
+ * NVMe user queues: the mapping of a completion queue. Check which mappings are
+ * refused, and that no call removes the protection. Check the content of a
+ * mapping. If it shows a completion, a task that enters the kernel must find
+ * one.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,7 +22,7 @@ FIXTURE(map)
 	struct uq_node node;
 	struct io_uring ring;
 	struct uq_cq cq;
-	long long spurious;	/* before; other tests make some on purpose */
+	long long spurious;	/* before the test; others cause some */
 	unsigned char *buf;
 	size_t len;		/* of the queue, in whole pages */
 	int fd;
@@ -72,7 +73,7 @@ FIXTURE_TEARDOWN(map)
 	close(self->fd);
 }
 
-/* What mmap() says: 0 and nothing stays mapped, or an errno. */
+/* Map and unmap. Return 0 or a negative errno. */
 static int try_map(int fd, size_t len, int prot, int flags, off_t offset)
 {
 	void *p = mmap(NULL, len, prot, flags, fd, offset);
@@ -85,7 +86,7 @@ static int try_map(int fd, size_t len, int prot, int flags, off_t offset)
 
 static const off_t parts[] = { NVME_UQ_OFF_CQ, NVME_UQ_OFF_INFO };
 
-/* -- refusals */
+/* -- errors */
 
 TEST_F(map, not_claimed)
 {
@@ -114,7 +115,7 @@ TEST_F(map, writing_and_executing)
 			EXPECT_EQ(-EACCES, try_map(self->fd, PAGE, prot[p],
 						   MAP_SHARED, parts[i]))
 				TH_LOG("part %u, protection %d", i, prot[p]);
-			/* for one reason or the other */
+			/* either reason is correct */
 			ret = try_map(self->fd, PAGE, prot[p], MAP_PRIVATE,
 				      parts[i]);
 			EXPECT_TRUE(ret == -EACCES || ret == -EINVAL)
@@ -144,7 +145,7 @@ TEST_F(map, mprotect)
 		EXPECT_EQ(EACCES, errno);
 		EXPECT_EQ(-1, mprotect(part[i], PAGE, PROT_READ | PROT_EXEC));
 		EXPECT_EQ(EACCES, errno);
-		/* not through a detour either */
+		/* the same after PROT_NONE */
 		EXPECT_EQ(0, mprotect(part[i], PAGE, PROT_NONE));
 		EXPECT_EQ(-1, mprotect(part[i], PAGE, PROT_READ | PROT_WRITE));
 		EXPECT_EQ(EACCES, errno);
@@ -163,7 +164,10 @@ TEST_F(map, offsets_and_lengths)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		/* where memory would be, which this open file has not */
+		/*
+		 * offsets from NVME_UQ_OFF_MEMORY on are for memory of the
+		 * file, and there is none
+		 */
 		EXPECT_EQ(bad[i] < NVME_UQ_OFF_MEMORY ? -EINVAL : -ENXIO,
 			  try_map(self->fd, PAGE, PROT_READ, MAP_SHARED,
 				  bad[i]))
@@ -175,7 +179,7 @@ TEST_F(map, offsets_and_lengths)
 				   NVME_UQ_OFF_INFO));
 	EXPECT_EQ(-EINVAL, try_map(self->fd, 1ul << 40, PROT_READ, MAP_SHARED,
 				   NVME_UQ_OFF_CQ));
-	/* all, or a part from the start */
+	/* all of the queue, or a part from the start */
 	EXPECT_EQ(0, try_map(self->fd, self->len, PROT_READ, MAP_SHARED,
 			     NVME_UQ_OFF_CQ));
 	EXPECT_EQ(0, try_map(self->fd, PAGE, PROT_READ, MAP_SHARED,
@@ -184,7 +188,7 @@ TEST_F(map, offsets_and_lengths)
 			     NVME_UQ_OFF_INFO));
 }
 
-/* No way around the protection. */
+/* Other ways to access a mapping must not bypass its protection. */
 TEST_F(map, written_and_read_by_other_means)
 {
 	struct nvme_uq_cqe before = self->cq.cqe[0];
@@ -204,7 +208,7 @@ TEST_F(map, written_and_read_by_other_means)
 		EXPECT_EQ(-1, read(pipefd[0], part[i], 64));
 		EXPECT_EQ(EFAULT, errno);
 		EXPECT_EQ(64, read(pipefd[0], self->buf + 4096, 64));
-		/* nor is it read as another process's memory would be */
+		/* process_vm_readv() fails, too */
 		EXPECT_EQ(-1, process_vm_readv(getpid(), &from, 1, &to, 1, 0));
 	}
 	EXPECT_EQ(0, memcmp(&before, (void *)self->cq.cqe, sizeof(before)));
@@ -214,7 +218,10 @@ TEST_F(map, written_and_read_by_other_means)
 	close(pipefd[1]);
 }
 
-/* Pages of a queue cannot be a buffer: they are gone when the queue is. */
+/*
+ * Pages of a queue cannot be an I/O buffer: the driver frees them with the
+ * queue.
+ */
 TEST_F(map, buffer_of_other_transfers)
 {
 	struct iovec iov = { (void *)self->cq.cqe, 512 };
@@ -239,7 +246,9 @@ TEST_F(map, buffer_of_other_transfers)
 	EXPECT_GT(0, io_uring_register_buffers(&self->ring, &iov, 1));
 }
 
-/* Not inherited and not dumped, and that cannot be changed. */
+/*
+ * The mappings are not inherited and not dumped. madvise() cannot change this.
+ */
 TEST_F(map, advice)
 {
 	void *part[] = { (void *)self->cq.cqe, (void *)self->cq.info };
@@ -264,7 +273,7 @@ TEST_F(map, does_not_grow)
 	EXPECT_EQ(MAP_FAILED, mremap((void *)self->cq.info, PAGE, 2 * PAGE,
 				     MREMAP_MAYMOVE));
 
-	/* it can move */
+	/* a mapping can move */
 	p = mremap((void *)self->cq.cqe, len, len, MREMAP_MAYMOVE |
 		   MREMAP_FIXED, self->buf + AREA / 2);
 	ASSERT_NE(MAP_FAILED, p);
@@ -276,7 +285,7 @@ TEST_F(map, does_not_grow)
 	EXPECT_EQ(uq_attr(self->node.name, "qid"), le16toh(cqe->sq_id));
 }
 
-/* -- what is seen */
+/* -- content */
 
 TEST_F(map, information)
 {
@@ -297,7 +306,7 @@ TEST_F(map, information)
 		ASSERT_EQ(0, rest[i]) TH_LOG("byte %u", i);
 }
 
-/* Each completion is where the information page said it would be. */
+/* The device writes each completion at the head of the information page. */
 TEST_F(map, completions)
 {
 	const struct nvme_uq_info *info = self->cq.info;
@@ -329,7 +338,7 @@ TEST_F(map, completions)
 	EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
 }
 
-/* Submits @n reads; nothing waits for them. */
+/* Submit @n reads and do not wait for them. */
 static void submit(struct __test_metadata *_metadata, FIXTURE_DATA(map) *self,
 		   unsigned int n)
 {
@@ -341,7 +350,9 @@ static void submit(struct __test_metadata *_metadata, FIXTURE_DATA(map) *self,
 	ASSERT_EQ(n, io_uring_submit(&self->ring));
 }
 
-/* CQEs that are in the ring: how many. None of them may be bad. */
+/*
+ * Consume all CQEs in the ring and return their number. None may be an error.
+ */
 static unsigned int take(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(map) *self)
 {
@@ -356,14 +367,14 @@ static unsigned int take(struct __test_metadata *_metadata,
 	return n;
 }
 
-/* Takes what is there, and waits for nothing. */
+/* Reap completions without waiting. */
 static int enter(struct io_uring *ring)
 {
 	return io_uring_enter(ring->ring_fd, 0, 0, IORING_ENTER_GETEVENTS,
 			      NULL);
 }
 
-/* How many completions the driver has reaped. */
+/* Return the number of completions that the driver has reaped. */
 static unsigned int reaped(const struct uq_cq *cq)
 {
 	return __atomic_load_n(&cq->info->completed, __ATOMIC_ACQUIRE);
@@ -372,10 +383,12 @@ static unsigned int reaped(const struct uq_cq *cq)
 UQ_LEAVE_OUT("map.irq.never_entered_for_nothing", "interrupts reap by themselves");
 
 /*
- * Until a look shows something: as in a client that polls. For ever, if a
- * completion is never shown, which the harness will end. The driver looks once
- * in a while, too: what it has reaped has completed, and its CQE may still be to
- * come when the kernel is entered.
+ * Poll the mapping and enter the kernel when it shows something, as a client
+ * does. If a completion never shows, only the timeout of the harness ends the
+ * loop.
+ *
+ * The driver also polls from time to time. A command that it has reaped counts
+ * as completed, but its CQE may not be posted when the task enters the kernel.
  */
 TEST_F(map, never_entered_for_nothing)
 {
@@ -401,7 +414,7 @@ TEST_F(map, never_entered_for_nothing)
 	EXPECT_EQ(0, empty) TH_LOG("of %u", entered);
 }
 
-/* What the library has waited for; an interrupt may have brought more meanwhile. */
+/* Wait with the library and take the CQEs. An interrupt may have added more. */
 static unsigned int wait_and_take(struct __test_metadata *_metadata,
 				  FIXTURE_DATA(map) *self, unsigned long spins)
 {
@@ -413,7 +426,7 @@ static unsigned int wait_and_take(struct __test_metadata *_metadata,
 	return taken;
 }
 
-/* Waiting as the library does it, from no looks at all to a great many. */
+/* Wait with the library, with different numbers of polls before it sleeps. */
 TEST_F(map, wait)
 {
 	static const unsigned long spins[] = { 0, 1, 1000, ~0ul };
@@ -432,7 +445,10 @@ TEST_F(map, wait)
 	EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
 }
 
-/* Two rings of one open file: what one reaps for the other is not missed. */
+/*
+ * Two rings of one open file. A ring gets completions that the other has
+ * reaped.
+ */
 TEST_F(map, reaped_by_another_ring)
 {
 	struct io_uring other;
@@ -456,14 +472,14 @@ TEST_F(map, reaped_by_another_ring)
 
 struct busy {
 	struct uq_node		node;
-	unsigned char		*buf;	/* of one block for each */
+	unsigned char		*buf;	/* one block for each command */
 	int			fd;
 	atomic_bool		stop;
 	atomic_uint		sent;
 	int			ret;
 };
 
-/* Never leaves the queue idle. */
+/* Keep commands in flight until @stop is set. */
 static void *keep_busy(void *arg)
 {
 	struct busy *b = arg;
@@ -485,7 +501,7 @@ static void *keep_busy(void *arg)
 	return NULL;
 }
 
-/* Nor is it when there is always something in flight, of the other ring. */
+/* The same if the other ring always has commands in flight. */
 TEST_F(map, beside_a_busy_ring)
 {
 	struct busy b = { .buf = self->buf + AREA / 2 };
@@ -493,7 +509,7 @@ TEST_F(map, beside_a_busy_ring)
 	struct uq_cq cq;
 	pthread_t t;
 
-	/* a fast one is idle time and again */
+	/* a fast device would become idle between commands */
 	if (!uq_find_slow(&b.node, variant->poll))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
 	b.fd = open(b.node.path, O_RDWR);
@@ -516,7 +532,7 @@ TEST_F(map, beside_a_busy_ring)
 	close(b.fd);
 }
 
-/* The queue full to the brim, and more than it holds. */
+/* Fill the queue, and submit more commands than its depth. */
 TEST_F(map, full)
 {
 	unsigned int want = self->node.depth + 100, i, done = 0;

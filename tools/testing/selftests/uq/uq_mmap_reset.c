@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: a mapped completion queue through resets, other sizes, and
- * the end of its queue, its namespace or its controller. A reader learns of it;
- * it never sees a page that has another use, and nothing crashes.
+ * NVMe user queues: a mapped completion queue during resets, changes of its
+ * size, and removal of its queue, namespace or controller. A reader must learn
+ * about each change. The mapping must never show a page that has another use.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -24,7 +24,7 @@ FIXTURE(life)
 	struct io_uring ring;
 	struct uq_cq cq;
 	unsigned char *buf;
-	char depth[16];		/* the parameter, before */
+	char depth[16];		/* io_queue_depth before the test */
 	int fd;
 };
 
@@ -41,7 +41,7 @@ FIXTURE_VARIANT_ADD(life, irq_slow) { .poll = false, .slow = true };
 FIXTURE_VARIANT_ADD(life, poll_slow) { .poll = true, .slow = true };
 /* clang-format on */
 
-/* -- faults that are expected */
+/* -- expected faults */
 
 static sigjmp_buf out_of_here;
 
@@ -50,7 +50,7 @@ static void jump(int sig)
 	siglongjmp(out_of_here, sig);
 }
 
-/* The signal that reading a byte raises, or 0. */
+/* Read a byte. Return the signal that this raises, or 0. */
 static int touch(const void *p)
 {
 	struct sigaction sa = { .sa_handler = jump }, old;
@@ -69,7 +69,7 @@ static const void *page_of(FIXTURE_DATA(life) *self, unsigned int n)
 	return (const char *)self->cq.cqe + n * PAGE;
 }
 
-/* Ends the mapping, the ring and the open file. */
+/* Remove the mapping, and close the ring and the file. */
 static void let_go(FIXTURE_DATA(life) *self)
 {
 	uq_cq_forget(&self->cq);
@@ -89,7 +89,7 @@ FIXTURE_SETUP(life)
 	if (ret == KSFT_SKIP)
 		SKIP(return, "%s", why);
 	ASSERT_EQ(0, ret) TH_LOG("%s", why);
-	/* a test before may have left others */
+	/* an earlier test may have left other queues */
 	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  self->depth, sizeof(self->depth)));
@@ -103,7 +103,7 @@ FIXTURE_SETUP(life)
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
 	ASSERT_EQ(0, ret);
-	/* so that there is something to be taken away */
+	/* fault in all pages, so that the driver has to remove them */
 	for (i = 0; i < self->cq.len / PAGE; i++)
 		ASSERT_EQ(0, touch(page_of(self, i)));
 	ASSERT_EQ(0, uq_cq_survive(&self->cq));
@@ -116,7 +116,7 @@ FIXTURE_TEARDOWN(life)
 	let_go(self);
 }
 
-/* A read, waited for by looks. */
+/* Read a block, and poll the mapping for its completion. */
 static int read_mapped(FIXTURE_DATA(life) *self)
 {
 	int ret;
@@ -130,7 +130,10 @@ static int read_mapped(FIXTURE_DATA(life) *self)
 	return ret < 0 ? ret : uq_reap(&self->ring, NULL);
 }
 
-/* Bytes of the entries' pages that are not of entries. */
+/*
+ * Count the bytes behind the entries, up to the end of their page, that are not
+ * 0.
+ */
 static unsigned int beyond(FIXTURE_DATA(life) *self)
 {
 	const unsigned char *p = (const unsigned char *)self->cq.cqe;
@@ -144,7 +147,7 @@ static unsigned int beyond(FIXTURE_DATA(life) *self)
 
 /* -- resets */
 
-/* The mapping stays, and shows the queue as it was made anew. */
+/* The mapping survives a reset and shows the new queue. */
 TEST_F(life, reset)
 {
 	const struct nvme_uq_info *info = self->cq.info;
@@ -168,7 +171,7 @@ TEST_F(life, reset)
 	}
 }
 
-/* The claim outlives a reset: no other file gets the queue meanwhile. */
+/* The claim survives a reset: other files cannot use the queue. */
 TEST_F(life, claim_outlives_a_reset)
 {
 	int other = open(self->node.path, O_RDWR);
@@ -194,7 +197,7 @@ struct reader {
 	pthread_t		thread;
 };
 
-/* Keeps 32 commands in flight and looks all the time. */
+/* Keep 32 commands in flight and poll the mapping. */
 static void *run_reader(void *arg)
 {
 	FIXTURE_DATA(life) *self = ((struct reader *)arg)->self;
@@ -247,7 +250,7 @@ static void end_reader(struct __test_metadata *_metadata, struct reader *k)
 	EXPECT_EQ(0, k->load.status);
 }
 
-/* Under load each command ends once, and its reader does not hang. */
+/* Under load, each command completes once, and the reader does not hang. */
 TEST_F(life, reset_under_load)
 {
 	struct reader reader;
@@ -266,7 +269,7 @@ TEST_F(life, reset_under_load)
 		  uq_attr(self->node.name, "completed"));
 }
 
-/* -- a reset that changes how long the queue is */
+/* -- resets that change the size of the queue */
 
 static void set_depth(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(life) *self, const char *depth)
@@ -293,7 +296,7 @@ TEST_F(life, shorter)
 	EXPECT_EQ(0, beyond(self));
 	for (i = 1; i < self->cq.len / PAGE; i++)
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
-	/* around it, and around again */
+	/* go around the queue twice */
 	for (i = 0; i < 250; i++)
 		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
 
@@ -307,7 +310,9 @@ TEST_F(life, shorter)
 
 UQ_LEAVE_OUT("life.*_slow.longer", "one device is enough");
 
-/* A mapping that has become too short says so, and a new one does. */
+/*
+ * A mapping that is too short returns UQ_CQ_REMAP. A new one covers the queue.
+ */
 TEST_F(life, longer)
 {
 	const struct nvme_uq_info *info = self->cq.info;
@@ -324,7 +329,9 @@ TEST_F(life, longer)
 	set_depth(_metadata, self, self->depth);
 	ASSERT_EQ(was, info->entries);
 	for (i = 0; i < 2 * was; i++) {
-		/* by the kernel, where the mapping does not reach */
+		/*
+		 * beyond the end of the mapping, the kernel finds completions
+		 */
 		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
 		seen += uq_cq_look(&self->cq) == UQ_CQ_REMAP;
 	}
@@ -339,7 +346,7 @@ TEST_F(life, longer)
 	}
 }
 
-/* Sizes that change while there is load and a thread looks. */
+/* Change the size under load, while a thread polls the mapping. */
 TEST_F(life, sizes_under_load)
 {
 	static const char * const depth[] = { "100", "700", "64", "1024" };
@@ -362,7 +369,7 @@ TEST_F(life, sizes_under_load)
 	EXPECT_EQ(0, read_mapped(self));
 }
 
-/* -- a queue that a reset does not bring up, and a later one does */
+/* -- a queue that a reset removes and a later one creates again */
 
 TEST_F(life, away_and_back)
 {
@@ -384,9 +391,9 @@ TEST_F(life, away_and_back)
 	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, 2, 2));
 }
 
-/* -- the end */
+/* -- removal */
 
-/* A mapping of a queue that is gone: all that can be done with it is harmless. */
+/* After the queue is gone, the mapping reports this and all calls fail. */
 static void expect_gone(struct __test_metadata *_metadata,
 			FIXTURE_DATA(life) *self)
 {
@@ -401,7 +408,7 @@ static void expect_gone(struct __test_metadata *_metadata,
 	EXPECT_EQ(MAP_FAILED, p);
 }
 
-/* A new queue has an owner of its own. */
+/* A new open file can claim and map the new queue. */
 static int use_new(const struct uq_ns *ns, bool poll)
 {
 	FIXTURE_DATA(life) new = { 0 };
@@ -441,11 +448,13 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 		end_reader(_metadata, &reader);
 
 	expect_gone(_metadata, self);
-	/* under load, a look may have put its own page there */
+	/* under load, the SIGBUS handler may have replaced the page */
 	for (i = 0; !load && i < self->cq.len / PAGE; i++)
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
 
-	/* the claim was of the old queue, and does not hold for the next one */
+	/*
+	 * the claim belongs to the old queue and does not apply to the new one
+	 */
 	ASSERT_TRUE(uq_pci_find(pci, device, &ns));
 	EXPECT_EQ(0, use_new(&ns, self->node.poll));
 	expect_gone(_metadata, self);
@@ -478,7 +487,7 @@ TEST_F(life, removed_under_load)
 
 UQ_LEAVE_OUT("life.*_slow.unmapped_after_the_end", "one device is enough");
 
-/* Mapped, closed, and the controller goes: then it is unmapped. */
+/* Unmap after the file was closed and the driver was unbound. */
 TEST_F(life, unmapped_after_the_end)
 {
 	struct uq_ns ns = self->node.ns;
@@ -500,7 +509,9 @@ TEST_F(life, unmapped_after_the_end)
 
 UQ_LEAVE_OUT("life.*_slow.namespace_removed", "one device is enough");
 
-/* Its namespace is gone, and with it this way to the queue. */
+/*
+ * After the namespace is removed, the mapping reports that the queue is gone.
+ */
 TEST_F(life, namespace_removed)
 {
 	const struct nvme_uq_info *info = self->cq.info;
@@ -531,7 +542,7 @@ TEST_F(life, namespace_removed)
 UQ_LEAVE_OUT("life.*_slow.namespace_removed_after_its_node",
 	     "one device is enough");
 
-/* The same of a node that is no longer in /dev, as a reset took its queue away. */
+/* The same for a node that has left /dev because a reset removed its queue. */
 TEST_F(life, namespace_removed_after_its_node)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
@@ -555,7 +566,7 @@ TEST_F(life, namespace_removed_after_its_node)
 	EXPECT_TRUE(uq_wait_nodes(ns, 0, 0));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	EXPECT_EQ(-ENXIO, read_mapped(self));
-	/* another reset does not make the page say anything else */
+	/* a later reset must not change the state */
 	EXPECT_EQ(0, uq_reset(ns->ctrl));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, info->state);
 	let_go(self);
@@ -575,7 +586,7 @@ out:
 
 UQ_LEAVE_OUT("life.*_slow.module_stays", "one device is enough");
 
-/* A module stays while one of its queues is mapped. */
+/* A mapped queue keeps the module loaded. */
 TEST_F(life, module_stays)
 {
 	if (access("/sys/module/nvme/refcnt", F_OK))

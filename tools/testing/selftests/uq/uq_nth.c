@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What lets allocations and copies fail, one at a time; see uq_nth.h.
+ * Let allocations and copies fail, one at a time; see uq_nth.h.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -16,12 +16,12 @@
 static const struct {
 	const char *path, *val;
 } knobs[] = {
-	/* also where an allocation may wait for memory, and of single pages */
+	/* include allocations that can sleep, and those of single pages */
 	{ DEBUG "/failslab/ignore-gfp-wait", "N" },
 	{ DEBUG "/fail_page_alloc/ignore-gfp-wait", "N" },
 	{ DEBUG "/fail_page_alloc/ignore-gfp-highmem", "N" },
 	{ DEBUG "/fail_page_alloc/min-order", "0" },
-	/* without a stack in the log each time */
+	/* do not log a stack trace for each failure */
 	{ DEBUG "/failslab/verbose", "0" },
 	{ DEBUG "/fail_page_alloc/verbose", "0" },
 	{ DEBUG "/fail_usercopy/verbose", "0" },
@@ -38,7 +38,7 @@ bool nth_set_knobs(void)
 
 	for (i = 0; i < ARRAY_SIZE(knobs); i++) {
 		if (uq_read_line(knobs[i].path, old[i], sizeof(old[i]))) {
-			/* the first four are what this is all about */
+			/* the tests require the first four */
 			if (i < 4)
 				return false;
 			continue;
@@ -65,14 +65,14 @@ struct range {
 
 struct symbol {
 	unsigned long long at;
-	char *name;		/* NULL for those that have no part in this */
+	char *name;		/* NULL for all other functions */
 };
 
 #define OURS_BEGIN	"nvme_uq_"
-/* Between two functions of ours there may be others of ours, with other names. */
+/* Functions of user queues with another prefix may lie between two of these. */
 #define NEAR	0x4000
 
-/* All functions, by address, and what comes after the last one; read once. */
+/* All functions, sorted by address, and an end marker. */
 static struct symbol *symbols;
 static size_t nr_symbols;
 
@@ -135,7 +135,7 @@ static bool find_symbol(const char *wanted, size_t *i)
 	return false;
 }
 
-/* One function. */
+/* Find the address range of a function. */
 static bool find_function(struct range *r, const char *wanted)
 {
 	size_t i;
@@ -149,7 +149,7 @@ static bool find_function(struct range *r, const char *wanted)
 	return true;
 }
 
-/* Those of user queues that are around one of them. */
+/* Find the range of the functions of user queues around @wanted. */
 static bool find_range(struct range *r, const char *wanted)
 {
 	size_t first, last, i;
@@ -168,7 +168,7 @@ static bool find_range(struct range *r, const char *wanted)
 	return true;
 }
 
-/* What fails allocations, and what fails copies. */
+/* Fault attributes of allocations, and of copies. */
 const char * const nth_filtered[] = {
 	"failslab", "fail_page_alloc", "fail_usercopy"
 };
@@ -187,7 +187,7 @@ static bool set_filters(const char *what, unsigned long long val)
 	return true;
 }
 
-/* Only below functions of @require, and not below those of @reject. */
+/* Allow failures only below functions of @require, and not below @reject. */
 static bool set_filter(const struct range *require,
 		       const struct range *reject)
 {
@@ -205,7 +205,6 @@ bool nth_filter_nothing(void)
 	return set_filter(&all, &none);
 }
 
-/* All but what kmemleak asks for. */
 bool nth_filter_leaks(void)
 {
 	struct range all = { 0, ~0ull }, leak = { };
@@ -214,7 +213,6 @@ bool nth_filter_leaks(void)
 	return set_filter(&all, &leak);
 }
 
-/* What @function asks for, and what it calls, but for @not if there is such. */
 bool nth_filter_function(const char *function, const char *not)
 {
 	struct range r, n = { };
@@ -223,7 +221,6 @@ bool nth_filter_function(const char *function, const char *not)
 	return find_function(&r, function) && set_filter(&r, &n);
 }
 
-/* Of the driver's two halves, which may be one after the other, everything. */
 bool nth_filter_ours(void)
 {
 	struct range core, pci, both, leak = { };
@@ -237,7 +234,6 @@ bool nth_filter_ours(void)
 	return set_filter(&both, &leak);
 }
 
-/* What the kernel nth_lacks, as it stands in the file config; NULL if nothing. */
 const char *nth_lacks(void)
 {
 	static const char * const needs[][2] = {
@@ -269,12 +265,15 @@ void set_nth(int fd, unsigned int n)
 	char val[16];
 	int len = snprintf(val, sizeof(val), "%u", n);
 
-	/* this, too, copies from user space: it may be the one to fail */
+	/*
+	 * this write also copies from user space, so it may be the one that
+	 * fails
+	 */
 	while (pwrite(fd, val, len, 0) < 0 && errno == EFAULT)
 		;
 }
 
-/* Was the point reached that was to fail? Nothing fails from now on. */
+/* Return true if the point was reached. Nothing fails from now on. */
 bool end_nth(int fd)
 {
 	char val[16] = "";
@@ -285,7 +284,7 @@ bool end_nth(int fd)
 	return reached;
 }
 
-/* -- one allocation after the other, in whatever task */
+/* -- one allocation after the other, in any task */
 
 static bool set_attr(const char *attr, const char *name, int val)
 {
@@ -305,8 +304,8 @@ static int get_attr(const char *attr, const char *name)
 }
 
 /*
- * The first allocation fails that there are not more than @space bytes left for,
- * @times in all, or -1 for all after it.
+ * Let allocations fail once @space bytes are used up: @times of them, or all if
+ * @times is -1.
  */
 bool nth_arm(const char *attr, int space, int times)
 {
@@ -316,7 +315,10 @@ bool nth_arm(const char *attr, int space, int times)
 		set_attr(attr, "times", times);
 }
 
-/* Did one fail? @space: what is left of it, less what was left for the others. */
+/*
+ * Return true if an allocation has failed. Subtract the unused bytes from
+ * @space.
+ */
 bool nth_disarm(const char *attr, int *space)
 {
 	bool failed = get_attr(attr, "times") == 0;

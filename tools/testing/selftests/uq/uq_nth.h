@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Allocations and copies that fail, one at a time.
+ * Let allocations and copies fail, one at a time.
  */
 #ifndef SELFTESTS_UQ_NTH_H
 #define SELFTESTS_UQ_NTH_H
@@ -8,40 +8,44 @@
 #include "uq.h"
 
 /*
- * An interrupt without files in /proc, as they could not be made, warns when it
- * is freed. That is not ours to fail.
+ * If the files of an interrupt in /proc cannot be created, the kernel warns
+ * when it frees the interrupt. The tests do not cover this, so these
+ * allocations must not fail.
  */
 #define IRQ_FILES	"register_irq_proc"
-/* What kmemleak, if there is one, asks for at each allocation, and can do without. */
+/* kmemleak allocates here for each other allocation, and tolerates failures. */
 #define LEAK_RECORDS	"__alloc_object"
 
-/* The kernel's knobs, set for all that follows, and as they were before. */
+/* Set the knobs of fault injection for all tests, and restore them. */
 bool nth_set_knobs(void);
 void nth_restore_knobs(void);
-/* What the kernel lacks, as it stands in the file config; NULL if nothing. */
+/* Return the missing kernel option, as in the file config, or NULL. */
 const char *nth_lacks(void);
 
-/* All functions are looked up here once, before any test. */
+/* Read all functions of the kernel, once and before any test. */
 void nth_read_symbols(void);
 
-/* What may fail: what is asked for below all functions, or below some. */
+/* Select the allocations and copies that may fail: all of them. */
 bool nth_filter_nothing(void);
-/* All but what kmemleak asks for. */
+/* All except those of kmemleak. */
 bool nth_filter_leaks(void);
-/* What @function asks for, and what it calls, but for @not if there is such. */
+/* Those below @function, except those below @not if that function exists. */
 bool nth_filter_function(const char *function, const char *not);
-/* Of the driver's two halves, which may be one after the other, everything. */
+/* Those of user queues, in both halves of the driver, except kmemleak's. */
 bool nth_filter_ours(void);
 
-/* The n'th point of this task fails; whether it was reached. */
+/*
+ * Let the @n'th point of this task fail. end_nth() returns true if the task has
+ * reached this point.
+ */
 void set_nth(int fd, unsigned int n);
 bool end_nth(int fd);
 
-/* What fails allocations, and how many of these there are. */
+/* Fault attributes: NR_ALLOC for allocations, the last one for copies. */
 extern const char * const nth_filtered[];
 #define NR_ALLOC	2
 
-/* One allocation after the other, in whatever task: see uq_nth.c. */
+/* Let allocations fail one after the other, in any task: see uq_nth.c. */
 bool nth_arm(const char *attr, int space, int times);
 bool nth_disarm(const char *attr, int *space);
 void nth_disarm_all(void);

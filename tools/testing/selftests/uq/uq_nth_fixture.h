@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Doing something again and again, while one point of it after the other fails.
+ * Fixture for tests that repeat an operation, with a failure at another point
+ * each time.
  */
 #ifndef SELFTESTS_UQ_NTH_FIXTURE_H
 #define SELFTESTS_UQ_NTH_FIXTURE_H
@@ -13,10 +14,10 @@
 #include "uq_random.h"
 
 #define AREA	1048576
-/* After the first points not every one is tried, but one of at most STEP. */
+/* After the first points, try one of at most STEP points. */
 #define FIRST	8
 #define STEP	6
-/* More points than anything has. */
+/* No operation reaches so many points. */
 #define LIMIT	20000
 
 FIXTURE(nth)
@@ -27,7 +28,7 @@ FIXTURE(nth)
 	struct io_uring ring;
 	int nth;
 	int fd;
-	int file;		/* of a test's own */
+	int file;		/* used by some tests */
 	unsigned char *buf;
 	struct uq_peace peace;
 	bool has_ring, has_buffers;
@@ -71,7 +72,7 @@ FIXTURE_SETUP(nth)
 	uq_peace_begin(&self->peace, uq_scale() > 1);
 	self->buf = uq_alloc(AREA);
 	ASSERT_NE(NULL, self->buf);
-	/* pages that are there, each by itself */
+	/* separate pages that are present */
 	madvise(self->buf, AREA, MADV_NOHUGEPAGE);
 	memset(self->buf, 1, AREA);
 	self->fd = -1;
@@ -89,7 +90,7 @@ FIXTURE_TEARDOWN(nth)
 	nth_filter_nothing();
 	if (self->depth[0])
 		uq_param_set("io_queue_depth", self->depth);
-	/* the queues of other programs have SGLs again */
+	/* let the queues of other programs use SGLs again */
 	if (variant->no_sgl && self->node.name[0]) {
 		EXPECT_EQ(0, uq_fault_clear(self->node.ns.ctrl));
 		EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
@@ -100,7 +101,7 @@ FIXTURE_TEARDOWN(nth)
 	EXPECT_TRUE(uq_peace_kept(&self->peace));
 }
 
-/* -- rings, for commands in which something fails and for those after */
+/* -- rings */
 
 static inline unsigned int ring_flags(const struct uq_node *node)
 {
@@ -132,7 +133,7 @@ static inline void close_ring(FIXTURE_DATA(nth) *self)
 	self->fd = -1;
 }
 
-/* A read through a node that is opened for it, while nothing fails. */
+/* Read through a newly opened node, while nothing fails. */
 static inline int works(const struct uq_node *node, void *buf)
 {
 	int fd = open(node->path, O_RDONLY), ret;
@@ -150,12 +151,12 @@ static inline int works(const struct uq_node *node, void *buf)
 	return ret;
 }
 
-/* What has to be of what is swept over, at the least once. */
-#define REACHED	1	/* a point of whatever code, with whatever answer */
-#define SOME	2	/* one of the first points: an answer of failure */
-#define OURS	4	/* a point of user queues' own: such an answer, too */
+/* Requirements of a sweep, each to be met at least once. */
+#define REACHED	1	/* a point in any code, with any result */
+#define SOME	2	/* a failure at one of the first points */
+#define OURS	4	/* a failure at a point of user queues */
 
-/* What came of the points of a sweep. */
+/* Results of a sweep. */
 struct tally {
 	const char *whose;
 	unsigned int points, failed, first, missed;
@@ -165,9 +166,9 @@ struct tally {
 #define NO_FAILURE	"%s, %s: nothing failed"
 
 /*
- * Do something again and again: one of its first points fails, then a later one,
- * and so on, until there is none that was not reached. @before and @after are
- * spared; @op returns an errno that has to be among those of is_ok().
+ * Repeat an operation. First one of its first points fails, then a later one,
+ * and so on, until a round does not reach its point. Nothing fails in @before
+ * and @after. @op returns an errno that is_ok() must accept.
  */
 struct sweep {
 	const char *name;
@@ -182,15 +183,15 @@ static inline bool is_ok(int ret)
 	switch (-ret) {
 	case 0:
 	case ENOMEM:		/* no memory */
-	case EFAULT:		/* memory that cannot be copied from or to */
-	case EAGAIN:		/* io_uring: no memory for a request, a worker */
-	case ECANCELED:		/* io_uring: no worker came to be for a request */
+	case EFAULT:		/* a copy from or to user space failed */
+	case EAGAIN:		/* io_uring: no memory for request, worker */
+	case ECANCELED:		/* io_uring: no worker for the request */
 		return true;
 	}
 	return false;
 }
 
-/* @step: how many points are passed over at the most, and one */
+/* The next point is at most @step points away. */
 static inline unsigned int next_point(FIXTURE_DATA(nth) *self, unsigned int n,
 				      unsigned int step)
 {
@@ -259,7 +260,7 @@ static inline void sweep(struct __test_metadata *_metadata,
 	EXPECT_GE(1, uq_fill_slots(&self->node));
 }
 
-/* -- commands: the first of its kind in a new ring */
+/* -- commands, each the first of its kind in a new ring */
 
 static struct iovec vec[48];
 
@@ -267,7 +268,7 @@ static inline int before_cmd(FIXTURE_DATA(nth) *self)
 {
 	unsigned int i;
 
-	/* pieces that are not neighbours, more than fit into a tag's list */
+	/* separate pieces, more than the list of a tag has room for */
 	for (i = 0; i < ARRAY_SIZE(vec); i++)
 		vec[i] = (struct iovec){ self->buf + i * 8192, 4096 };
 	return open_ring(self);
@@ -279,8 +280,8 @@ static inline void after_cmd(FIXTURE_DATA(nth) *self)
 }
 
 /*
- * Submit and wait, while both may fail: what was not submitted is an error, what
- * was ends.
+ * Submit and wait, while both may fail. Return an error if a request was not
+ * submitted. Each submitted request completes.
  */
 static inline int run_failing(FIXTURE_DATA(nth) *self, unsigned int n)
 {

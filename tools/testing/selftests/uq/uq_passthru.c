@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The generic node, /dev/ngXnY: which commands it takes, and what they do. A
- * registered buffer takes another path than plain memory, and data in one piece
- * another one than data in several: all have the same results, in data, status,
- * errno and statistics.
+ * The generic node, /dev/ngXnY: check which commands it accepts, and their
+ * results. Registered buffers and plain memory use different paths in the
+ * kernel, and so do data in one piece and in several. Data, status, errno and
+ * statistics must be the same on all paths.
  */
 #define _GNU_SOURCE
 #include <sys/uio.h>
@@ -16,7 +16,7 @@
 #define ENTRIES	64
 #define SLBA	4096
 
-/* How the data of a command is described. */
+/* How a command describes its data. */
 enum way { PLAIN, FIXED, PLAIN_VEC, FIXED_VEC, WAYS };
 
 static const char way_names[][16] = {
@@ -53,7 +53,9 @@ static int open_ns(const char *format, const struct uq_ns *ns, int mode)
 	return open(path, mode);
 }
 
-/* Single pages, neighbours of which are no neighbours for a device. */
+/*
+ * Allocate single pages, so that neighbours are not contiguous for the device.
+ */
 static unsigned char *alloc_scattered(size_t len)
 {
 	unsigned char *p = uq_alloc(len);
@@ -103,7 +105,7 @@ FIXTURE_TEARDOWN(passthru)
 	munmap(self->buf, AREA);
 }
 
-/* A command of which the data is described in one of four ways. */
+/* Prepare a command with its data described in one of four ways. */
 static struct nvme_uring_cmd *prep(FIXTURE_DATA(passthru) *self, enum way way,
 				   int opcode, __u64 slba, void *buf,
 				   __u32 len)
@@ -116,7 +118,7 @@ static struct nvme_uring_cmd *prep(FIXTURE_DATA(passthru) *self, enum way way,
 		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	if (way < PLAIN_VEC)
 		return c;
-	/* two parts of one block and the rest, where it is as long */
+	/* one block, and the rest if there is any */
 	self->iov[0].iov_base = buf;
 	self->iov[0].iov_len = len > LBA ? LBA : len;
 	self->iov[1].iov_base = (char *)buf + self->iov[0].iov_len;
@@ -137,7 +139,10 @@ static int run(FIXTURE_DATA(passthru) *self, enum way way, int opcode,
 static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092, 8192 - 512 };
 static const __u32 lengths[] = { 512, 4096, 4608, 8192, 65536, 131072 };
 
-/* Write by the generic node, read by the block device, and the other way. */
+/*
+ * Write through the generic node and read through the block device, and vice
+ * versa.
+ */
 static void round_trip(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(passthru) *self, enum way way, size_t off,
 		       __u32 len, unsigned int seed)
@@ -153,7 +158,7 @@ static void round_trip(struct __test_metadata *_metadata,
 
 	uq_fill(self->ref, len, ~seed);
 	ASSERT_EQ(len, pwrite(self->block, self->ref, len, SLBA * LBA));
-	/* what lies beside the buffer must not change */
+	/* memory outside of the buffer must not change */
 	memset(self->buf, 0xee, 8192 + off + len + LBA);
 	ASSERT_EQ(0, run(self, way, CMD_READ, SLBA, mine, len))
 		TH_LOG("%s, offset %zu, length %u", way_names[way], off, len);
@@ -199,7 +204,7 @@ TEST_F(passthru, huge_page)
 	round_trip(_metadata, self, FIXED, huge - self->buf, 131072, 1);
 	round_trip(_metadata, self, FIXED, huge - self->buf + 4096 - 512,
 		   131072, 2);
-	/* it ends where the huge page does, and beyond */
+	/* up to the end of the huge page, and beyond */
 	round_trip(_metadata, self, FIXED,
 		   huge - self->buf + (2 << 20) - 8192 - 4096, 4096, 3);
 	round_trip(_metadata, self, FIXED,
@@ -211,8 +216,8 @@ TEST_F(passthru, huge_page)
 }
 
 /*
- * Addresses that the device cannot take: the data is copied, so the command
- * succeeds all the same.
+ * Addresses that the device cannot use. The kernel copies the data, so the
+ * command succeeds.
  */
 TEST_F(passthru, misaligned_addresses)
 {
@@ -227,8 +232,8 @@ TEST_F(passthru, misaligned_addresses)
 }
 
 /*
- * The length is not that of the blocks: it is the device that says so, by the
- * same status for all buffers, and nothing else is touched.
+ * The length does not match the blocks. The result must be the same for all
+ * buffers, and no other memory may change.
  */
 TEST_F(passthru, other_lengths)
 {
@@ -239,7 +244,7 @@ TEST_F(passthru, other_lengths)
 	for (i = 0; i < ARRAY_SIZE(len); i++) {
 		for (way = 0; way < PLAIN_VEC; way++) {
 			memset(self->buf, 0xee, 16384);
-			/* one block more than there is memory for */
+			/* the blocks do not fit into the buffer */
 			prep(self, way, CMD_READ, SLBA, self->buf, len[i])->cdw12 =
 				len[i] / LBA;
 			ret = uq_run(&self->ring);
@@ -253,7 +258,7 @@ TEST_F(passthru, other_lengths)
 	}
 }
 
-/* Longer than the controller's limit, by as little as that may be. */
+/* Longer than the controller's limit, by one block. */
 TEST_F(passthru, too_long)
 {
 	__u32 max = self->ns.max;
@@ -267,7 +272,7 @@ TEST_F(passthru, too_long)
 				       max + LBA)) TH_LOG("%s", way_names[way]);
 }
 
-/* What the generic node refuses, and how. The device gets none of it. */
+/* Arguments that the generic node refuses. */
 TEST_F(passthru, refused)
 {
 	struct nvme_uring_cmd *c;
@@ -283,13 +288,13 @@ TEST_F(passthru, refused)
 		prep(self, way, CMD_READ, 0, self->buf, 512)->nsid =
 			self->ns.nsid + 1;
 		EXPECT_EQ(-EINVAL, uq_run(&self->ring));
-		/* a namespace without metadata */
+		/* the namespace has no metadata */
 		c = prep(self, way, CMD_READ, 0, self->buf, 512);
 		c->metadata = (uintptr_t)self->ref;
 		c->metadata_len = 8;
 		EXPECT_EQ(-EINVAL, uq_run(&self->ring))
 			TH_LOG("%s", way_names[way]);
-		/* one of these is none */
+		/* metadata requires both an address and a length */
 		c = prep(self, way, CMD_READ, 0, self->buf, 512);
 		c->metadata = (uintptr_t)self->ref;
 		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%s", way_names[way]);
@@ -302,7 +307,7 @@ TEST_F(passthru, refused)
 	EXPECT_EQ(-ENOTTY, uq_run(&self->ring));
 }
 
-/* Memory that is not in the registered buffer, or not in any. */
+/* Memory outside of the registered buffer, or not mapped at all. */
 TEST_F(passthru, outside_of_buffers)
 {
 	unsigned char *end = self->buf + AREA;
@@ -322,11 +327,11 @@ TEST_F(passthru, outside_of_buffers)
 	c = prep(self, FIXED, CMD_READ, 0, self->buf, 512);
 	uq_sqe(c)->buf_index = 1;
 	EXPECT_EQ(-EFAULT, uq_run(&self->ring));
-	/* it is still good for what it has */
+	/* the registered buffer is still usable */
 	EXPECT_EQ(0, run(self, FIXED, CMD_READ, 0, self->buf, 512));
 }
 
-/* No data is what it was: the device is told so. */
+/* Commands without data, with and without an address. */
 TEST_F(passthru, no_data)
 {
 	unsigned int way;
@@ -341,7 +346,7 @@ TEST_F(passthru, no_data)
 	}
 }
 
-/* What the device says is the result, and its buffer may be used again. */
+/* The result is the status of the device, and the buffer can be used again. */
 TEST_F(passthru, status_of_the_device)
 {
 	unsigned int way, opcode;
@@ -361,7 +366,7 @@ TEST_F(passthru, status_of_the_device)
 		EXPECT_EQ(0, run(self, way, CMD_COMPARE, SLBA, self->buf,
 				 4096));
 	}
-	/* commands that there are not, data in and data out */
+	/* unknown opcodes, with data in both directions */
 	for (opcode = 0x60; opcode < 0x64; opcode++) {
 		for (way = 0; way < WAYS; way++) {
 			ret = run(self, way, opcode, 0, self->buf, 4096);
@@ -374,14 +379,14 @@ TEST_F(passthru, status_of_the_device)
 	}
 }
 
-/* By a user without privileges who may only read, or may write as well. */
+/* A user without privileges, with a file for reading or for both. */
 struct who {
 	FIXTURE_DATA(passthru) *self;
 	unsigned int flags;
 	int mode;
 };
 
-/* 1 for each command that has another result than it should have. */
+/* Return the number of commands with a wrong result. */
 static int without_privileges(void *data)
 {
 	static const struct {
@@ -390,7 +395,7 @@ static int without_privileges(void *data)
 		{ CMD_READ, 0, 0 },
 		{ CMD_WRITE, -EACCES, 0 },
 		{ CMD_FLUSH, -EACCES, 0 },
-		/* unknown, for vendors, for fabrics */
+		/* unknown, vendor specific, fabrics */
 		{ 0x60, -EACCES, -EACCES },
 		{ 0x61, -EACCES, -EACCES },
 		{ 0x80, -EACCES, -EACCES },
@@ -403,7 +408,7 @@ static int without_privileges(void *data)
 	struct iovec iov = { self->buf, 8192 };
 	int want, ret;
 
-	/* a ring belongs to who made it */
+	/* the user needs a ring of its own */
 	if (uq_ring(&self->ring, 8, who->flags) ||
 	    io_uring_register_buffers(&self->ring, &iov, 1))
 		return -1;
@@ -433,7 +438,7 @@ TEST_F(passthru, privileges)
 	struct io_uring ring = self->ring;
 	int fd = self->fd;
 
-	/* it is permission of the command that is tested, not of the node */
+	/* test the permission for the command, not for the node */
 	who.mode = O_RDONLY;
 	self->fd = open_ns("/dev/ng%dn%d", &self->ns, O_RDONLY);
 	ASSERT_LE(0, self->fd);
@@ -446,8 +451,9 @@ TEST_F(passthru, privileges)
 }
 
 /*
- * Many commands that end together, of one ring or of two: a task that waits for
- * all of them gets each of them once. One task work completes 32 at most.
+ * Many commands of one or two rings complete at the same time. A task that
+ * waits for all of them gets each completion once. One task work completes at
+ * most 32 commands.
  */
 TEST_F(passthru, many_at_once)
 {
@@ -461,7 +467,9 @@ TEST_F(passthru, many_at_once)
 	for (round = 0; round < 50 * uq_scale(); round++) {
 		memset(seen, 0, sizeof(seen));
 		memset(nr, 0, sizeof(nr));
-		/* all on one ring, by turns, or one ring after the other */
+		/*
+		 * all on one ring, on both in turn, or on one after the other
+		 */
 		for (i = 0; i < 64; i++) {
 			struct nvme_uring_cmd *c;
 
@@ -470,7 +478,7 @@ TEST_F(passthru, many_at_once)
 			c = uq_prep(rings[r], self->fd, self->ns.nsid, CMD_READ,
 				    i, self->buf + i * 4096, 512);
 			uq_sqe(c)->user_data = i;
-			/* some without, so that a batch has both kinds */
+			/* mix both kinds of buffers in a batch */
 			if (i % 3)
 				uq_sqe(c)->uring_cmd_flags =
 					IORING_URING_CMD_FIXED;
@@ -481,7 +489,7 @@ TEST_F(passthru, many_at_once)
 			if (!(round & 1))
 				ASSERT_EQ(nr[r], io_uring_submit(rings[r]));
 		for (r = 0; r < 2; r++) {
-			/* a ring that polls may return with what there is */
+			/* a ring that polls may return early */
 			if (nr[r] && !(variant->flags & IORING_SETUP_IOPOLL))
 				ASSERT_EQ(0, io_uring_wait_cqe_nr(rings[r], &cqe,
 								  nr[r]));
@@ -497,7 +505,7 @@ TEST_F(passthru, many_at_once)
 	io_uring_queue_exit(&other);
 }
 
-/* A chain runs in its order, and what follows a failure is cancelled. */
+/* A chain runs in order. If a request fails, those after it are cancelled. */
 TEST_F(passthru, linked)
 {
 	struct io_uring_cqe *cqe;
@@ -508,7 +516,10 @@ TEST_F(passthru, linked)
 
 		c = prep(self, FIXED, CMD_READ, i == 5 ? 1ull << 60 : i,
 			 self->buf, 512);
-		/* no such command of io_uring: it fails, unlike what a device says */
+		/*
+		 * io_uring rejects this cmd_op; a status of the device would
+		 * not break the chain
+		 */
 		if (i == 5)
 			uq_sqe(c)->cmd_op = 0;
 		uq_sqe(c)->user_data = i;
@@ -524,7 +535,7 @@ TEST_F(passthru, linked)
 	}
 }
 
-/* What /sys/block/.../stat says of one direction: commands and sectors. */
+/* Read the commands and sectors of one direction from /sys/block/.../stat. */
 static void read_stat(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(passthru) *self, bool write,
 		      unsigned long long *ios, unsigned long long *sectors)
@@ -541,7 +552,7 @@ static void read_stat(struct __test_metadata *_metadata,
 	*sectors = n[write ? 6 : 2];
 }
 
-/* Passthrough commands count where that was asked for, by any buffer. */
+/* Passthrough commands count if iostats_passthrough is set, with any buffer. */
 TEST_F(passthru, statistics)
 {
 	unsigned long long ios, sectors, ios2, sectors2;
@@ -563,7 +574,10 @@ TEST_F(passthru, statistics)
 				EXPECT_EQ(0, run(self, way, write ? CMD_WRITE :
 						 CMD_READ, SLBA, self->buf,
 						 65536));
-				/* not a whole number of blocks */
+				/*
+				 * a command with a part of a block is not
+				 * counted
+				 */
 				run(self, way, write ? CMD_WRITE : CMD_READ,
 				    SLBA, self->buf, 508);
 				read_stat(_metadata, self, write, &ios2,
@@ -578,7 +592,7 @@ TEST_F(passthru, statistics)
 	EXPECT_EQ(0, uq_write_line(path, was));
 }
 
-/* The synchronous calls beside. */
+/* The synchronous ioctls. */
 TEST_F(passthru, ioctls)
 {
 	struct nvme_passthru_cmd64 c = {

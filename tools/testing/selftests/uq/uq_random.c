@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tests with random operations share; see uq_random.h.
+ * Helpers of the tests with random operations; see uq_random.h.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -60,7 +60,7 @@ long long uq_pinned_ever(void)
 {
 	char line[16];
 
-	/* what each processor has counted by itself is added to the rest */
+	/* this read adds up the counters of all CPUs */
 	uq_read_line("/proc/sys/vm/stat_refresh", line, sizeof(line));
 	return vm_counter("nr_foll_pin_acquired");
 }
@@ -68,7 +68,7 @@ long long uq_pinned_ever(void)
 long long uq_pinned(void)
 {
 	long long ever = uq_pinned_ever();
-	/* read last, the balance is never too low */
+	/* read this last, so that the difference is never too high */
 	long long released = vm_counter("nr_foll_pin_released");
 
 	return ever < 0 || released < 0 ? -1 : ever - released;
@@ -78,7 +78,7 @@ bool uq_wait_unpinned(long long before)
 {
 	time_t start = uq_seconds();
 
-	/* a ring that was closed unpins its buffers a little later */
+	/* a closed ring unpins its buffers with a delay */
 	while (uq_pinned() > before) {
 		if (uq_seconds() - start > UQ_NEVER)
 			return false;
@@ -87,10 +87,10 @@ bool uq_wait_unpinned(long long before)
 	return true;
 }
 
-/* -- memory that is lost, and what the kernel has complained of */
+/* -- leaked memory, and warnings of the kernel */
 
 #define KMEMLEAK	"/sys/kernel/debug/kmemleak"
-/* It does not suspect anything that is younger, and a second more. */
+/* kmemleak ignores objects younger than 5 seconds; wait one second more. */
 #define LEAK_AGE	6
 
 static bool scan(void)
@@ -98,7 +98,10 @@ static bool scan(void)
 	return !uq_write_line(KMEMLEAK, "scan");
 }
 
-/* Each scan looks at what changes meanwhile as if it were in use. */
+/*
+ * An object that changes between two scans counts as in use, so scan
+ * repeatedly.
+ */
 static void scan_for_leaks(void)
 {
 	char path[] = "/sys/module/kmemleak/parameters/min_unref_scans";
@@ -107,14 +110,16 @@ static void scan_for_leaks(void)
 	int n;
 
 	uq_read_line(path, line, sizeof(line));
-	/* a bound for what never comes: nothing will refer to it again */
+	/* wait until kmemleak reports the youngest objects */
 	while (uq_seconds() - start < LEAK_AGE)
 		usleep(100000);
 	for (n = atoi(line); n >= 0 && scan(); n--)
 		;
 }
 
-/* Objects that the driver or these tests allocated; prints them if @tell. */
+/*
+ * Count leaked objects of the driver or these tests. Print the report if @tell.
+ */
 static unsigned int leaks(bool tell)
 {
 	unsigned int n = 0, lines = 0;
@@ -149,8 +154,8 @@ static int open_log(void)
 }
 
 /*
- * Warnings and bugs that the kernel has reported in the driver or in tasks of these
- * tests. Others are not the tests' to judge. Reports of KCSAN are not counted.
+ * Count warnings and bugs that the kernel reports in the driver or in tasks of
+ * these tests. Ignore all others, and reports of KCSAN.
  */
 static unsigned int complaints(int log)
 {
@@ -179,7 +184,7 @@ void uq_peace_begin(struct uq_peace *peace, bool find_leaks)
 	peace->pinned = uq_pinned();
 	peace->log = open_log();
 	peace->find_leaks = find_leaks && !access(KMEMLEAK, F_OK);
-	/* what is there already is not this test's */
+	/* ignore leaks of earlier tests */
 	peace->leaks = peace->find_leaks && scan() ? leaks(false) : 0;
 }
 
@@ -209,7 +214,7 @@ bool uq_peace_kept(const struct uq_peace *peace)
 	return kept;
 }
 
-/* -- a device, which may have got another number */
+/* -- a device, which may have another number now */
 
 bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n)
 {
@@ -255,7 +260,9 @@ void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll)
 
 /* -- slots */
 
-/* One block at a time, each into memory of its own: DMA debugging minds. */
+/*
+ * Read one block per command. Separate buffers avoid warnings of DMA debugging.
+ */
 static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 		     void *buf, unsigned int n)
 {
@@ -284,9 +291,9 @@ static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 }
 
 /*
- * The doorbell of a batch is rung at its end, so none of its commands is over
- * before the last has asked for a slot. In a file with O_NONBLOCK, those without
- * a slot end with an error.
+ * The doorbell is written at the end of a batch, so no command completes before
+ * all have asked for a slot. If the file has O_NONBLOCK, commands without a
+ * slot fail.
  */
 int uq_fill_slots(const struct uq_node *node)
 {

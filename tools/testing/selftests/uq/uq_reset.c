@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: resets, removal of device and namespace, and changed
- * parameters, idle and under load. Each command ends once: with 0, with a
- * status of the device, or with -EINTR; a new one waits, or says that its queue
- * or its device is gone.
+ * NVMe user queues: resets, removal of the device and the namespace, and
+ * changed parameters, idle and under load. Each command completes once: with 0,
+ * with a status of the device, or with -EINTR. A new command waits, or fails if
+ * its queue or device is gone.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -43,7 +43,7 @@ FIXTURE_SETUP(reset)
 	if (ret == KSFT_SKIP)
 		SKIP(return, "%s", why);
 	ASSERT_EQ(0, ret) TH_LOG("%s", why);
-	/* a test before may have left others */
+	/* an earlier test may have left other queues */
 	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
 	ASSERT_TRUE(uq_tenants_init(&self->tenants, &self->node));
 	self->tenants.plain = variant->plain;
@@ -69,7 +69,7 @@ TEST_F(reset, under_load)
 
 UQ_LEAVE_OUT("reset.*_slow.parameters", "not about a device");
 
-/* Bad values change nothing, and good ones only something at a reset. */
+/* Invalid values fail. Valid values take effect at the next reset. */
 TEST_F(reset, parameters)
 {
 	static const char * const bad[] = {
@@ -90,7 +90,7 @@ TEST_F(reset, parameters)
 	EXPECT_EQ(0, uq_param_set(name, "2"));
 }
 
-/* A queue that a reset took away answers so, and comes back under its name. */
+/* Commands fail if a reset has removed the queue. It returns under its name. */
 TEST_F(reset, away_and_back)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
@@ -108,7 +108,7 @@ TEST_F(reset, away_and_back)
 	EXPECT_NE(0, access(node->path, F_OK));
 
 	ASSERT_EQ(0, uq_bring_up(&node->ns, 2, 2));
-	/* the descriptor that stayed open works again, before any scan */
+	/* the open descriptor works again, before any scan */
 	uq_prep(&ring, fd, node->nsid, CMD_READ, 0, self->tenants.buf, 512);
 	EXPECT_EQ(0, uq_run(&ring));
 	ASSERT_TRUE(uq_wait_nodes(&node->ns, 2, 2));
@@ -117,7 +117,7 @@ TEST_F(reset, away_and_back)
 	close(fd);
 }
 
-/* The same under load: commands for a queue that went away say -ENXIO. */
+/* The same under load: commands for a removed queue fail with -ENXIO. */
 TEST_F(reset, away_under_load)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
@@ -135,7 +135,7 @@ TEST_F(reset, away_under_load)
 
 UQ_LEAVE_OUT("reset.*_slow.changing_numbers", "one device is enough");
 
-/* Values that change again and again while there is load. */
+/* Change the numbers of queues under load. */
 TEST_F(reset, changing_numbers)
 {
 	static const unsigned int steps[][2] = {
@@ -159,7 +159,7 @@ TEST_F(reset, changing_numbers)
 	EXPECT_TRUE(uq_tenants_idle(&self->tenants));
 }
 
-/* The block device does not notice any of it. */
+/* Changes of user queues do not affect the block device. */
 TEST_F(reset, block_device_goes_on)
 {
 	static const unsigned int steps[][2] = { { 2, 2 }, { 0, 0 }, { 1, 1 } };
@@ -182,7 +182,7 @@ TEST_F(reset, block_device_goes_on)
 
 /* -- the PCI device */
 
-/* The driver is unbound from the device, or the device removed, and back. */
+/* Unbind the driver or remove the device, and bring it back. */
 static void unbind_and_bind(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(reset) *self, bool removed)
 {
@@ -202,7 +202,7 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_write_line(removed ? "/sys/bus/pci/rescan" :
 				   "/sys/bus/pci/drivers/nvme/bind",
 				   removed ? "1" : id));
-	/* under its old name, as the number is free again */
+	/* the old number is free, so the name is the same */
 	EXPECT_EQ(0, uq_wait_path(self->node.block, true));
 	ns = self->node.ns;
 	EXPECT_TRUE(uq_wait_nodes(&ns, 2, 2));
@@ -220,7 +220,7 @@ TEST_F(reset, removed_under_load)
 	unbind_and_bind(_metadata, self, true);
 }
 
-/* A descriptor that outlives its device: commands and ioctls fail. */
+/* If a descriptor outlives its device, commands and ioctls fail. */
 TEST_F(reset, descriptor_outlives_the_device)
 {
 	char pci[PATH_MAX], path[PATH_MAX + 32];
@@ -249,7 +249,7 @@ UQ_LEAVE_OUT("reset.*_slow.names_change_places", "not about one device");
 UQ_LEAVE_OUT("reset.*irq.names_change_places", "not about a kind of queue");
 UQ_LEAVE_OUT("reset.*_plain.names_change_places", "not about a kind of queue");
 
-/* Unbinds both and binds them again: the first one is given the lower number. */
+/* Unbind both and bind them again. The first one gets the lower number. */
 static void bind_both(struct __test_metadata *_metadata, const char *first,
 		      const char *second)
 {
@@ -271,7 +271,7 @@ static bool find_nth(struct uq_ns *ns, unsigned int n, char *wwid, size_t len)
 	return !uq_wwid(ns->block, wwid, len);
 }
 
-/* What was named is not another namespace that has its name by now. */
+/* After two names were exchanged, the tests still find the same namespaces. */
 TEST_F(reset, names_change_places)
 {
 	char pci[2][64], was[2][200], now[200], there[64];
@@ -306,12 +306,12 @@ TEST_F(reset, names_change_places)
 
 /* -- the namespace */
 
-/* Status code of a command that the device does not know. */
+/* Status code of an unknown command. */
 #define INVALID_OPCODE	1
 
 /*
- * The namespace is detached from the controller under load, and attached again.
- * Files that are still open fail, and keep the name from being used again.
+ * Detach the namespace under load, and attach it again. If a file is still
+ * open, commands fail, and the name is not used again.
  */
 TEST_F(reset, namespace_away_and_back)
 {
@@ -350,13 +350,16 @@ out:
 	close(fd);
 }
 
-/* The namespace again, under whatever number it has now; false if it has none. */
+/*
+ * Attach the namespace again; its name may have another number. False on
+ * failure.
+ */
 static bool attach_again(struct uq_ns *ns)
 {
 	return !uq_attach(ns, true) && uq_wait_head(ns);
 }
 
-/* A file that is still open does not reach another namespace with the same id. */
+/* An open file must not reach another namespace with the same id. */
 static void expect_no_way(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(reset) *self, struct io_uring *ring,
 			  int fd)
@@ -365,7 +368,7 @@ static void expect_no_way(struct __test_metadata *_metadata,
 
 	uq_prep(ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf, 512);
 	EXPECT_EQ(-ENXIO, uq_run(ring));
-	/* nor is it by the way that waits for a slot */
+	/* nor through a worker, which waits for a slot */
 	c = uq_prep(ring, fd, self->node.nsid, CMD_READ, 0, self->tenants.buf,
 		    512);
 	uq_sqe(c)->flags |= IOSQE_ASYNC;
@@ -378,9 +381,9 @@ UQ_LEAVE_OUT("reset.*_slow.namespace_removed_after_its_node",
 	     "one device is enough");
 
 /*
- * A reset takes a queue away, and with it the node in /dev; another one brings
- * both back. What was opened before belongs to the namespace all the same: once
- * that is removed it does not reach the next namespace that has the id.
+ * A reset removes a queue and its node in /dev, and another one restores both.
+ * A file that was opened before still belongs to the namespace. After its
+ * removal, the file must not reach the next namespace with that id.
  */
 TEST_F(reset, namespace_removed_after_its_node)
 {
@@ -409,7 +412,7 @@ TEST_F(reset, namespace_removed_after_its_node)
 	EXPECT_NE(node->ns.head, ns.head);
 	expect_no_way(_metadata, self, &ring, fd);
 
-	/* with nothing of the first one open, the name is free again */
+	/* after all files of the first one are closed, the name is free */
 	close(fd);
 	fd = -1;
 	ASSERT_EQ(0, uq_attach(&ns, false));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: kinds of rings and flags of requests; rings of tasks that
- * end; entries of two sizes.
+ * NVMe user queues: kinds of rings, flags of requests, rings of tasks that end,
+ * and entries of two sizes.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -12,7 +12,9 @@
 
 /* -- kinds of rings and flags */
 
-/* Reads 64 blocks one by one and 64 at once through a ring of these flags only. */
+/*
+ * Read 64 blocks, one by one and all at once, through a ring with these flags.
+ */
 static void use_plain(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(uq) *self, unsigned int flags)
 {
@@ -39,7 +41,7 @@ static void use_plain(struct __test_metadata *_metadata,
 	io_uring_queue_exit(&ring);
 }
 
-/* The same, and if the queue is polled the ring polls it. */
+/* The same. If the queue is polled, the ring polls it. */
 static void use_ring(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(uq) *self, unsigned int flags)
 {
@@ -70,8 +72,8 @@ TEST_F(uq, hybrid_iopoll)
 }
 
 /*
- * Rings with hybrid polling that are closed with commands in flight, in a
- * process that the test can do without.
+ * Close rings with hybrid polling while commands are in flight. A child process
+ * does this, because it may hang.
  */
 static pid_t leave_hybrid(FIXTURE_DATA(uq) *self)
 {
@@ -92,7 +94,7 @@ static pid_t leave_hybrid(FIXTURE_DATA(uq) *self)
 				self->buf + i * 4096, 4096);
 		io_uring_submit(&ring);
 		io_uring_queue_exit(&ring);
-		/* runs what is left of the ring before */
+		/* run the task work that the closed ring has left */
 		uq_prep(&other, self->fd, self->node.nsid, CMD_READ, 0,
 			self->buf, 4096);
 		if (uq_run(&other))
@@ -102,9 +104,9 @@ static pid_t leave_hybrid(FIXTURE_DATA(uq) *self)
 }
 
 /*
- * What was found by an interrupt, or by another ring, comes by task work. When
- * it was issued is not lost by that: a ring took a pointer for it, and slept for
- * half of the time since, with its lock held.
+ * If an interrupt or another ring finds a completion, it arrives by task work.
+ * This must not overwrite the time of issue. io_uring once took a pointer for
+ * that time, and slept for half of the difference with its lock held.
  */
 TEST_F(uq, hybrid_iopoll_and_task_work)
 {
@@ -119,7 +121,7 @@ TEST_F(uq, hybrid_iopoll_and_task_work)
 		EXPECT_EQ(0, uq_wait_child(pid[i], NULL));
 }
 
-/* A process that ends, or goes on as another program, with commands in flight. */
+/* Start a process that exits, or calls exec, with commands in flight. */
 static pid_t leave(FIXTURE_DATA(uq) *self, unsigned int flags, bool exec)
 {
 	struct io_uring ring;
@@ -140,7 +142,7 @@ static pid_t leave(FIXTURE_DATA(uq) *self, unsigned int flags, bool exec)
 	_exit(0);
 }
 
-/* Tasks that end with commands in flight, beside one that polls. */
+/* Tasks end with commands in flight, while another task polls. */
 static void expect_ends(struct __test_metadata *_metadata,
 			FIXTURE_DATA(uq) *self, unsigned int flags)
 {
@@ -152,7 +154,7 @@ static void expect_ends(struct __test_metadata *_metadata,
 			pid[k] = leave(self, flags, k % 2);
 			ASSERT_LT(0, pid[k]);
 		}
-		/* another task that polls */
+		/* poll in this task, too */
 		for (k = 0; k < 16; k++) {
 			prep(self, CMD_READ, 0, self->buf, 4096);
 			EXPECT_EQ(0, uq_run(&self->ring));
@@ -163,16 +165,19 @@ static void expect_ends(struct __test_metadata *_metadata,
 }
 
 /*
- * Whatever finds the completions, an interrupt or another process that polls:
- * the task ends. It used to poll for ever, and never to run the task work by
- * which they came.
+ * The task must end, whether an interrupt or another process finds its
+ * completions. It used to poll for ever, without running the task work that
+ * delivers them.
  */
 TEST_F(uq, polled_ring_of_a_task_that_ends)
 {
 	expect_ends(_metadata, self, IORING_SETUP_IOPOLL);
 }
 
-/* Rings that do not poll, on either kind of queue; nothing else polls for them. */
+/*
+ * Rings that do not poll, on both kinds of queues. No other ring polls for
+ * them.
+ */
 TEST_F(uq, plain_ring)
 {
 	use_plain(_metadata, self, 0);
@@ -187,7 +192,7 @@ TEST_F(uq, plain_ring_of_a_task_that_ends)
 	expect_ends(_metadata, self, 0);
 }
 
-/* Beside a ring that polls the same queue; each gets what is its own. */
+/* The same beside a ring that polls. Each ring gets its own completions. */
 TEST_F(uq, plain_ring_beside_one_that_polls)
 {
 	unsigned int i;
@@ -218,7 +223,10 @@ TEST_F(uq, plain_ring_beside_one_that_polls)
 
 UQ_LEAVE_OUT("uq.poll.polling_an_interrupt_queue", "for interrupt queues");
 
-/* A ring that polls may use an interrupt queue; it is served by interrupts. */
+/*
+ * A ring that polls can use an interrupt queue. Interrupts find its
+ * completions.
+ */
 TEST_F(uq, polling_an_interrupt_queue)
 {
 	use_ring(_metadata, self, IORING_SETUP_IOPOLL);
@@ -262,8 +270,8 @@ TEST_F(uq, linked_drained_and_async)
 }
 
 /*
- * A task that waits for many completions is woken when all of them are there,
- * however many come in one interrupt.
+ * A task that waits for many completions wakes up when all of them are there,
+ * however many arrive with one interrupt.
  */
 static void wait_for_many(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(uq) *self, bool linked)
@@ -281,7 +289,9 @@ static void wait_for_many(struct __test_metadata *_metadata,
 
 			c = uq_prep(&ring, self->fd, self->node.nsid, CMD_READ,
 				    i, self->buf + i * 512, 512);
-			/* pairs, the first of each not the last of a batch */
+			/*
+			 * pairs; the first of a pair is not the last of a batch
+			 */
 			if (linked && i >= 32 && !(i & 1))
 				uq_sqe(c)->flags |= IOSQE_IO_LINK;
 		}
@@ -299,13 +309,15 @@ TEST_F(uq, wait_for_many)
 	wait_for_many(_metadata, self, false);
 }
 
-/* And to start what is linked, which some of these are. */
+/* The same if some completions start a linked request. */
 TEST_F(uq, wait_for_many_linked)
 {
 	wait_for_many(_metadata, self, true);
 }
 
-/* What a failed link leads to is cancelled, and its device never sees it. */
+/*
+ * If a request fails, the linked one is cancelled and never reaches the device.
+ */
 TEST_F(uq, broken_link)
 {
 	struct nvme_uring_cmd *c;
@@ -333,7 +345,7 @@ TEST_F(uq, broken_link)
 	EXPECT_EQ(sent + 2, uq_attr(self->node.name, "submitted"));
 }
 
-/* -- rings with entries of two sizes; this liburing need not know them */
+/* -- rings with entries of two sizes, which liburing may not support */
 
 static int mixed_ring(struct io_uring *ring, unsigned int flags)
 {
@@ -355,7 +367,7 @@ TEST_F(uq, mixed_submission_entries)
 		       self->flags))
 		SKIP(return, "no IORING_SETUP_SQE_MIXED");
 	for (i = 0; i < 8; i++) {
-		/* a small one between, where rings that poll allow it */
+		/* add a small entry, unless the ring polls */
 		if (!variant->poll) {
 			nop = io_uring_get_sqe(&ring);
 			io_uring_prep_nop(nop);
@@ -374,7 +386,7 @@ TEST_F(uq, mixed_submission_entries)
 		c->data_len = 512;
 		c->cdw10 = i;
 	}
-	/* liburing counts entries of 64 bytes, the kernel says what it took */
+	/* liburing counts entries of 64 bytes, so check for errors only */
 	ASSERT_LE(0, io_uring_submit(&ring));
 	for (i = 0; i < (variant->poll ? 8 : 16); i++)
 		EXPECT_EQ(0, uq_reap(&ring, NULL));
@@ -412,7 +424,7 @@ TEST_F(uq, mixed_completion_entries)
 
 int main(int argc, char **argv)
 {
-	/* what a process of a test has become */
+	/* a process of a test calls exec with this argument */
 	if (argc == 2 && !strcmp(argv[1], "leave"))
 		return 0;
 	return uq_main(argc, argv);

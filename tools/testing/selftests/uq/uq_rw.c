@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: read(2), write(2) and their kin, aio and io_uring's READ and
- * WRITE. A node does what the block device of its namespace does with O_DIRECT:
- * the same data, the same number of bytes, the same errno.
+ * NVMe user queues: read(2), write(2) and similar calls, aio, and READ and
+ * WRITE of io_uring. A node behaves like the block device of its namespace with
+ * O_DIRECT: the same data, the same number of bytes, the same errno.
  */
 #define _GNU_SOURCE
 #include <linux/aio_abi.h>
@@ -41,7 +41,7 @@ static void round_trip(struct __test_metadata *_metadata,
 
 	uq_fill(self->ref, len, ~seed);
 	ASSERT_EQ(len, pwrite(self->block, self->ref, len, POS));
-	/* what lies beside the buffer must not change */
+	/* memory outside of the buffer must not change */
 	memset(self->buf, 0xee, off + len + LBA);
 	ASSERT_EQ(len, pread(self->fd, mine, len, POS));
 	ASSERT_TRUE(same(mine, self->ref, len))
@@ -62,7 +62,7 @@ TEST_F(uq, pread_pwrite)
 				   o * 64 + l);
 }
 
-/* The fixture with buffers for transfers of so many bytes, and some more. */
+/* Copy the fixture, with buffers for transfers of @len bytes. */
 static void set_up_large(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(uq) *self, size_t len,
 			 FIXTURE_DATA(uq) *large)
@@ -78,7 +78,7 @@ static void tear_down_large(FIXTURE_DATA(uq) *large, size_t len)
 	munmap(large->buf, 2 * (len + 16384));
 }
 
-/* Longer than a command: it is several, and the call is not short. */
+/* A call that is longer than a command uses several, and is not short. */
 TEST_F(uq, longer_than_a_command)
 {
 	FIXTURE_DATA(uq) large;
@@ -151,14 +151,14 @@ TEST_F(uq, size_and_position)
 	EXPECT_EQ(-EINVAL, try(lseek(self->fd, 0, SEEK_HOLE)));
 }
 
-/* -- what is refused: as by the block device */
+/* -- errors, the same as on the block device */
 
 struct edge {
 	bool	write;
-	bool	end;		/* @pos counts from the end of the namespace */
+	bool	end;		/* @pos is relative to the end */
 	off_t	pos;
 	size_t	len;
-	size_t	at;		/* of the buffer */
+	size_t	at;		/* offset in the buffer */
 	bool	null;		/* no buffer */
 };
 
@@ -199,7 +199,7 @@ TEST_F(uq, same_as_block_device)
 		write = i >= ARRAY_SIZE(edges);
 		e = edges[i % ARRAY_SIZE(edges)];
 		e.write = write;
-		/* the label of the tests is in the last 4 KiB */
+		/* the last 4 KiB contain the label of the tests */
 		if (write && e.end && e.pos < 0 && e.len <= 16384)
 			continue;
 		EXPECT_EQ(at_edge(self, self->block, &e, size),
@@ -209,7 +209,9 @@ TEST_F(uq, same_as_block_device)
 	}
 }
 
-/* A write ends at the end, too. What was there is put back. */
+/*
+ * A write across the end is short. It writes the existing data, with the label.
+ */
 TEST_F(uq, write_at_the_end)
 {
 	off_t size = lseek(self->block, 0, SEEK_END);
@@ -237,7 +239,7 @@ TEST_F(uq, permissions)
 	close(wr);
 }
 
-/* The same without a capability: by the mode of the node alone. */
+/* The same without capabilities: only the mode of the node decides. */
 static int unprivileged(void *data)
 {
 	FIXTURE_DATA(uq) *self = data;
@@ -268,11 +270,14 @@ TEST_F(uq, flags)
 	EXPECT_EQ(4096, pwritev2(self->fd, &iov, 1, POS, RWF_DSYNC));
 	EXPECT_EQ(4096, pwritev2(self->fd, &iov, 1, POS, RWF_NOWAIT));
 	EXPECT_EQ(4096, preadv2(self->fd, &iov, 1, POS, RWF_NOWAIT));
-	/* by one command or not at all, so that the memory is not looked at */
+	/*
+	 * RWF_NOWAIT fails if one command is not enough, before it reads the
+	 * buffer
+	 */
 	iov.iov_len = self->node.ns.max + 4096;
 	EXPECT_EQ(-EAGAIN, try(preadv2(self->fd, &iov, 1, POS, RWF_NOWAIT)));
 	iov.iov_len = 4096;
-	/* nothing polls for it but the kernel */
+	/* the kernel polls for this call */
 	EXPECT_EQ(4096, preadv2(self->fd, &iov, 1, POS, RWF_HIPRI));
 	EXPECT_EQ(0, fsync(dsync));
 	EXPECT_EQ(0, fdatasync(self->fd));
@@ -280,7 +285,7 @@ TEST_F(uq, flags)
 	close(dsync);
 }
 
-/* Memory of a queue has no pages that could be pinned. */
+/* Pages of the memory of an open file cannot be pinned. */
 TEST_F(uq, memory_of_a_queue)
 {
 	struct nvme_uq_memory mem = { .size = 65536 };
@@ -357,7 +362,9 @@ static void by_ring(struct __test_metadata *_metadata,
 		TH_LOG("op %u, %u times %zu", op, n, len);
 }
 
-/* With a ring of these flags: all operations, one by one and many at once. */
+/*
+ * Run all operations on a ring with these flags, one by one and many at once.
+ */
 static void all_ops(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(uq) *self, unsigned int flags)
 {
@@ -368,7 +375,7 @@ static void all_ops(struct __test_metadata *_metadata,
 	unsigned int o;
 	int fd;
 
-	/* io_uring polls files with this flag only */
+	/* io_uring polls only files with O_DIRECT */
 	fd = open(self->node.path, O_RDWR |
 		  (flags & IORING_SETUP_IOPOLL ? O_DIRECT : 0));
 	ASSERT_LE(0, fd);
@@ -384,7 +391,7 @@ static void all_ops(struct __test_metadata *_metadata,
 		by_ring(_metadata, &large, &ring, fd, ops[o], 20480, 32, 0);
 		by_ring(_metadata, &large, &ring, fd, ops[o], 4096, 8,
 			IOSQE_ASYNC);
-		/* longer than a command: a worker sends several */
+		/* longer than a command: a worker sends several commands */
 		by_ring(_metadata, &large, &ring, fd, ops[o],
 			self->node.ns.max + 4096, 1, 0);
 	}
@@ -404,7 +411,7 @@ TEST_F(uq, ring_defer_taskrun)
 		IORING_SETUP_DEFER_TASKRUN);
 }
 
-/* Of either kind of queue: one that has an interrupt is not polled in fact. */
+/* On both kinds of queues. A queue with an interrupt is not really polled. */
 TEST_F(uq, ring_iopoll)
 {
 	all_ops(_metadata, self, IORING_SETUP_IOPOLL);
@@ -415,7 +422,7 @@ TEST_F(uq, ring_sqpoll)
 	all_ops(_metadata, self, IORING_SETUP_SQPOLL | self->flags);
 }
 
-/* io_uring polls what says that it bypasses caches, as on the block device. */
+/* io_uring polls only files with O_DIRECT, as on the block device. */
 TEST_F(uq, iopoll_without_o_direct)
 {
 	struct io_uring ring;
@@ -427,7 +434,7 @@ TEST_F(uq, iopoll_without_o_direct)
 	io_uring_queue_exit(&ring);
 }
 
-/* Commands of both sorts in one ring. */
+/* Passthrough commands and reads in one ring. */
 TEST_F(uq, ring_of_both)
 {
 	int fd = open(self->node.path, O_RDWR | O_DIRECT);
@@ -603,7 +610,7 @@ FIXTURE_SETUP(slow)
 	ASSERT_LE(0, self->fd);
 	self->buf = uq_alloc(AREA);
 	ASSERT_NE(NULL, self->buf);
-	/* on a polled queue a worker looks for completions */
+	/* on a polled queue, a worker looks for completions */
 	ASSERT_EQ(0, uq_ring(&self->ring, 64, 0));
 }
 
@@ -625,7 +632,7 @@ static void limit_one(struct __test_metadata *_metadata, int fd)
 	ASSERT_EQ(0, ioctl(fd, NVME_UQ_IOCTL_SET_LIMIT, &l));
 }
 
-/* A call that must not wait finds the limit, another one waits for its turn. */
+/* At the limit, a call with RWF_NOWAIT fails and other calls wait. */
 TEST_F(slow, limit)
 {
 	struct nvme_uq_limit l = { .scope = NVME_UQ_LIMIT_FILE };
@@ -638,7 +645,7 @@ TEST_F(slow, limit)
 		prep_op(&self->ring, IORING_OP_READ, self->fd,
 			self->buf + i * 4096, 4096, i * 4096, &iov[i]);
 	ASSERT_EQ(16, io_uring_submit(&self->ring));
-	/* the workers may come one by one, each when the one before is done */
+	/* the workers may run one after the other */
 	while ((done < 8 || !waited || !refused) &&
 	       uq_seconds() - start < UQ_NEVER) {
 		struct io_uring_cqe *cqe;
@@ -666,7 +673,7 @@ TEST_F(slow, limit)
 		EXPECT_EQ(4096, uq_reap(&self->ring, NULL));
 }
 
-/* A task that waits for its turn can be killed; nothing was sent. */
+/* A task that waits for its turn can be killed. */
 TEST_F(slow, killed_while_waiting)
 {
 	struct iovec iov[16];
@@ -692,9 +699,9 @@ TEST_F(slow, killed_while_waiting)
 }
 
 /*
- * Memory that is a mapping of another file, which is written back while a device
- * has yet to write to it: it has to be marked dirty once more, by a work item. What
- * tells is the other file, once the mapping and the cache are gone.
+ * The buffer is a mapping of another file. If the file is written back while a
+ * read is in flight, a work item must mark the pages dirty again. Check the
+ * content of the file after the mapping and the page cache are dropped.
  */
 TEST_F(slow, written_back_in_flight)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: read(2), write(2) and their kin while commands are lost, tasks
- * are killed, and the controller is reset, unbound and removed.
+ * NVMe user queues: read(2), write(2) and similar calls while commands are
+ * lost, tasks are killed, and the controller is reset, unbound and removed.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -22,7 +22,7 @@ static ssize_t try(ssize_t ret)
 	return ret < 0 ? -errno : ret;
 }
 
-/* -- tasks that read and write until they are told to end, or it fails */
+/* -- tasks that read and write until they are stopped or a call fails */
 
 struct task {
 	pthread_t	thread;
@@ -31,8 +31,8 @@ struct task {
 	unsigned char	*buf;
 	atomic_bool	*end;
 	atomic_ulong	*rounds;
-	ssize_t		ret;		/* the first that was not good */
-	bool		wrong;		/* data that was never written */
+	ssize_t		ret;		/* of the last call */
+	bool		wrong;		/* the data read was never written */
 };
 
 static void *run_task(void *arg)
@@ -85,7 +85,7 @@ static void crew_start(struct __test_metadata *_metadata,
 	}
 }
 
-/* Waits until each has gone around about once more. */
+/* Wait until the tasks have completed TASKS more rounds. */
 static void crew_works(struct crew *crew)
 {
 	unsigned long seen = atomic_load(&crew->rounds);
@@ -106,7 +106,7 @@ static void crew_end(struct crew *crew, bool stop)
 		pthread_join(crew->task[i].thread, NULL);
 }
 
-/* Calls are sent again after a reset, so none of them notices any. */
+/* The driver repeats calls after a reset, so none of them fails. */
 TEST_F(uq, resets)
 {
 	struct crew crew;
@@ -126,7 +126,7 @@ TEST_F(uq, resets)
 	self->spurious = uq_attr(self->node.name, "spurious");
 }
 
-/* With io_uring, they end as commands do: once, with data or with -EINTR. */
+/* With io_uring, requests complete once, with data or with -EINTR. */
 TEST_F(uq, resets_with_a_ring)
 {
 	int fd = open(self->node.path, O_RDWR | O_DIRECT);
@@ -157,7 +157,7 @@ TEST_F(uq, resets_with_a_ring)
 	self->spurious = uq_attr(self->node.name, "spurious");
 }
 
-/* -- a completion that is lost */
+/* -- a lost completion */
 
 struct lost {
 	char	timeout[16];
@@ -185,7 +185,7 @@ static void lose_no_more(struct __test_metadata *_metadata,
 	self->spurious = uq_attr(self->node.name, "spurious");
 }
 
-/* The timeout leads to a reset, and the call has its data after it. */
+/* The timeout leads to a reset. The repeated call returns the data. */
 TEST_F(uq, lost_and_sent_again)
 {
 	struct lost lost;
@@ -200,7 +200,7 @@ TEST_F(uq, lost_and_sent_again)
 	lose_no_more(_metadata, self, &lost);
 }
 
-/* That it has to be sent again is no reason to say that it was not sent. */
+/* A call with RWF_NOWAIT does not fail because its command is repeated. */
 TEST_F(uq, lost_and_may_not_wait)
 {
 	struct iovec iov = { self->buf, 512 };
@@ -216,7 +216,7 @@ TEST_F(uq, lost_and_may_not_wait)
 	lose_no_more(_metadata, self, &lost);
 }
 
-/* Kills a task when the command that it has sent is lost. */
+/* Kill a task when its command is lost. */
 static void kill_when_lost(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(uq) *self, pid_t pid)
 {
@@ -227,8 +227,8 @@ static void kill_when_lost(struct __test_metadata *_metadata,
 }
 
 /*
- * A task that is killed stays until the device cannot write to its memory any more:
- * whenever it is gone, no command of it is in flight.
+ * A killed task stays until the device can no longer write to its memory. After
+ * the task has ended, none of its commands is in flight.
  */
 TEST_F(uq, killed_in_flight)
 {
@@ -252,7 +252,10 @@ TEST_F(uq, killed_in_flight)
 	lose_no_more(_metadata, self, &lost);
 }
 
-/* The same with a request of a ring, whose memory the kernel has pinned. */
+/*
+ * The same with a ring. The kernel has pinned the memory, so the task may end
+ * first.
+ */
 TEST_F(uq, killed_with_a_ring)
 {
 	struct lost lost;
@@ -279,7 +282,7 @@ TEST_F(uq, killed_with_a_ring)
 	lose_no_more(_metadata, self, &lost);
 }
 
-/* -- a controller that goes away */
+/* -- a controller that is removed */
 
 static bool is_gone(ssize_t ret)
 {
@@ -322,7 +325,7 @@ static void take_away(struct __test_metadata *_metadata,
 	EXPECT_TRUE(is_gone(try(pread(self->fd, self->buf, 512, 0))));
 	EXPECT_TRUE(is_gone(try(pwrite(self->fd, self->buf, 512, POS))));
 	EXPECT_NE(0, fsync(self->fd));
-	/* with the open file, which is of the controller that was */
+	/* the open file still belongs to the old controller */
 	EXPECT_TRUE(uq_pci_find(pci, device, &ns));
 	EXPECT_TRUE(is_gone(try(pread(self->fd, self->buf, 512, 0))));
 	give_back(_metadata, self, pci);
@@ -339,8 +342,8 @@ TEST_F(uq, removed)
 }
 
 /*
- * A controller that was given up has its namespaces until it is unbound, and their
- * block devices have no size. A reader is not told that it has read all there is.
+ * A dead controller keeps its namespaces until it is unbound, and their block
+ * devices have size 0. A read must fail, not return the end of the file.
  */
 TEST_F(uq, given_up)
 {
@@ -366,7 +369,7 @@ TEST_F(uq, given_up)
 	give_back(_metadata, self, pci);
 }
 
-/* A namespace that its controller no longer has. */
+/* Calls fail if the namespace is detached from its controller. */
 TEST_F(uq, detached)
 {
 	struct uq_ns *ns = &self->node.ns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What keeps the tests from doing harm; see uq_safe.h.
+ * Keep the tests from harming devices and settings; see uq_safe.h.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -14,12 +14,12 @@
 
 #define MIB	1048576UL
 #define LABEL	4096UL
-/* Samples between the first and the last MiB. */
+/* Number of samples between the first and the last MiB. */
 #define SAMPLES	4096UL
 
-/* -- what is in use */
+/* -- devices in use */
 
-/* The number of a controller's subsystem; -1 if it cannot be told. */
+/* Return the number of a controller's subsystem, or -1 if unknown. */
 static int subsystem_of(int ctrl)
 {
 	struct dirent *e;
@@ -41,7 +41,10 @@ static int subsystem_of(int ctrl)
 	return found;
 }
 
-/* A block device's parent is a controller, or with multipath the subsystem. */
+/*
+ * The parent of a block device is a controller, or the subsystem with
+ * multipath.
+ */
 static bool is_of_subsystem(const char *block, int subsys)
 {
 	char link[300], name[64];
@@ -55,7 +58,7 @@ static bool is_of_subsystem(const char *block, int subsys)
 	return sscanf(name, "nvme%d", &x) == 1 && subsystem_of(x) == subsys;
 }
 
-/* A mount, swap, another device or another program's claim is in the way. */
+/* Fails if a mount, swap, another device or another program uses the device. */
 static int open_exclusive(const char *block, int flags)
 {
 	char path[300];
@@ -66,7 +69,9 @@ static int open_exclusive(const char *block, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Every namespace that a reset of a named one's controller would be felt by. */
+/*
+ * Check that no namespace is in use that a reset of the controller may affect.
+ */
 static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
 {
 	int subsys = subsystem_of(ns->ctrl), fd = 0, x, y;
@@ -80,7 +85,7 @@ static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
 		return -1;
 	}
 	while (fd >= 0 && (e = readdir(d))) {
-		/* not nvmeXcYnZ, a path, which nothing can open */
+		/* skip nvmeXcYnZ, a path, which cannot be opened */
 		if (sscanf(e->d_name, "nvme%dn%d", &x, &y) != 2 ||
 		    !is_of_subsystem(e->d_name, subsys))
 			continue;
@@ -99,11 +104,11 @@ static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
 	return fd < 0 ? -1 : 0;
 }
 
-/* -- what is emulated */
+/* -- emulated controllers */
 
 /*
- * What a device says of itself, without the spaces that fill it up; empty if it
- * cannot be read.
+ * Read an attribute of a device, without the spaces at its end. The value is
+ * empty if the attribute cannot be read.
  */
 static void read_attr(const char *folder, const char *name, char *val, size_t len)
 {
@@ -124,7 +129,7 @@ static bool is_emulated(const char *folder)
 	return !strcmp(model, UQ_MODEL);
 }
 
-/* -- what holds data */
+/* -- data on devices */
 
 static bool has_label(int fd, __u64 size, char *buf)
 {
@@ -139,8 +144,8 @@ static bool is_zero(int fd, char *buf, __u64 pos, size_t len)
 }
 
 /*
- * Signatures of partition tables, file systems, RAID and swap lie in the first
- * or the last MiB; samples of what is between catch data without any.
+ * Partition tables, file systems, RAID and swap have signatures in the first or
+ * the last MiB. Samples of the rest find data without a signature.
  */
 static bool is_blank(int fd, __u64 size, char *buf)
 {
@@ -156,9 +161,9 @@ static bool is_blank(int fd, __u64 size, char *buf)
 }
 
 /*
- * 0 if a namespace is ours to overwrite, 1 if it has no label yet, else -1. One
- * that the block layer cannot read may hold data, and tests reach it all the same:
- * only an emulated one is ours.
+ * Return 0 if the tests may overwrite a namespace, 1 if it has no label yet,
+ * else -1. A namespace of size 0 may contain data that the block layer cannot
+ * read, but the tests can overwrite. So it must be emulated.
  */
 static int is_ours(int fd, bool emulated)
 {
@@ -221,7 +226,7 @@ static int claim(const struct uq_ns *ns, char *why, size_t len)
 	return -1;
 }
 
-/* All that was named is ours: what is done at the end may be done. */
+/* All named devices may be overwritten, so put_back() may change them. */
 static bool claimed;
 
 int uq_claim_devs(char *why, size_t len)
@@ -250,7 +255,7 @@ void uq_label_devs(void)
 		write_label(ns.block);
 }
 
-/* -- what reaches beyond a namespace */
+/* -- tests that affect more than a namespace */
 
 bool uq_may_disrupt(char *why, size_t len)
 {
@@ -286,12 +291,12 @@ bool uq_may_disrupt(char *why, size_t len)
 static struct setting {
 	char path[160];
 	char val[128];
-	char block[32];		/* the namespace it is about, or "" */
+	char block[32];		/* its namespace, or "" */
 } settings[256];
 
 static unsigned int nr_settings;
 
-/* The value of "a [b] c" is b. */
+/* Read b from "a [b] c". */
 static int read_setting(const char *path, char *val, size_t len)
 {
 	char line[256], *from, *to;
@@ -351,7 +356,7 @@ static void keep_timeout(const struct uq_ns *ns)
 	keep_file(path, ns->block);
 }
 
-/* Where a setting is by now: names may have changed. */
+/* Update the path of a setting, as names may have changed. */
 static bool find_setting(struct setting *s)
 {
 	struct uq_ns ns;
@@ -394,7 +399,7 @@ void uq_keep_settings(void)
 		keep_timeout(&ns);
 }
 
-/* Limits of a queue that were not there to be kept: as many as it has slots. */
+/* Set the limits of a queue to its depth. There was no old value to save. */
 static void reset_limits(const struct uq_node *node)
 {
 	static const char * const limits[] = { "limit", "file_limit" };
@@ -412,7 +417,9 @@ static void reset_limits(const struct uq_node *node)
 	}
 }
 
-/* Faults are not kept but ended: a controller has their files late, or anew. */
+/*
+ * End all faults. Their files may be created late or again, so none is saved.
+ */
 static void restore_nodes(const struct uq_ns *ns)
 {
 	struct uq_node node;
@@ -437,7 +444,7 @@ static void restore_files(bool of_devices)
 	for (i = 0; i < nr_settings; i++) {
 		struct setting *s = &settings[i];
 
-		/* what a test took away with its device is not there any more */
+		/* a device that a test has removed has no settings */
 		if (of_devices == !!s->block[0] && find_setting(s) &&
 		    !read_setting(s->path, now, sizeof(now)) &&
 		    strcmp(now, s->val))
@@ -450,9 +457,9 @@ void uq_restore_settings(void)
 	struct uq_ns ns;
 	unsigned int i;
 
-	/* what controllers heed while they are bound again, and faults */
+	/* parameters that matter when controllers are bound, and faults */
 	restore_files(false);
-	/* devices that are left out of a suspend, see uq_test_events.c */
+	/* include all devices in a suspend again, see uq_test_events.c */
 	uq_write_line("/sys/module/uq_test_events/parameters/spare", "0");
 	for (i = 0; i < uq_ns_count(); i++)
 		if (uq_ns_nth(&ns, i))
@@ -462,7 +469,7 @@ void uq_restore_settings(void)
 	restore_files(true);
 }
 
-/* -- the end of a test, in whichever way */
+/* -- the end of a test */
 
 static bool is_child(const char *pid)
 {
@@ -478,8 +485,9 @@ static bool is_child(const char *pid)
 }
 
 /*
- * All descendants: those of a process that has ended become ours. A task that
- * does not end in ten seconds hangs in the kernel; false then.
+ * Kill all descendants. Children of a process that has ended become ours.
+ * Return false if a task does not end in ten seconds, because it hangs in the
+ * kernel.
  */
 static bool end_children(void)
 {
@@ -503,7 +511,9 @@ static bool end_children(void)
 	return false;
 }
 
-/* Without devices where a task hangs, as it may hold locks that those take. */
+/*
+ * If a task hangs, do not bind devices: it may hold locks that this requires.
+ */
 static void put_back(bool devices)
 {
 	if (!claimed)
@@ -516,7 +526,9 @@ static void put_back(bool devices)
 	uq_label_devs();
 }
 
-/* Until the child has ended, or a signal came: its number, else 0. */
+/*
+ * Wait until the child has ended or a signal arrives. Return the signal or 0.
+ */
 static int wait_for(pid_t child, const sigset_t *signals, int *status)
 {
 	for (;;) {
@@ -541,8 +553,9 @@ struct guarded {
 };
 
 /*
- * Runs @run() in a child that gets @death when this process ends. Settings are put
- * back when the child has ended, or when this process got a signal.
+ * Run @run() in a child, which gets the signal @death when this process ends.
+ * Restore settings when the child has ended, or when this process gets a
+ * signal.
  */
 static int guard_child(int (*run)(const struct guarded *g),
 		       const struct guarded *g, int death)
@@ -571,7 +584,7 @@ static int guard_child(int (*run)(const struct guarded *g),
 	sig = pid < 0 ? SIGTERM : wait_for(pid, &signals, &status);
 	if (sig || WIFSIGNALED(status))
 		ended = end_children();
-	else if (death != SIGKILL)	/* the child has put back all */
+	else if (death != SIGKILL)	/* the child has restored all */
 		return WEXITSTATUS(status);
 	put_back(ended);
 	if (!sig && WIFEXITED(status))
@@ -584,7 +597,7 @@ static int run_tests(const struct guarded *g)
 	return g->run(g->argc, g->argv);
 }
 
-/* A session of its own: a runner that kills its process group spares this one. */
+/* Start a session, as a runner may kill its process group. */
 static int run_apart(const struct guarded *g)
 {
 	setsid();
@@ -599,14 +612,14 @@ int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv)
 	return guard_child(run_apart, &g, SIGTERM);
 }
 
-/* -- devices that no variable names */
+/* -- devices if no variable names any */
 
 static bool is_named(void)
 {
 	return getenv("UQ_TEST_DEV") || getenv("UQ_TEST_SLOW_DEV");
 }
 
-/* What follows our prefix in a namespace's serial number; NULL if it has none. */
+/* Return the serial number of a namespace without our prefix, or NULL. */
 static const char *our_serial(const char *block)
 {
 	static char serial[64];
@@ -620,8 +633,8 @@ static const char *our_serial(const char *block)
 }
 
 /*
- * Sets the variables to QEMU's namespaces that have serial numbers of ours, the
- * one of "main" first; for this process and all that it starts.
+ * Set the variables to the emulated namespaces with a serial number of the
+ * tests, "main" first. Child processes inherit the variables.
  */
 static void name_devs(void)
 {
@@ -633,7 +646,7 @@ static void name_devs(void)
 	for (i = 0; i < n; free(blocks[i++])) {
 		const char *block = blocks[i]->d_name, *serial;
 
-		/* not nvmeXcYnZ, a path */
+		/* skip nvmeXcYnZ, a path */
 		if (sscanf(block, "nvme%dn%d%n", &x, &y, &rest) != 2 ||
 		    block[rest])
 			continue;
@@ -654,11 +667,11 @@ static void name_devs(void)
 		setenv("UQ_TEST_DEV", all, 1);
 }
 
-/* -- the start and the end of a program */
+/* -- start and end of a program */
 
 #define PARAMS	"/sys/module/nvme/parameters"
 
-/* Each word of UQ_TEST_DEV has to be a namespace. */
+/* Check that all words of both variables name a namespace. */
 static bool all_are_namespaces(void)
 {
 	const char *slow = getenv("UQ_TEST_SLOW_DEV");
@@ -700,9 +713,9 @@ int uq_find_devs(char *why, size_t len)
 }
 
 /*
- * Two queues of each kind, or what there is where no controller may be reset.
- * Queues that the last program left are taken; a reset must bring them again, so
- * the parameters are set all the same.
+ * Create two queues of each kind, or accept the existing ones if no controller
+ * may be reset. If an earlier program has left these queues, set only the
+ * parameters, so that a reset creates the same queues.
  */
 static int prepare(const struct uq_ns *ns, char *why, size_t len)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The tests overwrite namespaces, reset controllers and change parameters of the
- * driver, and "make kselftest" is run on machines with disks that matter. So:
+ * The tests overwrite namespaces, reset controllers and change parameters of
+ * the driver. "make kselftest" also runs on machines with valuable data.
+ * Therefore:
  *
- * - Nothing is touched but what UQ_TEST_DEV and UQ_TEST_SLOW_DEV name. If neither
- *   is set, not even to nothing, these are namespaces of which the controllers are
- *   emulated by QEMU and have a serial number of these tests.
- * - No namespace of the subsystem that a named one belongs to may be in use: each
- *   must open exclusively, as only one that is not mounted, swapped on or part of
- *   another device does.
- * - What is named must be blank or have the label of these tests in its last 4
- *   KiB. A blank one is given the label.
- * - What reaches beyond a namespace (a reset, a format, a suspend, a parameter)
- *   is done only where every NVMe controller of the machine is emulated by QEMU,
- *   or with UQ_TEST_DESTRUCTIVE=1.
- * - A namespace that was named is found by its WWID, and its controller's place on
- *   the bus, from then on: another may be given its name while controllers are
- *   unbound and found again.
- * - Parameters and limits that were changed are put back, however a test ends, and
- *   controllers that were unbound or removed are bound again.
+ * - The tests use only devices that UQ_TEST_DEV and UQ_TEST_SLOW_DEV name. If
+ *   both are unset, not empty, the tests use namespaces of controllers that
+ *   QEMU emulates and that have a serial number of these tests.
+ * - No namespace in the subsystem of a named namespace may be in use. Each must
+ *   open exclusively. A device that is mounted, used for swap or part of
+ *   another device does not.
+ * - A named device must be blank, or have the label of these tests in its last
+ *   4 KiB. The tests write the label to a blank device.
+ * - Some tests affect more than a namespace: a reset, a format, a suspend, a
+ *   parameter. They run only if QEMU emulates all NVMe controllers of the
+ *   machine, or with UQ_TEST_DESTRUCTIVE=1.
+ * - The tests identify a named namespace by its WWID and the bus address of its
+ *   controller. Names may change while controllers are unbound and bound again.
+ * - Changed parameters and limits are restored, however a test ends.
+ *   Controllers that were unbound or removed are bound again.
  */
 #ifndef SELFTESTS_UQ_SAFE_H
 #define SELFTESTS_UQ_SAFE_H
@@ -31,27 +31,27 @@
 #define UQ_WHY_LEN	320
 
 /*
- * May the named namespaces be overwritten? Otherwise returns -1 with a sentence
- * in @why.
+ * Check that the tests may overwrite the named namespaces. Otherwise return -1
+ * with a message in @why.
  */
 int uq_claim_devs(char *why, size_t len);
-/* Gives those their label again that have lost it. */
+/* Write the label again to devices that have lost it. */
 void uq_label_devs(void);
 
 /*
- * May a test do what reaches beyond a namespace? Otherwise false, with a sentence
- * in @why if that is not NULL.
+ * Return true if a test may affect more than a namespace. Otherwise write a
+ * message to @why, unless it is NULL.
  */
 bool uq_may_disrupt(char *why, size_t len);
 
-/* Remembers what tests change of the system, and puts it back. */
+/* Save and restore the settings that tests change. */
 void uq_keep_settings(void);
 void uq_restore_settings(void);
 
 /*
- * Runs @run() in a grandchild and returns its exit code. Settings are put back when
- * it has ended: by itself, by a signal, or because this process got one, which ends
- * its children first. If this process is killed, the child does that.
+ * Run @run() in a grandchild and return its exit code. Settings are restored
+ * when the grandchild has ended. If this process gets a signal, it ends its
+ * children first. If this process is killed, the child restores the settings.
  */
 int uq_guard(int (*run)(int argc, char **argv), int argc, char **argv);
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# That the other tests keep their hands off: devices that are in use, that hold
-# data, or that are not emulated; and that they leave parameters as they were.
+# Check that the other tests do not touch devices that are in use, that contain
+# data, or that are not emulated. Check that the tests restore parameters.
 
 # The commands of "check" are called by name.
 # shellcheck disable=SC2317
@@ -15,9 +15,9 @@ need_tool mkfs.ext4 mount mountpoint umount blkdiscard dmesg pgrep setsid
 ./uq_check_devs disrupt > /dev/null || skip_all "$(./uq_check_devs disrupt)"
 need_queues
 
-# A namespace that shares its controller with the one before it. Names change
-# places when a controller is scanned again, and without support of its metadata
-# in the kernel a namespace has no size.
+# Find two namespaces of one controller, and a namespace without a size. Names
+# may change when a controller is scanned again, so the order is unknown. If the
+# kernel does not support the metadata of a namespace, it has no size.
 alone=
 shared=
 sizeless=
@@ -35,7 +35,7 @@ for dev in $UQ_TEST_DEV; do
 	done
 done
 
-# Has files say something else, as far as programs can see.
+# Let programs read another value from files.
 mounted=
 pretend() { # TEXT FILE...
 	echo "$1" > "$tmp/text"
@@ -64,7 +64,7 @@ resets() {
 	dmesg | grep -c 'user irq/poll queues, asked for'
 }
 
-# The end is where a label would be.
+# The end contains the label.
 ends_of() { # BLOCK
 	{
 		head -c 16M "/dev/$1"
@@ -72,9 +72,9 @@ ends_of() { # BLOCK
 	} | cksum
 }
 
-# What the exit code of a program that is given these devices is, and what it
-# says; it must not have reset a controller or written a block. "unset": it is
-# given none, and may look for some.
+# Run a command with these devices. Check its exit code and its message. A
+# command that fails must not reset a controller or write a block. With "unset",
+# both variables are unset.
 asked() { # CODE REASON DEVICES COMMAND...
 	code=$1
 	reason=$2
@@ -116,7 +116,7 @@ neighbour_in_use() {
 	return "$got"
 }
 
-# One byte in the middle of a device that has no label.
+# A byte of data on a device without a label.
 holds_data() {
 	blkdiscard -f -z "/dev/$alone" || return
 	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
@@ -130,14 +130,14 @@ blank() {
 	tail -c 4096 "/dev/$alone" | grep -q -a uq-selftest
 }
 
-# With its label it is ours, whatever is on it.
+# A device with the label may be overwritten, whatever it contains.
 labelled() {
 	printf x | dd of="/dev/$alone" bs=1 seek=$((8 << 20)) conv=notrunc \
 		2> /dev/null
 	asked 0 "" "/dev/$alone" ./uq_check_devs
 }
 
-# A controller of another model.
+# Let the controller report another model.
 other_model() { # CODE REASON COMMAND...
 	code=$1
 	reason=$2
@@ -149,7 +149,7 @@ other_model() { # CODE REASON COMMAND...
 	return "$got"
 }
 
-# What cannot be read as a block device may hold data for others.
+# A namespace that the block layer cannot read may contain data.
 no_size() {
 	pretend "A drive that matters" /sys/class/nvme/nvme*/model || return
 	asked 4 "$sizeless holds data" "/dev/$sizeless" ./uq_check_devs
@@ -166,7 +166,7 @@ no_device() {
 	asked 4 "UQ_TEST_DEV names no" "" ./uq_errno
 }
 
-# What no variable names is found, if its model and serial number say so.
+# Without the variables, the tests find devices by model and serial number.
 found() {
 	env -u UQ_TEST_DEV -u UQ_TEST_SLOW_DEV ./uq_check_devs devs > "$tmp/found"
 	cat "$tmp/found"
@@ -190,13 +190,13 @@ none_found() {
 	return "$got"
 }
 
-# In a session, and a process group, of its own.
+# Run in a session and process group of its own.
 fuzz() { # OPERATIONS
 	setsid env -u UQ_TEST_SLOW_DEV UQ_TEST_DEV="/dev/$alone" \
 		UQ_TEST_FUZZ_OPS="$1" ./uq_fuzz -v sgl
 }
 
-# uq_fuzz makes queues short for as long as it runs.
+# uq_fuzz reduces io_queue_depth while it runs.
 start_fuzz() {
 	depth=$(cat "$PARAMS/io_queue_depth")
 	fuzz 2000000000 > "$tmp/fuzz" 2>&1 &
@@ -210,14 +210,14 @@ start_fuzz() {
 killed() { # SIGNAL
 	start_fuzz || return
 	case $1 in
-	# the process group of the program, as a runner does it
+	# the process group of the program, as a runner does
 	GROUP) kill -s KILL -- "-$guard" ;;
-	# what looks after the tests
+	# the child that watches the tests
 	KEEPER) kill -KILL "$(pgrep -P "$guard")" ;;
 	*) kill "-$1" "$guard" ;;
 	esac
 	wait "$pid" && return 1
-	# who puts back what a group has left is not of the group
+	# a process outside of the group restores the settings
 	while [ "$1" = GROUP ] && pgrep -x uq_fuzz > /dev/null; do
 		:
 	done
@@ -225,7 +225,7 @@ killed() { # SIGNAL
 	! pgrep -x uq_fuzz
 }
 
-# A kernel without user queues, or without CONFIG_NVME_UQ.
+# A kernel without CONFIG_NVME_UQ.
 no_user_queues() {
 	mkdir -p "$tmp/empty" && mount --bind "$tmp/empty" "$PARAMS" || return
 	asked 4 "no user queues" "/dev/$alone" ./uq_errno &&
@@ -235,10 +235,10 @@ no_user_queues() {
 	return "$got"
 }
 
-# A test is ended where it has taken the controller away.
+# End a test while its controller is removed.
 taken() { # FILE TEXT
 	start_fuzz || return
-	# it is not to end by itself, without a device
+	# stop the children: without a device they would end
 	for one in $(pgrep -x uq_fuzz); do
 		[ "$one" = "$guard" ] || kill -STOP "$one"
 	done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: how many there are, of what kind, and what the block layer
- * has left, on every controller that was named: with few queues, with one
+ * NVMe user queues: the number and kinds of queues, and the queues that the
+ * block layer keeps. Test all named controllers: with few queues, with one
  * interrupt, with a memory buffer, with several namespaces or paths.
  */
 #define _GNU_SOURCE
@@ -9,11 +9,11 @@
 
 #include "uq_fixture.h"
 
-/* More than some controllers have, and no more than the parameters take. */
+/* More than some controllers support, but valid for the parameters. */
 #define MANY	((int)sysconf(_SC_NPROCESSORS_CONF) < 4 ? \
 		 (int)sysconf(_SC_NPROCESSORS_CONF) : 4)
 
-/* Hardware queues that the block layer has; with multipath those of a path. */
+/* Return the number of hardware queues of the block layer, or of a path. */
 static unsigned int block_queues(const struct uq_ns *ns)
 {
 	char path[128];
@@ -28,7 +28,7 @@ static unsigned int block_queues(const struct uq_ns *ns)
 	return uq_count_entries(path);
 }
 
-/* A block, written and read back in its own format. */
+/* Write a block in the format of the namespace and read it back. */
 static int works(const struct uq_node *node)
 {
 	__u32 mlen = node->ns.ext ? 0 : node->ns.ms;
@@ -61,7 +61,7 @@ static int works(const struct uq_node *node)
 	return ret;
 }
 
-/* However few it has: the block layer keeps its queues, the rest is shared. */
+/* The block layer keeps its queues. User queues share the remaining ones. */
 TEST(every_controller)
 {
 	int irq, poll, short_of = 0;
@@ -116,7 +116,7 @@ static void shows_what_it_did(struct __test_metadata *_metadata,
 	submitted = uq_attr(node.name, "submitted");
 	EXPECT_LE(0, uq_attr(node.name, "cancelled"));
 	EXPECT_EQ(0, works(&node));
-	/* A write and a read that did not come together. */
+	/* a write and a read, submitted separately */
 	EXPECT_EQ(submitted + 2, uq_attr(node.name, "submitted"));
 	EXPECT_EQ(doorbells + 2, uq_attr(node.name, "doorbells"));
 	EXPECT_EQ(uq_attr(node.name, "submitted"),
@@ -124,7 +124,7 @@ static void shows_what_it_did(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_attr(node.name, "in_flight"));
 }
 
-/* What sysfs says of a queue is so. */
+/* Check the attributes of a queue in sysfs. */
 TEST(attributes)
 {
 	struct uq_ns ns;
@@ -147,7 +147,10 @@ static bool few_queues(const struct uq_ns *ns)
 		irq + poll < 2 * MANY && irq + poll > 0;
 }
 
-/* More than it has: the log says how many there are, and they work. */
+/*
+ * Ask for more queues than the controller has. The log must show the right
+ * number.
+ */
 TEST(more_than_the_controller_has)
 {
 	struct uq_ns ns;
@@ -159,7 +162,7 @@ TEST(more_than_the_controller_has)
 	TH_LOG("%s: %d/%d of %d/%d", ns.block, irq, poll, MANY, MANY);
 	EXPECT_EQ(irq, (int)uq_count_nodes(&ns, false));
 	EXPECT_EQ(poll, (int)uq_count_nodes(&ns, true));
-	/* and as many as fit when fewer are asked for */
+	/* if fewer are requested, all of them are created */
 	ASSERT_EQ(0, uq_bring_up(&ns, 0, 1));
 	EXPECT_TRUE(uq_wait_nodes(&ns, 0, 1));
 	ASSERT_EQ(0, uq_bring_up(&ns, 0, 0));
@@ -171,7 +174,9 @@ static bool one_vector(const struct uq_ns *ns)
 	return !uq_bring_up(ns, 0, 0) && uq_no_vectors(ns);
 }
 
-/* With one interrupt, the block layer has it; polled queues need none. */
+/*
+ * A single interrupt is used by the block layer. Polled queues do not need one.
+ */
 TEST(one_interrupt)
 {
 	struct uq_node node;
@@ -212,7 +217,7 @@ TEST(controller_memory_buffer)
 	EXPECT_EQ(0, works(&node));
 }
 
-/* Every namespace has a node for every queue, and they are the same queues. */
+/* Each namespace has a node for each queue, and all share the queues. */
 TEST(several_namespaces)
 {
 	struct uq_node a, b;
@@ -242,7 +247,10 @@ TEST(several_namespaces)
 	EXPECT_LE(2, same);
 }
 
-/* With native multipath a node is of one path, named by its controller. */
+/*
+ * With native multipath a node belongs to one path. Its controller is in the
+ * name.
+ */
 TEST(two_paths)
 {
 	char path[64], other[64];
@@ -285,7 +293,7 @@ static int set_affinity(long long irq, const char *mask)
 	return uq_write_line(path, mask);
 }
 
-/* How often an interrupt came on a CPU, by its line in /proc/interrupts. */
+/* Return the count of an interrupt on a CPU, from /proc/interrupts. */
 static long long irq_count(const char *name, unsigned int cpu)
 {
 	FILE *f = fopen("/proc/interrupts", "r");
@@ -306,7 +314,7 @@ static long long irq_count(const char *name, unsigned int cpu)
 	return n;
 }
 
-/* A user queue's interrupt goes where the administrator wants it. */
+/* The administrator can set the affinity of a user queue's interrupt. */
 TEST(affinity_of_the_interrupt)
 {
 	static const char * const masks[] = { "1", "2" };
@@ -336,14 +344,16 @@ TEST(affinity_of_the_interrupt)
 		cpu = i % 2;
 		ASSERT_EQ(0, set_affinity(irq, masks[cpu]));
 		before = irq_count(name, cpu);
-		/* a vector moves when an interrupt comes, or at one after */
+		/*
+		 * a vector moves with the next interrupt, or with a later one
+		 */
 		while (irq_count(name, cpu) == before && tries++ < 1000)
 			ASSERT_EQ(0, works(&node));
 		EXPECT_LT(before, irq_count(name, cpu)) TH_LOG("CPU %u", cpu);
 	}
 }
 
-/* Bad values of the parameters, of which nothing remains. */
+/* Invalid values of the parameters fail and change nothing. */
 TEST(parameters_out_of_range)
 {
 	static const char * const names[] = {
@@ -372,14 +382,14 @@ TEST(parameters_out_of_range)
 	}
 }
 
-/* -- a queue that is full; needs a slow device */
+/* -- a full queue; requires a slow device */
 
 #define DEPTH	16
 
 /*
- * As many commands in flight as the queue has entries, less one, and no more,
- * while many more want to: with as many as entries, the device would take a
- * full queue for an empty one.
+ * Many commands wait for a queue. All entries less one must be in flight, and
+ * never more. With all entries, the device would take a full queue for an empty
+ * one.
  */
 static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
 {
@@ -432,7 +442,7 @@ static void fill(struct __test_metadata *_metadata, bool poll, bool nonblocking)
 			most = now;
 	}
 	EXPECT_EQ(0, status);
-	/* workers are slow to start, and may not take the last while we look */
+	/* workers start slowly, and the test may miss the maximum */
 	EXPECT_LE(nonblocking ? DEPTH - 1 : DEPTH / 2, most);
 	EXPECT_TRUE(uq_wait_idle(node.name));
 	EXPECT_EQ(0, uq_attr(node.name, "spurious"));
@@ -463,7 +473,10 @@ TEST(full_poll_queue_and_workers)
 	fill(_metadata, true, false);
 }
 
-/* Killed with commands on a slow device: the task ends, and its slots return. */
+/*
+ * If a task with commands in flight is killed, it ends and its slots become
+ * free.
+ */
 static void killed(struct __test_metadata *_metadata, bool poll)
 {
 	struct uq_node node;
@@ -491,7 +504,7 @@ static void killed(struct __test_metadata *_metadata, bool poll)
 			uq_prep_raw(&ring, fd, node.nsid, CMD_READ, i,
 				    buf + i * 4096, ns.lba, 1);
 		io_uring_submit(&ring);
-		/* without a chance to tidy up */
+		/* do not clean up */
 		while (1)
 			pause();
 	}

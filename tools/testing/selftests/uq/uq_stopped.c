@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: a tenant that does not look any more at its completions.
+ * NVMe user queues: a stopped tenant that does not reap its completions.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
 
 #include "uq_timeout.h"
 
-/* As many as the queue may have in flight: others wait for the tenant's. */
+/*
+ * As many as the limit of the queue allows, so that others wait for the tenant.
+ */
 #define HAS	16
 
 static pid_t stopped_tenant(struct __test_metadata *_metadata,
@@ -30,7 +32,7 @@ static pid_t stopped_tenant(struct __test_metadata *_metadata,
 	fd = open(node->path, O_RDONLY);
 	if (fd < 0 || new_ring(&ring, node->poll))
 		_exit(1);
-	/* if others wait for it to look, they wait for ever */
+	/* a task that waits for the tenant would wait for ever */
 	for (i = 0; i < HAS; i++)
 		uq_prep(&ring, fd, node->nsid, CMD_READ, i,
 			self->buf + i * 4096, 512)->timeout_ms = FOR_EVER;
@@ -42,11 +44,11 @@ static pid_t stopped_tenant(struct __test_metadata *_metadata,
 		if (ret && ret != -EINTR)
 			_exit(3);
 	}
-	/* once each */
+	/* each command completes once */
 	_exit(io_uring_cq_ready(&ring) ? 4 : 0);
 }
 
-/* It goes on where it was, and finds that all of its commands have ended. */
+/* Continue the tenant. All of its commands must have completed. */
 static void goes_on(struct __test_metadata *_metadata, pid_t pid)
 {
 	int status;
@@ -56,7 +58,7 @@ static void goes_on(struct __test_metadata *_metadata, pid_t pid)
 	EXPECT_EQ(0, status);
 }
 
-/* Tasks that wait for its slots get them. */
+/* Other tasks get the slots of the stopped tenant. */
 TEST_F(timeout, stopped_while_others_wait)
 {
 	const char *node = self->node.name;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: stress. Several processes write blocks of their own through
- * queues and rings of all kinds, and read them back, while another one resets
- * the controller, removes it, kills them, and changes how many queues there are,
- * how deep they are, how many commands may be in flight, and where their
- * interrupts go. Some drop their rings while commands are in flight, by
- * closing them, by exit, or by exec. Some claim a queue and look at its
- * completions before they wait, and the others are refused meanwhile.
+ * NVMe user queues: stress. Several processes write their own blocks through
+ * queues and rings of all kinds, and read them back. Another process resets and
+ * removes the controller, and kills them. It also changes the number and depth
+ * of queues, the limits, and the affinity of interrupts. Some processes drop
+ * their rings with commands in flight, by close, exit or exec. Some claim a
+ * queue and poll its mapping; commands of the others fail meanwhile.
  *
- * Where the driver can be told to lose completions and to see some twice
- * (CONFIG_NVME_UQ_FAULT), it does, before a reset: that is how commands are in
- * flight that only the reset ends.
+ * With CONFIG_NVME_UQ_FAULT, the driver loses completions before a reset, and
+ * sees others twice. So commands are in flight that only the reset ends.
  *
- * Each block has a version. It is never older than the last write that ended
- * well, nor newer than the last one that was submitted. A write that was
- * interrupted may be there or not.
+ * Each block has a version. It is never older than the last successful write,
+ * and never newer than the last submitted one. An interrupted write may have
+ * been executed or not.
  *
- * Bounded by rounds; after each, commands have to end before the next begins.
+ * The number of rounds is limited. After each round, commands have to complete
+ * before the next one begins.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -37,9 +36,9 @@
 #define MOST		32		/* commands in flight of one worker */
 #define ROUNDS		8
 
-/* What the processes share. It outlives each of them. */
+/* Memory that all processes share. It outlives each of them. */
 struct shared {
-	unsigned long	done;		/* commands that the device got */
+	unsigned long	done;		/* commands that reached the device */
 	unsigned long	interrupted, status, turned_away, claimed_away;
 	unsigned long	claims, looks;
 	unsigned long	bad;
@@ -49,10 +48,10 @@ struct shared {
 	} block[WORKERS][SPAN];
 };
 
-/* One process that reads and writes. */
+/* A process that reads and writes. */
 struct worker {
 	struct shared	*all;
-	const char	*pci;		/* the device, whatever it is called now */
+	const char	*pci;		/* name on the bus, never changes */
 	unsigned int	nsid;
 	unsigned int	nr;
 	struct uq_rng	rng;
@@ -65,7 +64,7 @@ struct worker {
 	} cmd[MOST];
 };
 
-/* -- one process that reads and writes */
+/* -- a process that reads and writes */
 
 static __u32 stamp(const struct worker *w, unsigned int block, __u32 version,
 		   unsigned int sector)
@@ -88,7 +87,7 @@ static void fill(const struct worker *w, unsigned int block, __u32 version,
 	}
 }
 
-/* Is this a block as some write left it? Its oldest part; -1 if it is not. */
+/* Check that a write left this block. Return its oldest version, or -1. */
 static long long check(const struct worker *w, unsigned int block,
 		       const unsigned char *buf)
 {
@@ -125,7 +124,7 @@ static int bad(struct worker *w, const char *what, int res)
 
 #define MORE(counter)	__atomic_fetch_add(&(counter), 1, __ATOMIC_RELAXED)
 
-/* What a device says of commands of a queue that is deleted. */
+/* Status values of commands on a deleted queue. */
 static bool is_end_of_queue(int res)
 {
 	static const int said[] = { 0x04, 0x06, 0x07, 0x08 };
@@ -149,12 +148,12 @@ static int ended_well(struct worker *w, unsigned int i)
 	oldest = check(w, block, w->buf + i * BLOCK);
 	if (oldest < 0)
 		return bad(w, "wrong data", block);
-	/* what has been seen does not go away again */
+	/* later reads must not return an older version */
 	w->all->block[w->nr][block].least = oldest;
 	return 0;
 }
 
-/* A command has ended: 0, a code to exit with, or -1 if the node is gone. */
+/* Handle a result. Return 0, an exit code, or -1 if the node cannot be used. */
 static int ended(struct worker *w, unsigned int i, int res)
 {
 	switch (res) {
@@ -190,7 +189,7 @@ struct session {
 	struct uq_cq	cq;		/* if it is mapped */
 };
 
-/* Claims the queue, if no other process is using it at the moment. */
+/* Claim and map the queue, if no other process uses it. */
 static void claim(struct worker *w, struct session *s)
 {
 	int ret = uq_cq_map(&s->cq, s->fd);
@@ -203,14 +202,14 @@ static void claim(struct worker *w, struct session *s)
 	case EBUSY:
 	case ENXIO:
 	case EOPNOTSUPP:
-	case EINVAL:		/* it has another size now */
+	case EINVAL:		/* the size has changed */
 		break;
 	default:
 		bad(w, "claim", ret);
 	}
 }
 
-/* How many commands this open file may have in flight. */
+/* Set a random limit for this open file. */
 static void limit(struct worker *w, struct session *s)
 {
 	struct nvme_uq_limit l = {
@@ -218,7 +217,7 @@ static void limit(struct worker *w, struct session *s)
 		.limit	= 1 + uq_below(&w->rng, s->node.depth),
 	};
 
-	/* a reset may have made the queue smaller meanwhile */
+	/* a reset may have made the queue smaller */
 	if (ioctl(s->fd, NVME_UQ_IOCTL_SET_LIMIT, &l) && errno != ENXIO &&
 	    errno != EINVAL)
 		bad(w, "limit", -errno);
@@ -242,7 +241,7 @@ static bool open_session(struct worker *w, struct session *s)
 	s->fd = open(s->node.path, O_RDWR | O_CLOEXEC);
 	if (s->fd < 0)
 		return false;
-	/* a ring that polls may use an interrupt queue, too */
+	/* a ring that polls can also use an interrupt queue */
 	if (s->node.poll || uq_1in(&w->rng, 4))
 		p.flags |= IORING_SETUP_IOPOLL;
 	s->most = 1 + uq_below(&w->rng, MOST);
@@ -268,13 +267,13 @@ static void close_session(struct session *s)
 	close(s->fd);
 }
 
-/* A CQE; with the queue mapped, looks there first. */
+/* Wait for a CQE. If the queue is mapped, poll the mapping first. */
 static int wait_one(struct worker *w, struct session *s,
 		    struct io_uring_cqe **cqe)
 {
 	int ret;
 
-	/* what an interrupt or another ring has found comes with no look */
+	/* the mapping may not show completions that others have reaped */
 	if (s->cq.info) {
 		MORE(w->all->looks);
 		uq_cq_wait(&s->cq, &s->ring, 1000);
@@ -316,7 +315,7 @@ static void prepare_one(struct worker *w, struct session *s, unsigned int i,
 		uq_sqe(c)->flags |= IOSQE_ASYNC;
 }
 
-/* With commands in flight: another program, the end, or the ring's end. */
+/* Leave with commands in flight: call exec, close the ring, or exit. */
 static void leave(struct worker *w, struct session *s)
 {
 	switch (uq_below(&w->rng, 3)) {
@@ -336,7 +335,7 @@ static int batch(struct worker *w, struct session *s)
 	unsigned int first = uq_below(&w->rng, SPAN);
 	int ret = 0, one;
 
-	/* no block twice: which write is the later one would not be known */
+	/* use each block once, as the order of two writes would be unknown */
 	for (i = 0; i < n; i++)
 		prepare_one(w, s, i, (first + i * 7) % SPAN);
 	one = io_uring_submit(&s->ring);
@@ -358,7 +357,7 @@ static int batch(struct worker *w, struct session *s)
 	return ret;
 }
 
-/* Queues come and go; so do names of nodes. */
+/* Queues and the names of nodes may change at any time. */
 static int session(struct worker *w)
 {
 	unsigned int batches = 1 + uq_below(&w->rng, 20);
@@ -401,16 +400,16 @@ FIXTURE(stress)
 	unsigned int streams;
 	pid_t pid[WORKERS];
 	bool killed[WORKERS];
-	unsigned int irq, poll;		/* how many queues there are */
+	unsigned int irq, poll;		/* number of queues */
 	bool removed;
-	unsigned int repeated;		/* completions that were seen twice */
+	unsigned int repeated;		/* completions seen twice */
 	struct uq_peace peace;
 };
 
 FIXTURE_VARIANT(stress)
 {
 	bool slow;
-	unsigned int commands;		/* that have to end in a round, at least */
+	unsigned int commands;		/* minimum to complete in a round */
 };
 
 /* clang-format off */
@@ -418,7 +417,7 @@ FIXTURE_VARIANT_ADD(stress, fast) { .slow = false, .commands = 200 };
 FIXTURE_VARIANT_ADD(stress, slow) { .slow = true, .commands = 40 };
 /* clang-format on */
 
-/* Not by a user queue: this is what the ioctl of its node is for. */
+/* Use the ioctl of the node, which bypasses the user queue. */
 static int block_io(FIXTURE_DATA(stress) *self, int fd, int opcode,
 		    unsigned int block, void *buf)
 {
@@ -435,7 +434,9 @@ static int block_io(FIXTURE_DATA(stress) *self, int fd, int opcode,
 	return ret < 0 ? -errno : ret;
 }
 
-/* Write, or look at, all blocks of all processes. How many are wrong? */
+/*
+ * Write or check all blocks of all processes. Return the number of wrong ones.
+ */
 static int all_blocks(FIXTURE_DATA(stress) *self, bool write)
 {
 	unsigned char *buf = uq_alloc(BLOCK);
@@ -491,7 +492,7 @@ FIXTURE_SETUP(stress)
 
 FIXTURE_TEARDOWN(stress)
 {
-	/* the next test expects to find them where they were */
+	/* the next test expects the devices and queues as before */
 	if (!self->depth[0])
 		return;
 	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
@@ -518,7 +519,7 @@ static void spawn(struct __test_metadata *_metadata,
 		_exit(work(&w));
 }
 
-/* Was that one of the ends that a test brings about? */
+/* Check that the test has caused this end of a process. */
 static void expect_end(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stress) *self, unsigned int n, int status)
 {
@@ -528,7 +529,7 @@ static void expect_end(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, status) TH_LOG("process %u", n);
 }
 
-/* Replaces workers that have ended. */
+/* Replace workers that have ended. */
 static void respawn(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stress) *self)
 {
@@ -544,7 +545,7 @@ static void respawn(struct __test_metadata *_metadata,
 	}
 }
 
-/* There may be none to wait for: so, for the controller too. */
+/* Wait for the nodes and, as there may be none, for the controller. */
 static bool wait_nodes(FIXTURE_DATA(stress) *self)
 {
 	unsigned int irq, poll;
@@ -560,7 +561,7 @@ static bool wait_nodes(FIXTURE_DATA(stress) *self)
 	return false;
 }
 
-/* Until so many more commands of all workers have ended. */
+/* Wait until the workers have completed this number of further commands. */
 static bool wait_progress(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(stress) *self, unsigned int commands)
 {
@@ -576,7 +577,7 @@ static bool wait_progress(struct __test_metadata *_metadata,
 	return true;
 }
 
-/* -- what is done to them */
+/* -- disturbances */
 
 static void kill_one(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(stress) *self)
@@ -627,7 +628,7 @@ static void change_depth(struct __test_metadata *_metadata,
 	reset(_metadata, self);
 }
 
-/* Where there is no such line any more, there is nothing to move. */
+/* Errors are ignored: a queue may have no interrupt, or be gone. */
 static void change_affinity(FIXTURE_DATA(stress) *self)
 {
 	static const char * const masks[] = { "1", "2", "3" };
@@ -652,7 +653,7 @@ static void remove_and_rescan(struct __test_metadata *_metadata,
 	EXPECT_TRUE(wait_nodes(self));
 }
 
-/* A queue that is not available, or has become smaller, does not take it. */
+/* Fails if the queue is not available or has become smaller. */
 static int put_limit(const struct uq_node *node, const char *which,
 		     unsigned int limit)
 {
@@ -664,7 +665,7 @@ static int put_limit(const struct uq_node *node, const char *which,
 	return uq_write_line(path, val);
 }
 
-/* Those of a queue and of its files; none is what it was, and will be. */
+/* Change the limits of queues and files. check_node() restores them. */
 static void change_limits(FIXTURE_DATA(stress) *self)
 {
 	static const char * const names[] = { "limit", "file_limit" };
@@ -679,8 +680,8 @@ static void change_limits(FIXTURE_DATA(stress) *self)
 }
 
 /*
- * Until the driver has done some of the @n wrong things that it was told to; one
- * that was removed does no more of them.
+ * Wait until at most @left faults are left. If the controller was removed, none
+ * is.
  */
 static void wait_fault(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stress) *self, const char *what, int left)
@@ -696,8 +697,8 @@ static void wait_fault(struct __test_metadata *_metadata,
 }
 
 /*
- * Completions that are never seen: the senders of the commands wait, and so do
- * others, if there is a limit. All of them end by the reset.
+ * Lose completions. The tasks wait for their commands, and others wait if there
+ * is a limit. The reset ends all of them.
  */
 static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
@@ -707,7 +708,7 @@ static void lose(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 	wait_fault(_metadata, self, "lose", 7);
 	reset(_metadata, self);
 	EXPECT_EQ(0, uq_fault_set(ctrl, "lose", 0));
-	/* what was lost after that */
+	/* end commands that were lost after the reset */
 	reset(_metadata, self);
 }
 
@@ -719,7 +720,7 @@ static void repeat(struct __test_metadata *_metadata,
 	wait_fault(_metadata, self, "repeat", 0);
 }
 
-/* Where the driver can be told to, and there is anything to do it with. */
+/* Inject faults, if the driver supports this and there are queues. */
 static void misbehave(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(stress) *self)
 {
@@ -765,11 +766,11 @@ static void disturb(struct __test_metadata *_metadata,
 	}
 }
 
-/* -- what is left */
+/* -- final checks */
 
 /*
- * Everything that was submitted has ended, nothing unknown has, and all slots
- * can still be used.
+ * Check that all commands have completed, that no command waits, that the queue
+ * is not claimed, and that all slots are usable.
  */
 static void check_node(struct __test_metadata *_metadata,
 		       const struct uq_node *node)
@@ -786,7 +787,7 @@ static void check_node(struct __test_metadata *_metadata,
 	EXPECT_GE(1, uq_fill_slots(node)) TH_LOG("%s", node->name);
 }
 
-/* @depth: of the queues from now on */
+/* Stop all workers and create queues with this depth. */
 static void stop_all(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(stress) *self, const char *depth)
 {
@@ -820,7 +821,7 @@ TEST_F_TIMEOUT(stress, everything_at_once, 2 * 3600)
 	for (n = 0; n < WORKERS; n++)
 		spawn(_metadata, self, n);
 	for (round = 0; round < rounds && !self->all->bad; round++) {
-		/* while there are no queues, nothing ends */
+		/* without queues, no command completes */
 		if (self->irq + self->poll)
 			ASSERT_TRUE(wait_progress(_metadata, self,
 						  commands))
@@ -828,7 +829,7 @@ TEST_F_TIMEOUT(stress, everything_at_once, 2 * 3600)
 		respawn(_metadata, self);
 		disturb(_metadata, self);
 	}
-	/* a slow device would take long to use all slots of a deep queue */
+	/* a slow device needs a long time for all slots of a deep queue */
 	stop_all(_metadata, self, variant->slow ? "32" : self->depth);
 	TH_LOG("%lu ended, %lu interrupted, %lu with a status; %u processes",
 	       self->all->done, self->all->interrupted, self->all->status,
@@ -844,14 +845,14 @@ TEST_F_TIMEOUT(stress, everything_at_once, 2 * 3600)
 		spurious += uq_attr(node.name, "spurious");
 	}
 	EXPECT_EQ(4, n);
-	/* a device that was removed has counted from zero since */
+	/* the counters of a removed device start at zero */
 	EXPECT_GE(self->repeated + (self->removed ? 0 : before), spurious);
 	EXPECT_TRUE(uq_peace_kept(&self->peace));
 }
 
 int main(int argc, char **argv)
 {
-	/* what one of the processes has become */
+	/* a worker calls exec with this argument */
 	if (argc == 2 && !strcmp(argv[1], "exec"))
 		return 0;
 	return uq_main(argc, argv);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: suspend, of the whole system, as far as the kernel's own test
- * levels go: tasks are frozen, devices are suspended, and all comes back. And what
- * a device that is only put to sleep relies on.
+ * NVMe user queues: suspend of the whole system, up to a test level of the
+ * kernel. Tasks are frozen, devices are suspended, and everything resumes.
+ * Commands in flight must complete first, as a device in a low-power state
+ * keeps its queues.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -24,7 +25,7 @@ FIXTURE(suspend)
 FIXTURE_VARIANT(suspend)
 {
 	bool poll;
-	bool slow;	/* so that commands are in flight for sure */
+	bool slow;	/* to keep commands in flight */
 };
 
 /* clang-format off */
@@ -53,9 +54,9 @@ FIXTURE_TEARDOWN(suspend)
 }
 
 /*
- * Waits for a controller to be live and its scan to be over. After a Namespace
- * Attachment, even one that the device refuses because there is no namespace 0,
- * the driver scans the controller and waits for that.
+ * Wait until a controller is live and its scan is over. After a Namespace
+ * Attachment, the driver scans the controller and waits for the scan. It does
+ * so even if the device refuses the command, as there is no namespace 0.
  */
 static int wait_for_scan(int ctrl)
 {
@@ -70,7 +71,7 @@ static int wait_for_scan(int ctrl)
 
 	do {
 		ret = uq_ctrl_get(ctrl, "state", state, sizeof(state));
-		/* one that is dead or being removed scans no more */
+		/* a controller that is dead or being removed does not scan */
 		if (ret || !strcmp(state, "dead") || !strncmp(state, "del", 3))
 			return ret;
 		ret = strcmp(state, "live") ? -EAGAIN : uq_admin(ctrl, &cmd);
@@ -79,8 +80,8 @@ static int wait_for_scan(int ctrl)
 }
 
 /*
- * All controllers resume with a reset, and a scan after it. What a scan prints
- * while the next suspend stops the consoles has printk() warn about itself.
+ * All controllers resume with a reset and a scan. If a scan prints a message
+ * while the next suspend stops the consoles, printk() warns.
  */
 static int wait_for_scans(void)
 {
@@ -97,8 +98,8 @@ static int wait_for_scans(void)
 }
 
 /*
- * Suspends as far as @level says, and comes back at once: 0 if it came that far.
- * A guest's own devices are left out of it.
+ * Suspend up to @level and resume at once. Return 0 if the level was reached.
+ * Virtio devices of a guest do not take part.
  */
 static int sleep_to(const char *level)
 {
@@ -122,7 +123,9 @@ static bool have_suspend(void)
 	return !access("/sys/power/pm_test", W_OK);
 }
 
-/* What is in flight is waited for, a queue of frozen tenants polled. */
+/*
+ * A suspend waits for commands in flight, and polls queues of frozen tenants.
+ */
 TEST_F(suspend, under_load)
 {
 	unsigned int i;
@@ -143,7 +146,7 @@ TEST_F(suspend, under_load)
 	EXPECT_EQ(0, uq_tenants_read(&self->tenants, 512, 0));
 }
 
-/* A command that waits, perhaps for long, does not keep a system from it. */
+/* A waiting command does not prevent a suspend, even if it waits for long. */
 TEST_F(suspend, while_waiting)
 {
 	char usual[16], pci[64];
@@ -163,7 +166,7 @@ TEST_F(suspend, while_waiting)
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", "5000"));
 	EXPECT_EQ(0, sleep_to("freezer"));
 	EXPECT_EQ(0, uq_write_line("/sys/power/pm_freeze_timeout", usual));
-	/* the worker may not be back from the freezer */
+	/* the worker may still be in the freezer */
 	while (uq_attr(self->node.name, "waiting") < 1)
 		uq_rest();
 	EXPECT_EQ(0, uq_test_event(pci, "start"));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * NVMe user queues: timeouts. The device loses completions, interrupts or admin
- * commands, or a tenant stops polling. Whatever its task does meanwhile, each
- * command ends once, its memory is unpinned, and other tasks wait no longer than
+ * commands, or a tenant stops polling. Each command completes once and its
+ * memory is unpinned, whatever its task does. Other tasks wait no longer than
  * the timeout of a command.
  *
- * What a device has to be made to do needs CONFIG_NVME_UQ_FAULT.
+ * Faults of the device require CONFIG_NVME_UQ_FAULT.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
@@ -16,7 +16,7 @@
 #include "uq_timeout.h"
 #include "uq_random.h"
 
-/* -- lost completions, and the end of the task */
+/* -- lost completions, and tasks that end */
 
 enum end {
 	KILLED, EXITS, EXECS, CLOSES_RING, CLOSES_FILE, RING_THEN_FILE,
@@ -72,8 +72,9 @@ static void task_with_a_lost_command(const struct uq_node *node, enum end how)
 }
 
 /*
- * A task ends in every way, or goes on, with a command of which it will never
- * hear: by the reset, the latest, and with its page unpinned and its slot free.
+ * Tasks end in different ways, or continue, with a command whose completion is
+ * lost. At the latest, the reset ends the command, unpins its page and frees
+ * its slot.
  */
 TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 {
@@ -118,8 +119,8 @@ TEST_F(timeout, lost_completions_and_the_end_of_a_task)
 /* -- timeouts */
 
 /*
- * An interrupt that got lost, or no task that polls: the completion is there, so
- * the command ends when it is due, and no abort is sent.
+ * An interrupt was lost, or no task polls. The completion is there, so the
+ * command ends at its timeout, without an abort.
  */
 TEST_F(timeout, looked_for_before_it_is_aborted)
 {
@@ -140,7 +141,7 @@ TEST_F(timeout, looked_for_before_it_is_aborted)
 		EXPECT_EQ(0, fault_left(self, "irq"));
 }
 
-/* Of two that got lost, the one is due that says nothing of a time. */
+/* Two commands are lost. The one without a timeout of its own is due first. */
 TEST_F(timeout, each_command_its_own_time)
 {
 	const char *node = self->node.name;
@@ -155,12 +156,12 @@ TEST_F(timeout, each_command_its_own_time)
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
 	EXPECT_TRUE(ended(uq_reap(&self->ring, NULL)));
 	EXPECT_EQ(0, fault_left(self, "lose"));
-	/* one was aborted, to no avail */
+	/* the abort had no effect, so one command timed out twice */
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
 	EXPECT_EQ(self->before.cancelled + 2, uq_attr(node, "cancelled"));
 }
 
-/* So does the reset of a device that no task polls in between. */
+/* The reset comes in time even if no task polls. */
 TEST_F(timeout, reset_in_its_own_time)
 {
 	const char *node = self->node.name;
@@ -177,9 +178,8 @@ TEST_F(timeout, reset_in_its_own_time)
 }
 
 /*
- * A command can be aborted soon if it says so. But before the controller is
- * reset, which others use too, the device has the time that the block layer
- * gives it, here two hours.
+ * A command with a short timeout can be aborted early. A reset affects other
+ * users, so the device gets io_timeout before it, here two hours.
  */
 TEST_F(timeout, short_timeout_of_a_lost_command)
 {
@@ -194,7 +194,7 @@ TEST_F(timeout, short_timeout_of_a_lost_command)
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(node, "timeouts") == self->before.timeouts)
 		uq_rest();
-	/* one that is due much later than the first was due again */
+	/* due much later than the second timeout of the first command */
 	prep(self, 1, 2000);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	while (uq_attr(node, "timeouts") < self->before.timeouts + 2)
@@ -206,21 +206,24 @@ TEST_F(timeout, short_timeout_of_a_lost_command)
 	EXPECT_EQ(0, fault_left(self, "lose"));
 }
 
-/* How many aborts the controller takes at once; 0 if it cannot ignore them. */
+/*
+ * Return how many aborts the controller accepts at once; 0 if it must answer
+ * some.
+ */
 static unsigned int abort_limit(const struct uq_ns *ns)
 {
 	static unsigned char id[4096];
 
-	/* ACL and AERL; the driver has an event request under way */
+	/* ACL and AERL; the driver has one event request outstanding */
 	if (identify(ns->ctrl, 0, id) || id[259] < id[258] + 1)
 		return 0;
 	return id[258] + 1;
 }
 
 /*
- * Commands are lost, and the abort of one gets no answer, so no other is sent.
- * When that command is due a second time, all of them end. @first: timeout of
- * the first two; the others have a second.
+ * Commands are lost, and the abort of one is not answered, so the driver sends
+ * no other abort. When that command times out again, all commands end. @first
+ * is the timeout of the first two commands; the others have 1000 ms.
  */
 static void lose_with_aborts(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(timeout) *self, unsigned int first)
@@ -241,7 +244,7 @@ static void lose_with_aborts(struct __test_metadata *_metadata,
 	ASSERT_EQ(lost, io_uring_submit(&self->ring));
 	for (i = 0; i < lost; i++)
 		EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
-	/* a queue has one at a time, however many the controller takes */
+	/* a queue sends one abort at a time, whatever the controller accepts */
 	EXPECT_EQ(lost - 1, fault_left(self, "silent"));
 	EXPECT_EQ(0, set_fault(self, "silent", 0));
 	EXPECT_EQ(self->before.timeouts + 2, uq_attr(node, "timeouts"));
@@ -253,13 +256,13 @@ TEST_F(timeout, aborts_that_are_not_answered)
 	lose_with_aborts(_metadata, self, 1000);
 }
 
-/* Those that no abort can be sent for delay no others, wherever they are. */
+/* Commands without an abort do not delay others, whatever their order. */
 TEST_F(timeout, overdue_before_those_with_an_abort)
 {
 	lose_with_aborts(_metadata, self, 1500);
 }
 
-/* The user queues that the controller has, and one command on each. */
+/* User queues of the controller, with one command each. */
 #define QUEUES	4
 
 struct queue {
@@ -292,7 +295,7 @@ static long long all_timeouts(const struct uq_ns *ns)
 	return sum;
 }
 
-/* All queues want to abort, and there is still an abort for the block layer. */
+/* All queues want to abort, but one abort remains for the block layer. */
 TEST_F(timeout, one_abort_is_left)
 {
 	unsigned int i, limit = abort_limit(&self->node.ns);
@@ -306,7 +309,7 @@ TEST_F(timeout, one_abort_is_left)
 		SKIP(return, "%s takes %u aborts at once", self->node.ctrl,
 		     limit);
 	ASSERT_EQ(0, uq_ctrl_set(ns->ctrl, "io_timeout", "7200000"));
-	/* those that get no answer must not end it before */
+	/* unanswered aborts must not time out first */
 	ASSERT_EQ(0, uq_ctrl_set(ns->ctrl, "admin_timeout", "7200000"));
 	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_ABORT, QUEUES));
 	ASSERT_EQ(0, set_fault(self, "lose", QUEUES));
@@ -325,17 +328,17 @@ TEST_F(timeout, one_abort_is_left)
 	EXPECT_EQ(before + limit - 1, all_timeouts(ns));
 }
 
-/* -- a batch that takes long */
+/* -- a long batch */
 
 /*
- * More than a task can be done with before the test has seen what it waits for,
- * however slowly: minutes. A signal ends each read after its first part, and so does
- * the task work by which the command is completed.
+ * Enough reads to keep a task busy for minutes, until the test has seen the
+ * result. A signal ends each read after its first part, and so does the task
+ * work that completes the command.
  */
 #define LONG_READS	64
 /*
- * What the device has once it is told: it needs far less, but a busy host may
- * stop the whole guest for a second.
+ * Timeout of the command, which restarts with the doorbell. The device needs
+ * far less, but a busy host may stop the whole guest for a second.
  */
 #define DEVICE_MS	4000
 #define LONG_PARTS	1000
@@ -373,8 +376,9 @@ static void stop_it(int sig)
 }
 
 /*
- * A read, and in the same batch so many random bytes that the task stays in the
- * kernel until a signal comes. The doorbell waits for the end of the batch.
+ * Submit a read, and in the same batch reads of many random bytes, which keep
+ * the task in the kernel until a signal arrives. The doorbell is written at the
+ * end of the batch.
  */
 static void *submit_long_batch(void *arg)
 {
@@ -414,8 +418,8 @@ static void *submit_long_batch(void *arg)
 }
 
 /*
- * The device cannot be late with a command that it was not sent. Once the time is up it
- * is told, batch or no batch, and the command ends well.
+ * A command that was not sent to the device cannot be late. At its timeout, the
+ * driver writes the doorbell, even within a batch, and the command succeeds.
  */
 TEST_F(batch, told_before_it_is_late)
 {
@@ -430,11 +434,14 @@ TEST_F(batch, told_before_it_is_late)
 	       uq_attr(self->node.name, "timeouts") == late)
 		uq_rest();
 	EXPECT_EQ(late, uq_attr(self->node.name, "timeouts"));
-	/* it may have ended by now */
+	/* the thread may have ended */
 	pthread_kill(self->thread, SIGUSR1);
 	ASSERT_EQ(0, pthread_join(self->thread, NULL));
 	EXPECT_EQ(0, self->res);
-	/* nothing but what came of the command's end has cut the batch short */
+	/*
+	 * the end of the command, or the signal after it, has cut the batch
+	 * short
+	 */
 	EXPECT_LT(0, self->cut);
 }
 

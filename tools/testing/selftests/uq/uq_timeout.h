@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Commands that the device of a queue loses, or that nothing looks for.
+ * Fixture for commands that the device loses, or that no task reaps.
  */
 #ifndef SELFTESTS_UQ_TIMEOUT_H
 #define SELFTESTS_UQ_TIMEOUT_H
@@ -8,11 +8,11 @@
 #include "uq_fixture.h"
 #include "uq_inject.h"
 
-/* Longer than any test: the command ends by something else. */
+/* Longer than any test: another event ends the command. */
 #define FOR_EVER	7200000
 /* Status code of a command that the device does not know. */
 #define INVALID_OPCODE	1
-/* Status of one that met a reset. */
+/* Status of a command that met a reset. */
 #define PATH_ERRORS	0x300
 
 /* Admin commands. */
@@ -24,7 +24,7 @@
 #define ADMIN_ABORT	0x08
 #define ADMIN_FORMAT	0x80
 
-/* What the counters of a queue were. */
+/* Counters of a queue. */
 struct counts {
 	long long submitted, spurious, timeouts, cancelled;
 };
@@ -90,7 +90,7 @@ FIXTURE_SETUP(timeout)
 	ASSERT_NE(NULL, self->buf);
 }
 
-/* All commands have ended, and a new one completes. */
+/* Check that all commands have ended, and that a new one completes. */
 FIXTURE_TEARDOWN(timeout)
 {
 	struct uq_node *node = &self->node;
@@ -133,7 +133,7 @@ static inline long long fault_left(const FIXTURE_DATA(timeout) *self,
 	return uq_fault_left(self->node.ns.ctrl, what);
 }
 
-/* The next @n admin commands of a kind are not answered, or refused. */
+/* The next @n admin commands with @opcode are not answered, or are refused. */
 static inline int set_admin_fault(const FIXTURE_DATA(timeout) *self,
 				  const char *what, unsigned int opcode,
 				  unsigned int n)
@@ -152,7 +152,7 @@ static inline struct nvme_uring_cmd *prep(FIXTURE_DATA(timeout) *self,
 	return c;
 }
 
-/* The end of a command that lost its completion: by a reset, or by an abort. */
+/* Return true if a reset or an abort has ended a command. */
 static inline bool ended(int res)
 {
 	return res == -EINTR || res > 0;
@@ -179,7 +179,7 @@ static inline void let_go(FIXTURE_DATA(timeout) *self)
 	self->fd = -1;
 }
 
-/* With nothing of it open any more, it comes back under its name. */
+/* Bind the driver. The name is the same if no file of the old node is open. */
 static inline void bind_again(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(timeout) *self, const char *id)
 {
@@ -199,7 +199,7 @@ static inline void bind_again(struct __test_metadata *_metadata,
 
 #define UNBIND	"/sys/bus/pci/drivers/nvme/unbind"
 
-/* The namespace gets the format that it has; which freezes its controller. */
+/* Format the namespace with its current format. This freezes the controller. */
 static inline int format(const struct uq_ns *ns)
 {
 	static unsigned char id[4096];

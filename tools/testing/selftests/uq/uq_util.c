@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tests of NVMe user queues share; see uq.h.
+ * Helpers of the tests of NVMe user queues; see uq.h.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -108,7 +108,9 @@ unsigned int uq_scale(void)
 
 /* -- devices */
 
-/* Not realpath(): that asks for each name on the way, and tests ask often. */
+/*
+ * Do not use realpath(): it looks up each directory, and tests call this often.
+ */
 int uq_link_name(const char *link, char *name, size_t len)
 {
 	char to[PATH_MAX];
@@ -123,7 +125,7 @@ int uq_link_name(const char *link, char *name, size_t len)
 		0 : -ENAMETOOLONG;
 }
 
-/* The first controller of a subsystem, and how many there are; -1 if none. */
+/* Return the first controller of a subsystem, or -1, and count all of them. */
 static int first_path(const char *subsys, unsigned int *paths)
 {
 	int x, rest, first = -1;
@@ -133,7 +135,7 @@ static int first_path(const char *subsys, unsigned int *paths)
 	while (d && (e = readdir(d))) {
 		char path[128];
 
-		/* not nvmeXnY, a namespace */
+		/* skip nvmeXnY, a namespace */
 		if (sscanf(e->d_name, "nvme%d%n", &x, &rest) != 1 ||
 		    e->d_name[rest])
 			continue;
@@ -149,7 +151,7 @@ static int first_path(const char *subsys, unsigned int *paths)
 	return first;
 }
 
-/* Which controller has a block device, and under which number. */
+/* Find the controller of a block device, and the number of its namespace. */
 static bool find_ctrl(struct uq_ns *ns)
 {
 	char link[64], name[64];
@@ -157,7 +159,7 @@ static bool find_ctrl(struct uq_ns *ns)
 
 	if (sscanf(ns->block, "nvme%dn%d", &subsys, &ns->head) != 2)
 		return false;
-	/* its parent is a controller, or with native multipath a subsystem */
+	/* the parent is a controller, or a subsystem with native multipath */
 	snprintf(link, sizeof(link), "/sys/block/%s/device", ns->block);
 	if (uq_link_name(link, name, sizeof(name)))
 		return false;
@@ -169,7 +171,7 @@ static bool find_ctrl(struct uq_ns *ns)
 	return ns->ctrl >= 0;
 }
 
-/* Identify Namespace says what a logical block is. */
+/* Identify Namespace returns the format of logical blocks. */
 static bool find_format(struct uq_ns *ns)
 {
 	static unsigned char id[4096];
@@ -216,8 +218,8 @@ static bool find_limits(struct uq_ns *ns)
 }
 
 /*
- * What was claimed. Names change, but not what a namespace says of itself, and
- * where its controller is, if there is only one.
+ * Claimed namespaces. Names change, but the WWID does not. The bus address of
+ * the controller does not change either, if there is only one.
  */
 static struct known {
 	char block[32];
@@ -242,7 +244,7 @@ bool uq_only_pci_of(const struct uq_ns *ns, char *pci, size_t len)
 
 	if (ns->paths != 1 || uq_pci_of(ns, pci, len))
 		return false;
-	/* a fabrics controller is on no bus */
+	/* a fabrics controller is not on a bus */
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", pci);
 	return !access(path, F_OK);
 }
@@ -260,7 +262,7 @@ static bool is_same(const char *block, const struct known *dev)
 				!strcmp(pci, dev->pci));
 }
 
-/* The name that it has by now; false if it has none. */
+/* Find the current name of a namespace. Return false if there is none. */
 static bool find_same(char *block, size_t len, const struct known *dev)
 {
 	DIR *d = is_same(block, dev) ? NULL : opendir("/sys/block");
@@ -270,7 +272,7 @@ static bool find_same(char *block, size_t len, const struct known *dev)
 	if (!d)
 		return is_same(block, dev);
 	while ((e = readdir(d))) {
-		/* not nvmeXcYnZ, a path */
+		/* skip nvmeXcYnZ, a path */
 		if (sscanf(e->d_name, "nvme%dn%d%n", &x, &y, &rest) != 2 ||
 		    e->d_name[rest] || !is_same(e->d_name, dev))
 			continue;
@@ -325,7 +327,7 @@ bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len)
 		find_limits(ns);
 }
 
-/* The @n'th word of UQ_TEST_DEV; NULL when there are fewer. */
+/* Return the @n'th word of UQ_TEST_DEV, or NULL. */
 static const char *nth_word(unsigned int n, size_t *len)
 {
 	const char *s = getenv("UQ_TEST_DEV");
@@ -375,7 +377,7 @@ bool uq_ns_slow(struct uq_ns *ns)
 	return s && *s && uq_ns_named(ns, s, strlen(s));
 }
 
-/* The next node of a user queue in an open folder; false at its end. */
+/* Find the next node of a user queue in an open directory; false at its end. */
 static bool next_queue(DIR *d, int *ctrl, int *head, unsigned int *z)
 {
 	struct dirent *e;
@@ -386,7 +388,10 @@ static bool next_queue(DIR *d, int *ctrl, int *head, unsigned int *z)
 	return false;
 }
 
-/* The numbers of a namespace's queues as bits, from one; there may be gaps. */
+/*
+ * Return the numbers of a namespace's queues as bits, from bit 1; gaps are
+ * possible.
+ */
 static __u64 queues_of(const struct uq_ns *ns)
 {
 	DIR *d = opendir(GENERIC);
@@ -408,7 +413,7 @@ static void node_name(char *name, size_t len, const struct uq_ns *ns,
 	snprintf(name, len, "ng%dn%dq%u", ns->ctrl, ns->head, z);
 }
 
-/* Takes the next queue of a kind out of @left; 0 if there is none. */
+/* Remove the next queue of a kind from @left and return it, or 0. */
 static unsigned int next_of_kind(const struct uq_ns *ns, bool poll, __u64 *left)
 {
 	while (*left) {
@@ -417,7 +422,7 @@ static unsigned int next_of_kind(const struct uq_ns *ns, bool poll, __u64 *left)
 
 		*left &= *left - 1;
 		node_name(name, sizeof(name), ns, z);
-		/* nothing if it is just going away */
+		/* the attribute is empty while the node is removed */
 		uq_attr_str(name, "type", type, sizeof(type));
 		if (type[0] && !strcmp(type, "poll") == poll)
 			return z;
@@ -480,7 +485,7 @@ bool uq_find_slow(struct uq_node *node, bool poll)
 	return uq_ns_slow(&ns) && uq_node_nth(node, &ns, poll, 0);
 }
 
-/* The Y of the nodes ngXnYqZ that a controller has now, of any one namespace; -1. */
+/* Return the Y of any node ngXnYqZ of a controller, or -1. */
 static int find_head(int ctrl)
 {
 	DIR *d = opendir(GENERIC);
@@ -538,12 +543,12 @@ int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len)
 	return fixed_blocks(&node->ns, why, len);
 }
 
-/* Of one controller, next to each other in UQ_TEST_DEV. */
+/* Find two namespaces of one controller, next to each other in UQ_TEST_DEV. */
 static bool find_neighbours(struct uq_ns ns[2])
 {
 	unsigned int i;
 
-	/* in whatever order they were found */
+	/* either of them may have the lower nsid */
 	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
 		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid &&
 		    !ns[0].ms)
@@ -593,7 +598,7 @@ void uq_rest(void)
 	usleep(1000);
 }
 
-/* So many, and each in /dev, where it comes after its attributes. */
+/* Check the number of nodes. A node appears in /dev after its attributes. */
 static bool nodes_are(const struct uq_ns *ns, bool poll, unsigned int nr)
 {
 	__u64 left = queues_of(ns);
@@ -645,7 +650,7 @@ bool uq_wait_idle(const char *node)
 	return wait_zero(node, "in_flight");
 }
 
-/* Prints what an attribute is, and what it should be. */
+/* Print the value of an attribute if it is wrong. */
 static bool attr_is(const char *node, const char *attr, long long expected)
 {
 	long long now = uq_attr(node, attr);
@@ -763,8 +768,9 @@ static bool pci_has(const char *pci, const char *name)
 }
 
 /*
- * Its controller has no driver, or it has another name. One that is nowhere though
- * its controller works has been detached, or is yet to be scanned.
+ * Return true if the controller has no driver, or the namespace another name.
+ * If the controller works but the namespace is missing, it was detached or not
+ * yet scanned.
  */
 static bool is_astray(const struct known *dev)
 {
@@ -778,7 +784,10 @@ static bool is_astray(const struct known *dev)
 	return find_same(now, sizeof(now), dev) && strcmp(now, dev->block);
 }
 
-/* Binds controllers in the order of their old numbers: the lowest is given first. */
+/*
+ * Bind controllers in the order of their old numbers: the lowest is assigned
+ * first.
+ */
 static void bind_in_order(const bool *astray)
 {
 	int ctrl, last = -1;
@@ -795,7 +804,7 @@ static void bind_in_order(const bool *astray)
 					      known[i].pci);
 }
 
-/* One try; false if nothing was to be done. */
+/* Make one attempt. Return false if there is nothing to do. */
 static bool bring_back(time_t end)
 {
 	bool astray[ARRAY_SIZE(known)], any = false, gone = false;
@@ -829,7 +838,7 @@ bool uq_devices_back(void)
 	time_t end = uq_seconds() + UQ_NEVER;
 	unsigned int tries = 0;
 
-	/* a file of old nodes may be closed too late for their numbers */
+	/* if a file of an old node is still open, its number is not free */
 	while (bring_back(end) && uq_seconds() < end)
 		if (++tries == 10)
 			break;
@@ -842,7 +851,7 @@ unsigned long uq_pages_pinned(void)
 	char line[128];
 	FILE *f;
 
-	/* adds up what each processor has counted */
+	/* this write adds up the counters of all CPUs */
 	uq_write_line("/proc/sys/vm/stat_refresh", "1");
 	f = fopen("/proc/vmstat", "r");
 	while (f && fgets(line, sizeof(line), f))

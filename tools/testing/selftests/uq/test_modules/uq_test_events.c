@@ -2,10 +2,10 @@
 /*
  * Events of PCI devices, on demand, for the tests of NVMe user queues.
  *
- * Emulated devices have no Advanced Error Reporting, and do not vanish while the
- * kernel thinks that they are there. So a word and the name of a device, written
- * to the parameter "event", call the driver as the PCI core does when it recovers
- * from an error, and when the system goes down.
+ * Emulated devices do not support Advanced Error Reporting. They also do not
+ * vanish while the kernel assumes that they are present. So a write to the
+ * parameter "event" calls the driver as the PCI core does during error recovery
+ * and shutdown. The value is the name of an event and of a device.
  */
 #include <linux/cleanup.h>
 #include <linux/module.h>
@@ -15,7 +15,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
-/* Tell the driver of a change, as pcie_do_recovery() does. */
+/* Report a state of the channel to the driver, as pcie_do_recovery() does. */
 static pci_ers_result_t uq_test_detected(struct pci_dev *pdev,
 					 pci_channel_state_t state)
 {
@@ -46,7 +46,7 @@ static int uq_test_resume(struct pci_dev *pdev)
 	return 0;
 }
 
-/* A fatal error: the device is reset, and works again. */
+/* A fatal error: the device is reset and works again. */
 static int uq_test_fatal(struct pci_dev *pdev)
 {
 	if (uq_test_detected(pdev, pci_channel_io_frozen) !=
@@ -57,7 +57,7 @@ static int uq_test_fatal(struct pci_dev *pdev)
 	return uq_test_slot_reset(pdev) ?: uq_test_resume(pdev);
 }
 
-/* One that the device does not get over: its reset fails. */
+/* A permanent error: the reset of the device fails. */
 static int uq_test_lasting(struct pci_dev *pdev)
 {
 	if (uq_test_detected(pdev, pci_channel_io_frozen) !=
@@ -67,7 +67,7 @@ static int uq_test_lasting(struct pci_dev *pdev)
 	return 0;
 }
 
-/* One after which nothing needs to be done. */
+/* An error that requires no recovery. */
 static int uq_test_nonfatal(struct pci_dev *pdev)
 {
 	if (uq_test_detected(pdev, pci_channel_io_normal) !=
@@ -77,8 +77,8 @@ static int uq_test_nonfatal(struct pci_dev *pdev)
 }
 
 /*
- * The device is gone, and has not been removed yet. It must not reach memory, as
- * one that is gone does not.
+ * The device is gone and has not been removed yet. A device that is gone does
+ * not access memory, so disable DMA.
  */
 static int uq_test_gone(struct pci_dev *pdev)
 {
@@ -87,14 +87,14 @@ static int uq_test_gone(struct pci_dev *pdev)
 	return 0;
 }
 
-/* After that, so that it can be removed and found again. */
+/* Restore the state, so that the device can be removed and found again. */
 static int uq_test_back(struct pci_dev *pdev)
 {
 	WRITE_ONCE(pdev->error_state, pci_channel_io_normal);
 	return 0;
 }
 
-/* What a reboot and a kexec do. */
+/* A reboot and kexec call this, too. */
 static int uq_test_shutdown(struct pci_dev *pdev)
 {
 	guard(device)(&pdev->dev);
@@ -104,7 +104,7 @@ static int uq_test_shutdown(struct pci_dev *pdev)
 	return 0;
 }
 
-/* After that, as there is no reboot. */
+/* Restart the device after uq_test_shutdown(), as no reboot follows. */
 static int uq_test_start(struct pci_dev *pdev)
 {
 	guard(device)(&pdev->dev);
@@ -153,8 +153,8 @@ module_param_cb(event, &uq_test_event_ops, NULL, 0200);
 MODULE_PARM_DESC(event, "What happens to which device, as in \"fatal 0000:00:04.0\"");
 
 /*
- * A guest's root and console are virtio devices, and not all of these live
- * through a suspend. They can be left out of it.
+ * The root disk and the console of a guest are virtio devices, and not all of
+ * these survive a suspend. Exclude them from it.
  */
 static int uq_test_spare(const char *val, const struct kernel_param *kp)
 {
@@ -177,8 +177,8 @@ module_param_cb(spare, &uq_test_spare_ops, NULL, 0200);
 MODULE_PARM_DESC(spare, "1: virtio devices do not take part in a suspend");
 
 /*
- * Tell a thread that it has task work, or is to be patched: what both of these
- * set, and io_uring too when it cancels what one of its workers does.
+ * Set TIF_NOTIFY_SIGNAL of a thread. Task work and live patching set this flag,
+ * and io_uring when it cancels the work of one of its workers.
  */
 static int uq_test_notify(const char *val, const struct kernel_param *kp)
 {
