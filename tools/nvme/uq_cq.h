@@ -17,10 +17,10 @@
  *	...				read CQEs from the ring
  *	uq_cq_unmap(&cq);
  *
- * The mapping is a hint when to enter the kernel. The results of commands are in
- * the ring. Use these functions only while commands are outstanding. One struct
- * uq_cq serves one thread; each thread of a program can have a struct uq_cq for
- * the same queue.
+ * The mapping only hints when to enter the kernel. The results of commands are
+ * in the ring. Use these functions only while commands are outstanding. One
+ * struct uq_cq serves one thread; each thread of a program can have a struct
+ * uq_cq for the same queue.
  *
  * Functions that can fail return a negative errno.
  */
@@ -121,7 +121,7 @@ static inline enum uq_cq_seen uq_cq_not_live(__u32 state)
 	return state == NVME_UQ_STATE_GONE ? UQ_CQ_GONE : UQ_CQ_DOWN;
 }
 
-/* Check for another reason to enter the kernel than a completion. */
+/* Check for a reason to enter the kernel other than a completion. */
 static inline enum uq_cq_seen uq_cq_look_further(struct uq_cq *cq, __u32 head)
 {
 	const struct nvme_uq_info *info = cq->info;
@@ -179,7 +179,7 @@ static inline bool uq_cq_pending(const struct uq_cq *cq)
 /**
  * uq_cq_count - count completions
  * @cq:		the mapped queue
- * @max:	number at which to stop
+ * @max:	maximum number to count
  *
  * A program can wait for a batch of completions before it enters the kernel. It
  * must also call uq_cq_look(): completions that others reap are never counted.
@@ -226,8 +226,8 @@ static inline bool uq_cq_ring_says(const struct io_uring *ring)
  * @ring:	a ring that has commands outstanding
  * @spins:	number of polls before the task sleeps in the kernel
  *
- * There is no system call if the ring has a CQE already, or gets one because
- * another task reaps.
+ * If the ring already has a CQE, or gets one because another task reaps, no
+ * system call is made.
  *
  * Return: the number of CQEs in the ring, 1 or more; or the error of
  * io_uring_wait_cqe(), such as -EINTR for a signal that was handled.
@@ -241,7 +241,7 @@ static inline int uq_cq_wait(struct uq_cq *cq, struct io_uring *ring,
 	while (!io_uring_cq_ready(ring) && spins-- && !uq_cq_ring_says(ring) &&
 	       uq_cq_look(cq) == UQ_CQ_NONE)
 		;
-	/* liburing knows whether the descriptor of the ring is registered */
+	/* liburing handles a registered descriptor of the ring */
 	ret = io_uring_wait_cqe(ring, &cqe);
 	return ret < 0 ? ret : (int)io_uring_cq_ready(ring);
 }

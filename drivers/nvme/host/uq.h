@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues: the hooks that core.c, ioctl.c and pci.c call, with stubs
- * for kernels without CONFIG_NVME_UQ, and the functions of these files that
- * uq/ calls. Everything else is declared in uq/.
+ * NVMe user queues: hooks that core.c, ioctl.c and pci.c call, with stubs for
+ * kernels without CONFIG_NVME_UQ, and functions of these files that uq/ calls.
+ * The headers in uq/ declare everything else.
  */
 #ifndef _NVME_UQ_H
 #define _NVME_UQ_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of NVMe user queues: PRPs and SGLs, lengths.
+ * KUnit tests of NVMe user queues: PRPs, SGLs and lengths.
  *
- * What is built for the device is read back here as a device reads it, by a
- * walker that shares no code with the builder.
+ * A walker reads the built lists back like a device. It shares no code with the
+ * builder.
  */
 #include <kunit/test.h>
 #include <linux/slab.h>
@@ -17,14 +17,14 @@
 #define MAX_SEGS	2050
 #define LIST_DMA	0x7000000000ULL
 
-/* A transfer, as the driver has it and as the device finds it. */
+/* A transfer, as the driver describes it and as the device reads it. */
 struct xfer {
 	struct nvme_uq_seg	seg[MAX_SEGS];
 	unsigned int		nseg;
 	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS + 1];
 	unsigned int		nlist;
 	unsigned int		per_list;
-	unsigned int		used;	/* highest list the device was led to */
+	unsigned int		used;	/* lists that the device used */
 	struct nvme_uq_seg	out[2 * MAX_SEGS];
 	unsigned int		nout;
 	u64			len;
@@ -44,7 +44,7 @@ static struct xfer *new_xfer(struct kunit *test, size_t list_bytes)
 	return x;
 }
 
-/* The n'th segment of a test, far from its neighbours. */
+/* Address of the n'th segment of a test, far from its neighbours. */
 static u64 far(unsigned int n)
 {
 	return 0x100000000ULL + (u64)n * 0x10000000ULL;
@@ -58,7 +58,7 @@ static void add_seg(struct xfer *x, u64 addr, u32 len)
 	x->len += len;
 }
 
-/* What the device moves: neighbours make one piece. */
+/* Record a transfer of the device. Adjacent ranges are merged. */
 static void emit(struct xfer *x, u64 addr, u32 len)
 {
 	struct nvme_uq_seg *last = x->nout ? &x->out[x->nout - 1] : NULL;
@@ -83,7 +83,7 @@ static void *device_list(struct kunit *test, struct xfer *x, u64 dma)
 	return x->list[n].virt;
 }
 
-/* Read PRPs as the NVMe specification tells a device to. */
+/* Read PRPs like a device, as the NVMe specification defines. */
 static void walk_prps(struct kunit *test, struct xfer *x,
 		      const union nvme_data_ptr *dptr)
 {
@@ -120,7 +120,7 @@ static void walk_prps(struct kunit *test, struct xfer *x,
 	}
 }
 
-/* Read an SGL as the NVMe specification tells a device to. */
+/* Read an SGL like a device, as the NVMe specification defines. */
 static void walk_sgl(struct kunit *test, struct xfer *x,
 		     const union nvme_data_ptr *dptr)
 {
@@ -154,7 +154,7 @@ static void walk_sgl(struct kunit *test, struct xfer *x,
 	KUNIT_EXPECT_TRUE(test, last);
 }
 
-/* Does the device move the bytes that it should, in their order? */
+/* Check that the device transfers the right bytes in the right order. */
 static void expect_same(struct kunit *test, struct xfer *x)
 {
 	unsigned int i, o = 0;
@@ -249,7 +249,7 @@ static void dptr_one_piece(struct kunit *test)
 	check_sgl(test, x, NVME_UQ_SMALL_LIST / sizeof(struct nvme_sgl_desc));
 }
 
-/* Every first offset against every length around one, two and three pages. */
+/* Test all offsets with lengths around one, two and three pages. */
 static void dptr_offsets(struct kunit *test)
 {
 	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
@@ -265,7 +265,7 @@ static void dptr_offsets(struct kunit *test)
 		}
 }
 
-/* Pages that are nowhere near each other: all counts around the list sizes. */
+/* Test scattered pages, with all counts around the list sizes. */
 static void dptr_scattered(struct kunit *test)
 {
 	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
@@ -297,8 +297,8 @@ static void cut(struct xfer *x, u32 len)
 }
 
 /*
- * Commands that transfer less than the memory could hold: the device finds pages
- * where it looks for pages, and lists where it looks for lists.
+ * Test commands that transfer less than the memory contains. Check that the
+ * device finds pages and lists where it expects them.
  */
 static void dptr_less(struct kunit *test)
 {
@@ -351,7 +351,7 @@ static void dptr_gaps(struct kunit *test)
 	union nvme_data_ptr dptr;
 	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
 
-	/* the first does not reach the end of its page */
+	/* the first segment ends inside a page */
 	add_seg(x, far(0), 512);
 	add_seg(x, far(1), 4096);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_prp_entries(x->seg, 2));
@@ -360,7 +360,7 @@ static void dptr_gaps(struct kunit *test)
 					  64));
 	check_sgl(test, x, 32);
 
-	/* the second does not begin at the start of one */
+	/* the second segment starts inside a page */
 	x->nseg = 0;
 	x->len = 0;
 	add_seg(x, far(0), 4096);
@@ -389,7 +389,7 @@ struct len_case {
 	u16			control;
 	u32			cdw10, cdw11, cdw13;
 	struct nvme_uq_fmt	fmt;
-	u64			need;	/* U64_MAX: refused whatever there is */
+	u64			need;	/* U64_MAX: never allowed */
 };
 
 #define PLAIN		{ .lba_shift = 9 }
@@ -473,7 +473,7 @@ static struct nvme_command len_command(const struct len_case *c)
 	return cmd;
 }
 
-/* What a buffer has to hold where there are no SGLs. */
+/* Check the required length of a data buffer without SGLs. */
 static void len_data(struct kunit *test)
 {
 	const struct len_case *c = test->param_value;

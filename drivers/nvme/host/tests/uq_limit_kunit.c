@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit tests of NVMe user queues: limits of commands in flight, and the order
- * of the commands that wait for them.
+ * of waiting commands.
  *
- * There is a queue without a device: a command that is admitted takes a tag,
- * and is in flight until the test ends it.
+ * The queue has no device. An admitted command takes a tag, and is in flight
+ * until the test ends it.
  */
 #include <kunit/test.h>
 #include <linux/io_uring_types.h>
@@ -33,7 +33,7 @@ struct rig {
 		struct nvme_uq_waiter	waiter;
 		int			ret;
 	} waiter[WAITERS];
-	unsigned int		went[WAITERS];	/* in this order */
+	unsigned int		went[WAITERS];	/* order of completion */
 	unsigned int		nr_went;
 };
 
@@ -78,7 +78,7 @@ static void free_rig(struct kunit *test, struct rig *rig)
 	nvme_uq_tags_free(&rig->uq.tags);
 }
 
-/* What submission does under the lock. */
+/* Admit and arm a command, like submission does under the lock. */
 static bool try_io(struct nvme_uq *uq, struct nvme_uq_io *io,
 		   struct nvme_uq_waiter *waiter)
 {
@@ -97,7 +97,7 @@ static bool try_io(struct nvme_uq *uq, struct nvme_uq_io *io,
 	return ok;
 }
 
-/* A command that may not wait. */
+/* Submit a command that must not wait. */
 static bool submit(struct rig *rig, unsigned int file)
 {
 	struct nvme_uq_io io = {
@@ -117,7 +117,7 @@ static unsigned int submit_many(struct rig *rig, unsigned int file)
 	return n;
 }
 
-/* What a completion does: a command of the file ends, the first there is. */
+/* End the first command of the file, like a completion does. */
 static void end_one(struct kunit *test, struct rig *rig, unsigned int file)
 {
 	struct nvme_uq_file *uf = &rig->file[file];
@@ -164,7 +164,7 @@ static void limit_of_a_file(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
 	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
-	/* the other has the rest */
+	/* the other file gets the rest */
 	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
 	end_one(test, rig, 1);
 	KUNIT_EXPECT_FALSE(test, submit(rig, 0));
@@ -201,7 +201,7 @@ static void limit_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, 0));
 	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, DEPTH));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
-	/* as many as there are tags is none */
+	/* the number of tags means no limit */
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
 	nvme_uq_tags_free(&rig->uq.tags);
@@ -209,8 +209,8 @@ static void limit_refused(struct kunit *test)
 }
 
 /*
- * Commands that were submitted before there was a limit count, though no tag
- * is looked at for that: none says what it is for.
+ * Check that commands submitted before the limit was set count. Tags do not
+ * tell the file of a command, so the driver must count without a limit too.
  */
 static void limit_while_in_flight(struct kunit *test)
 {
@@ -232,8 +232,8 @@ static void limit_while_in_flight(struct kunit *test)
 }
 
 /*
- * A file that asks for a limit, and for what it has in flight, is the only one
- * that is looked at. The list is broken behind it.
+ * Check that a request for a limit, or for the number of commands in flight,
+ * does not visit other files. The list behind the file is corrupt.
  */
 static void limit_of_one_among_many(struct kunit *test)
 {
@@ -254,7 +254,7 @@ static void limit_of_one_among_many(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* What the count of a file does when its 32 bits are over. */
+/* Check that the counts of a file may wrap around 32 bits. */
 static void count_wraps(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -271,7 +271,7 @@ static void count_wraps(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* What is seen before a command is prepared is what happens to it then. */
+/* Check that the early checks agree with the result of the submission. */
 static void look_first(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -295,7 +295,7 @@ static void look_first(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* Commands that wait, each in a task of its own, as in io_uring's workers. */
+/* Wait for admission in a task of its own, like io_uring's workers. */
 static int wait_and_go(void *data)
 {
 	struct waiter *w = data;
@@ -337,7 +337,7 @@ static void start_waiter(struct kunit *test, struct rig *rig, unsigned int i,
 	init_waitqueue_entry(&w->waiter.wait, w->task);
 	get_task_struct(w->task);
 	wake_up_process(w->task);
-	/* KUnit stops the task of a test that takes too long */
+	/* KUnit stops the task of a test that times out */
 	while (READ_ONCE(rig->uq.waiting) == waiting &&
 	       READ_ONCE(rig->nr_went) == went && !kthread_should_stop())
 		schedule_timeout_uninterruptible(1);
@@ -351,7 +351,7 @@ static void wait_went(struct rig *rig, unsigned int n)
 		schedule_timeout_uninterruptible(1);
 }
 
-/* Each waits for a namespace of its own, which is removed. */
+/* Each waiter has a namespace of its own. Remove it. */
 static void remove_ns(struct rig *rig, unsigned int i)
 {
 	set_bit(NVME_NS_REMOVING, &rig->waiter[i].ns.flags);
@@ -361,14 +361,14 @@ static void remove_ns(struct rig *rig, unsigned int i)
 static void end_waiters(struct rig *rig, unsigned int n)
 {
 	while (n--) {
-		/* for one that still waits, after a failure */
+		/* ends a waiter that is left after a failure */
 		remove_ns(rig, n);
 		kthread_stop(rig->waiter[n].task);
 		put_task_struct(rig->waiter[n].task);
 	}
 }
 
-/* What has become free is for a command that waits. */
+/* Check that a new command does not overtake the waiting ones. */
 static void expect_no_overtaking(struct kunit *test, struct rig *rig,
 				 unsigned int file)
 {
@@ -378,13 +378,13 @@ static void expect_no_overtaking(struct kunit *test, struct rig *rig,
 	end_one(test, rig, file);
 }
 
-/* A place that becomes free is that of the command which came first. */
+/* Check that a free tag goes to the command that arrived first. */
 static void order_for_a_slot(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	/* commands of a file with a limit are admitted in another way */
+	/* commands of a file with a limit take another path */
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[1], DEPTH - 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
@@ -403,7 +403,9 @@ static void order_for_a_slot(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* The same for the limit of a file; and others are not held up by that. */
+/*
+ * Check the same for the limit of a file, and that other files are not delayed.
+ */
 static void order_for_a_limit(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -427,7 +429,7 @@ static void order_for_a_limit(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* A limit that is raised lets as many go as it has room for. */
+/* Check that a raised limit admits as many commands as possible. */
 static void limit_raised(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -449,8 +451,8 @@ static void limit_raised(struct kunit *test)
 }
 
 /*
- * A command that has leave of its file waits for a tag, and counts. When it
- * goes away, its leave is for the next command of the file.
+ * Check that a command below its file's limit counts while it waits for a tag.
+ * When it fails, its share of the limit goes to the file's next command.
  */
 static void leave_is_given_back(struct kunit *test)
 {
@@ -477,7 +479,9 @@ static void leave_is_given_back(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* Commands of a namespace that is removed stop waiting, for a limit or a tag. */
+/*
+ * Check that commands of a removed namespace stop waiting for a limit or a tag.
+ */
 static void waiters_of_a_namespace(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -486,13 +490,13 @@ static void waiters_of_a_namespace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
 	start_waiter(test, rig, 0, 0);
 	start_waiter(test, rig, 1, 0);
-	/* the one that waits for the limit of its file */
+	/* this command waits for the limit of its file */
 	remove_ns(rig, 1);
 	wait_went(rig, 1);
 	KUNIT_EXPECT_EQ(test, 1, rig->went[0]);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[1].ret);
 	KUNIT_EXPECT_EQ(test, 1, rig->uq.waiting);
-	/* the one that waits for a tag */
+	/* this command waits for a tag */
 	remove_ns(rig, 0);
 	wait_went(rig, 2);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);
@@ -501,7 +505,7 @@ static void waiters_of_a_namespace(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* A waiter that only counts how often it is woken, and how many with sq_lock held. */
+/* A waiter that counts its wakeups, in total and with sq_lock held. */
 struct counter {
 	wait_queue_entry_t	wait;
 	struct nvme_uq		*uq;
@@ -514,15 +518,16 @@ static int count_wakes(wait_queue_entry_t *wait, unsigned int mode, int flags,
 	struct counter *c = container_of(wait, struct counter, wait);
 
 	++*c->woken;
-	/* negative if lockdep has switched itself off */
+	/* negative if lockdep has turned itself off */
 	if (IS_ENABLED(CONFIG_LOCKDEP) && lockdep_is_held(&c->uq->sq_lock) > 0)
 		++*c->locked;
 	return 1;
 }
 
 /*
- * A tenant with many waiters changes its limit at no cost of others: only as many
- * are woken as can go on, and none while others wait for the lock.
+ * Check that a tenant with many waiters can change its limit without cost for
+ * others. Only as many waiters as the limit admits are woken, and none under
+ * sq_lock.
  */
 static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 {
@@ -542,7 +547,7 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, woken);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 3));
 	KUNIT_EXPECT_EQ(test, 4, woken);
-	/* without a limit no completion wakes them any more */
+	/* without a limit, no completion would wake them */
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
 	KUNIT_EXPECT_EQ(test, 4 + ARRAY_SIZE(counters), woken);
 	KUNIT_EXPECT_EQ(test, 0, locked);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of NVMe user queues, the half in the PCI driver: completions that
- * are taken, doorbells in memory, the pieces of a buffer.
+ * KUnit tests of NVMe user queues, PCI part: completions, shadow doorbells and
+ * segments.
  *
- * The device is a function that writes entries of the completion queue.
+ * The device is a function that writes completion queue entries.
  */
 #include <kunit/test.h>
 #include <linux/io_uring_types.h>
@@ -29,10 +29,10 @@ struct rig {
 	struct nvme_completion	cqes[RING];
 	struct io_kiocb		req[RING];
 	u32			doorbell;
-	/* the device's side */
+	/* state of the device */
 	unsigned int		at;
 	u16			phase;
-	/* a device that writes over entries: with what ids at their end */
+	/* for write_over(): ids at the end of the overwritten entries */
 	wait_queue_entry_t	wait;
 	u16			more[2];
 	unsigned int		turn;
@@ -46,7 +46,7 @@ static struct rig *new_rig(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, rig);
 	uq = &rig->uq;
 	uq->ctrl = &rig->ctrl;
-	/* one without faults: NVME_UQ_FAULT asks on every completion */
+	/* without faults: NVME_UQ_FAULT checks them for each completion */
 	rig->ctrl.uq = &rig->uqc;
 	uq->iod = rig->iod;
 	uq->cqes = rig->cqes;
@@ -74,7 +74,7 @@ static u16 launch(struct rig *rig)
 	return nvme_uq_tag_arm(&rig->uq.tags, idx);
 }
 
-/* The device writes one entry. */
+/* Write one entry, like a device. */
 static void device_ends(struct rig *rig, u16 cid, u16 status)
 {
 	struct nvme_completion *cqe = &rig->cqes[rig->at];
@@ -100,7 +100,7 @@ static unsigned int reap(struct rig *rig, struct nvme_uq_done *done)
 	return found;
 }
 
-/* Batches of each size end at each entry of the ring, in order. */
+/* Check batches of all sizes that end at all entries of the ring. */
 static void reap_over_the_wrap(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
@@ -115,7 +115,7 @@ static void reap_over_the_wrap(struct kunit *test)
 
 		for (i = 0; i < n; i++)
 			cid[i] = launch(rig);
-		/* not in the order in which they were submitted */
+		/* in reverse order of submission */
 		for (i = n; i--;)
 			device_ends(rig, cid[i], i);
 		rig->doorbell = ~0;
@@ -139,7 +139,7 @@ static void reap_over_the_wrap(struct kunit *test)
 			ioucmd = pdu->next;
 		}
 		KUNIT_EXPECT_NULL(test, ioucmd);
-		/* what is there is not found again */
+		/* check that no entry is found twice */
 		rig->doorbell = ~0;
 		KUNIT_EXPECT_EQ(test, 0, reap(rig, &done));
 		KUNIT_EXPECT_EQ(test, ~0, rig->doorbell);
@@ -149,7 +149,7 @@ static void reap_over_the_wrap(struct kunit *test)
 	nvme_uq_tags_free(&rig->uq.tags);
 }
 
-/* The device does not wait until entries are given back. */
+/* Overwrite entries that were not returned to the device. */
 static int write_over(wait_queue_entry_t *wait, unsigned int mode, int flags,
 		      void *key)
 {
@@ -165,8 +165,8 @@ static int write_over(wait_queue_entry_t *wait, unsigned int mode, int flags,
 }
 
 /*
- * Reaping ends after the second pass of the ring, whatever the device writes:
- * each time that its last entry is taken, all are new again.
+ * Check that reaping ends after the second pass, even if the device keeps
+ * writing: when the last entry is reaped, all entries are new again.
  */
 static void reap_second_turn(struct kunit *test)
 {
@@ -190,7 +190,7 @@ static void reap_second_turn(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2 * (RING - 1), rig->uq.spurious);
 	KUNIT_EXPECT_EQ(test, 2, rig->uq.completed);
 	KUNIT_EXPECT_EQ(test, 0, rig->doorbell);
-	/* the next look finds the third turn */
+	/* the next reap finds the third pass */
 	remove_wait_queue(&rig->file.waitq, &rig->wait);
 	KUNIT_EXPECT_EQ(test, RING, reap(rig, &done));
 	KUNIT_EXPECT_EQ(test, 3, rig->uq.completed);
@@ -199,8 +199,8 @@ static void reap_second_turn(struct kunit *test)
 }
 
 /*
- * A poll looks before it takes a lock. It looks at nothing while the queue is
- * down, when its memory may be freed.
+ * A poll checks for completions before it takes a lock. Check that it does not
+ * access the memory of a queue that is down, because that memory may be freed.
  */
 static void poll_of_a_queue_that_is_down(struct kunit *test)
 {
@@ -218,7 +218,9 @@ static void poll_of_a_queue_that_is_down(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
-/* How many references a page has when a task is woken that waits for a tag. */
+/*
+ * Records the references of a page when a task that waits for a tag is woken.
+ */
 struct early {
 	wait_queue_entry_t	wait;
 	struct page		*page;
@@ -235,8 +237,8 @@ static int look_early(wait_queue_entry_t *wait, unsigned int mode, int flags,
 }
 
 /*
- * A task that polls may sleep when it unpins the memory of its command. Other tasks
- * do not wait for that.
+ * A task that polls may sleep when it unpins the memory of its command. Check
+ * that it wakes other tasks first.
  */
 static void poll_wakes_before_it_unpins(struct kunit *test)
 {
@@ -258,7 +260,7 @@ static void poll_wakes_before_it_unpins(struct kunit *test)
 
 		req->ctx = ctx;
 		req->flags = REQ_F_IOPOLL;
-		/* io_uring's state of a command, of which nothing is looked at */
+		/* io_uring's state of a command, which is not read */
 		req->async_data = kunit_kzalloc(test, 512, GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, req->async_data);
 		nvme_uq_pdu(io_kiocb_to_cmd(req, struct io_uring_cmd))->user =
@@ -285,11 +287,9 @@ static void poll_wakes_before_it_unpins(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
-/*
- * Doorbells in memory
- */
+/* Shadow doorbells */
 
-/* The device stopped at @event. Is that one of the @n from @old on? */
+/* Return true if @event is one of the @n values from @old on. */
 static bool is_news(u16 old, unsigned int n, u16 event, unsigned int size)
 {
 	while (n--) {
@@ -313,7 +313,7 @@ static void kick(struct kunit *test, u16 old, unsigned int n, u16 event,
 	KUNIT_ASSERT_EQ(test, value, le32_to_cpu(db));
 }
 
-/* Where the numbers of a doorbell start again, which is at the ring's end. */
+/* Test doorbell values that wrap around at the end of the ring. */
 static void shadow_at_the_rings_end(struct kunit *test)
 {
 	static const unsigned int sizes[] = { 2, 3, 8, 33 };
@@ -326,7 +326,7 @@ static void shadow_at_the_rings_end(struct kunit *test)
 					kick(test, old, n, event, sizes[i]);
 }
 
-/* The largest ring: they start again where their sixteen bits end. */
+/* Test the largest ring, whose doorbell values wrap around at 16 bits. */
 static void shadow_at_the_end_of_its_bits(struct kunit *test)
 {
 	unsigned int old, n, event;
@@ -350,15 +350,15 @@ static void longest_timeout(struct kunit *test)
 		unsigned int timeout = nvme_uq_timeout(ms[i]);
 
 		KUNIT_EXPECT_GT(test, timeout, 0);
-		/* a deadline that is ahead, if jiffies has 32 bits too */
+		/* the deadline is in the future, even if jiffies has 32 bits */
 		KUNIT_EXPECT_LT(test, timeout, INT_MAX - NVME_UQ_GRACE);
 	}
 }
 
 /*
- * Firmware that is being activated has stopped the device, for longer than a
- * command has. The command is not aborted then, nor does it lead to a reset if it
- * was aborted before: its timeout restarts.
+ * A firmware activation stops the device for longer than a command's timeout.
+ * Check that the timeout restarts: the command is not aborted. If it was
+ * aborted before, it does not cause a reset.
  */
 static void overdue_while_firmware_is_activated(struct kunit *test)
 {
@@ -384,7 +384,7 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, iod->deadline, uq->tmo_next);
 	KUNIT_EXPECT_FALSE(test, iod->flags & NVME_UQ_ABORTED);
 
-	/* as long as a command of the block layer, once it was aborted */
+	/* after an abort, at least the timeout of the block layer */
 	iod->flags |= NVME_UQ_ABORTED;
 	now = jiffies;
 	iod->deadline = now - HZ;
@@ -398,9 +398,7 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
-/*
- * Pieces of a buffer
- */
+/* Segments of a buffer */
 
 #define PIECES	6
 
@@ -409,16 +407,16 @@ static void pieces(struct kunit *test)
 	static const struct {
 		phys_addr_t	phys;
 		unsigned int	len;
-		unsigned int	nseg;	/* after it */
+		unsigned int	nseg;	/* after the addition */
 	} add[] = {
 		{ 0x1000, 0x1000, 1 },
-		{ 0x2000, 0x200, 1 },	/* a neighbour */
-		{ 0x2200, 0xe00, 1 },	/* of what has grown */
+		{ 0x2000, 0x200, 1 },	/* adjacent */
+		{ 0x2200, 0xe00, 1 },	/* adjacent to a merged segment */
 		{ 0x4000, 0x1000, 2 },	/* a gap */
-		{ 0x3000, 0x1000, 3 },	/* before its neighbour */
-		{ 0x4000, 0x1000, 3 },	/* and there again */
-		{ 0x4000, 0x1000, 4 },	/* the same once more */
-		{ 0x1000, 0x1000, 5 },	/* a neighbour of an earlier one only */
+		{ 0x3000, 0x1000, 3 },	/* before the previous segment */
+		{ 0x4000, 0x1000, 3 },	/* adjacent to that */
+		{ 0x4000, 0x1000, 4 },	/* the same again */
+		{ 0x1000, 0x1000, 5 },	/* not to the last one */
 	};
 	static const struct nvme_uq_seg want[] = {
 		{ 0x1000, 0x2000 }, { 0x4000, 0x1000 }, { 0x3000, 0x2000 },
@@ -442,14 +440,16 @@ static void pieces(struct kunit *test)
 	}
 }
 
-/* What keeps an IOMMU from putting pieces together: ends and starts in a page. */
+/*
+ * Check that ends and starts inside a page prevent mapping by one IOMMU range.
+ */
 static void gaps(struct kunit *test)
 {
 	static const struct {
 		phys_addr_t	phys[3];
 		unsigned int	len[3];
 		unsigned int	nseg;
-		bool		fit;	/* into pages of 4096 bytes */
+		bool		fit;	/* for pages of 4096 bytes */
 	} cases[] = {
 		{ { 0x1004 }, { 0x200 }, 1, true },
 		{ { 0x1004, 0x8000 }, { 0xffc, 0x200 }, 2, true },
@@ -482,8 +482,8 @@ static void gaps(struct kunit *test)
 }
 
 /*
- * The end of a reset opens queues again, but not those of a controller that is being
- * disabled beside it, whose state does not tell that.
+ * Check that the end of a reset unblocks queues, unless the controller is being
+ * disabled concurrently. The state of the controller does not show this.
  */
 static void opened_by_a_reset(struct kunit *test)
 {
@@ -538,9 +538,7 @@ static struct kunit_suite nvme_uq_pci_suite = {
 	.test_cases	= nvme_uq_pci_cases,
 };
 
-/*
- * A namespace that two controllers share
- */
+/* A namespace shared by two controllers */
 
 struct shared {
 	struct nvme_subsystem	subsys;
@@ -600,14 +598,16 @@ static void scan(struct nvme_ns *ns)
 	nvme_uq_format_read(ns);
 }
 
-/* A Format, without the scan that follows. */
+/* A Format command, without the scan that follows. */
 static void format(struct nvme_ctrl *ctrl)
 {
 	nvme_uq_passthru_start(ctrl, NVME_CMD_EFFECTS_NCC);
 	nvme_uq_format_end(ctrl, NVME_CMD_EFFECTS_NCC);
 }
 
-/* The scan of one controller stops the namespace for both, for a while. */
+/*
+ * Check that one controller's scan stops the namespace on both until it ends.
+ */
 static void format_read_by_one(struct kunit *test)
 {
 	struct shared *s = share(test);
@@ -620,7 +620,7 @@ static void format_read_by_one(struct kunit *test)
 	expect_stopped(test, s, false);
 }
 
-/* Two scans change the head at once: the first that ends starts nothing. */
+/* If two scans change the head, the first one that ends starts nothing. */
 static void format_read_by_two(struct kunit *test)
 {
 	struct shared *s = share(test);
@@ -635,7 +635,7 @@ static void format_read_by_two(struct kunit *test)
 	expect_stopped(test, s, false);
 }
 
-/* No scan ends what a Format has stopped while it runs, the next one does. */
+/* Check that scans during a Format command start nothing, but the next one. */
 static void format_read_during_a_format(struct kunit *test)
 {
 	struct shared *s = share(test);
@@ -651,7 +651,7 @@ static void format_read_during_a_format(struct kunit *test)
 	expect_stopped(test, s, false);
 }
 
-/* What a controller asked for before a Format is not the format after it. */
+/* A scan whose Identify preceded a Format command starts nothing. */
 static void format_read_before_a_format(struct kunit *test)
 {
 	struct shared *s = share(test);
@@ -667,7 +667,7 @@ static void format_read_before_a_format(struct kunit *test)
 	expect_stopped(test, s, false);
 }
 
-/* Nor does a scan start it that was over before the old format was written. */
+/* Nothing starts while a scan with a stale format may change the head. */
 static void format_read_and_overwritten(struct kunit *test)
 {
 	struct shared *s = share(test);
@@ -684,7 +684,7 @@ static void format_read_and_overwritten(struct kunit *test)
 	expect_stopped(test, s, false);
 }
 
-/* Other commands stop no namespace. */
+/* Check that other commands do not stop namespaces. */
 static void format_stays(struct kunit *test)
 {
 	struct shared *s = share(test);

@@ -2,10 +2,9 @@
 /*
  * KUnit tests of NVMe user queues: memory in pieces.
  *
- * An offset comes from user space, and what is computed from it is where the
- * device reads and writes. So each result is compared with a model that has a bus
- * address for each dword of the memory, and PRP lists are walked as a device walks
- * them.
+ * Offsets come from user space, and the results tell the device which memory to
+ * access. So each result is compared with a model that maps each dword of the
+ * memory to a bus address. A walker reads PRP lists like a device.
  */
 #include <kunit/test.h>
 #include <linux/bits.h>
@@ -15,7 +14,7 @@
 
 #define CTRL_PAGE	((u64)NVME_CTRL_PAGE_SIZE)
 #define LIST_PRPS	((unsigned int)NVME_UQ_LIST_PRPS)
-/* Where the device finds list n; no piece is there. */
+/* Bus address of list n; no piece has such an address. */
 #define LIST_BUS(n)	(0x700000000000ULL + (n) * CTRL_PAGE)
 
 /* Memory with piece i at bus[i]. */
@@ -49,7 +48,7 @@ static void add_lists(struct kunit *test, struct nvme_uq_pieces *p)
 	}
 }
 
-/* The third piece follows the second, the fourth comes before the first. */
+/* The third piece follows the second, and the fourth precedes the first. */
 static const u64 scattered[] = {
 	0x40000000, 0x10000000, 0x10000000 + 4 * CTRL_PAGE,
 	0x40000000 - 4 * CTRL_PAGE, 0xfffffffff000ULL,
@@ -58,7 +57,7 @@ static const u64 scattered[] = {
 #define PIECE_SHIFT	14
 #define PIECE		BIT_ULL(PIECE_SHIFT)
 
-/* As scattered[], the last piece being one page. */
+/* Memory at scattered[], with a last piece of one page. */
 static struct nvme_uq_pieces *new_scattered(struct kunit *test)
 {
 	return new_pieces(test, 4 * PIECE + CTRL_PAGE, PIECE_SHIFT, scattered);
@@ -98,7 +97,7 @@ static void piece_size_is_largest(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, most, nvme_uq_piece_size(most, most));
 	KUNIT_EXPECT_EQ(test, most, nvme_uq_piece_size(16 * most, most));
 	KUNIT_EXPECT_EQ(test, most, nvme_uq_piece_size(1ULL << 40, most));
-	/* two pieces of the largest size would be a third more */
+	/* two pieces of the largest size would waste a third */
 	KUNIT_EXPECT_EQ(test, most / 2,
 			nvme_uq_piece_size(most + most / 2, most));
 }
@@ -122,7 +121,7 @@ static void piece_bounds(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nvme_uq_pieces_hold(p, 4, U32_MAX));
 }
 
-/* Sums that wrap around must not lead back into the memory. */
+/* Check that sums that wrap around do not lead back into the memory. */
 static void piece_bounds_do_not_wrap(struct kunit *test)
 {
 	struct nvme_uq_pieces *p = new_scattered(test);
@@ -171,7 +170,7 @@ static void piece_in_one(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, nvme_uq_pieces_in_one(p, 0, 3 * PIECE));
 }
 
-/* The segments of a range are what the model says, and as few as can be. */
+/* Check that segments match the model, and that their number is minimal. */
 static void check_segs(struct kunit *test, const struct nvme_uq_pieces *p,
 		       u64 offset, u32 len)
 {
@@ -214,13 +213,13 @@ static void piece_segs_merge(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, 1U, nvme_uq_pieces_segs(p, 0, PIECE, NULL));
 	KUNIT_EXPECT_EQ(test, 2U, nvme_uq_pieces_segs(p, 4, PIECE, NULL));
-	/* the second and the third are adjacent */
+	/* the second and third piece are adjacent */
 	KUNIT_EXPECT_EQ(test, 1U, nvme_uq_pieces_segs(p, PIECE, 2 * PIECE,
 						      NULL));
 	KUNIT_EXPECT_EQ(test, 4U, nvme_uq_pieces_segs(p, 0, p->size, NULL));
 }
 
-/* With an IOMMU: one piece, which is no power of two. */
+/* One piece, as with an IOMMU. Its size is not a power of two. */
 static void piece_single(struct kunit *test)
 {
 	static const u64 bus[] = { 0xfff00000 };
@@ -238,7 +237,7 @@ static void piece_single(struct kunit *test)
  * PRPs
  */
 
-/* The page that the @n'th PRP after the first is of, as a device finds it. */
+/* Return the page of the @n'th PRP after the first, like a device. */
 static u64 walk(const struct nvme_uq_pieces *p, u64 prp2, unsigned int n,
 		unsigned int entries)
 {
@@ -249,14 +248,14 @@ static u64 walk(const struct nvme_uq_pieces *p, u64 prp2, unsigned int n,
 		return prp2;
 	list = (prp2 - LIST_BUS(0)) / CTRL_PAGE;
 	slot = prp2 % CTRL_PAGE / sizeof(*prps);
-	/* more, and the last one of the list would be the address of another */
+	/* with more entries, the last one would link to another list */
 	if (slot + entries > LIST_PRPS || list >= nvme_uq_pieces_nr_lists(p))
 		return U64_MAX;
 	prps = p->prps[list].virt;
 	return le64_to_cpu(prps[slot + n]);
 }
 
-/* Pieces of one page each, from last to first, so that none are adjacent. */
+/* Pieces of one page each, in descending order, so that none are adjacent. */
 static struct nvme_uq_pieces *new_pages(struct kunit *test, unsigned int nr)
 {
 	u64 *bus = kunit_kcalloc(test, nr, sizeof(*bus), GFP_KERNEL);
@@ -302,20 +301,20 @@ static void piece_prps(struct kunit *test)
 
 		for (offset = 0; offset + len <= p->size; offset += CTRL_PAGE)
 			check_prps(test, p, offset, len);
-		/* one page more, in part */
+		/* one more page, partly used */
 		for (offset = 4; offset + len <= p->size; offset += CTRL_PAGE)
 			check_prps(test, p, offset, len);
 	}
 }
 
-/* Up to the end of a list, but no further: none is chained. */
+/* Check that PRPs go up to the end of a list, because lists are not chained. */
 static void piece_prps_end_of_list(struct kunit *test)
 {
 	struct nvme_uq_pieces *p = new_pages(test, 2 * LIST_PRPS);
 	u64 prp2;
 
 	add_lists(test, p);
-	/* the first page is the first PRP, the next one the second of the list */
+	/* PRP1 is the first page, and the list starts at the second one */
 	check_prps(test, p, 0, LIST_PRPS * CTRL_PAGE);
 	KUNIT_EXPECT_FALSE(test,
 			   nvme_uq_pieces_prp2(p, 0, LIST_PRPS * CTRL_PAGE + 4,
@@ -337,7 +336,7 @@ static void piece_prps_without_lists(struct kunit *test)
 						     &prp2));
 }
 
-/* Whatever a device reads in a list, it stays in the memory. */
+/* Check that all entries of a list point to the memory. */
 static void piece_prps_behind_the_end(struct kunit *test)
 {
 	struct nvme_uq_pieces *p = new_pages(test, LIST_PRPS + 5);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * KUnit tests of NVMe user queues: the sharing of queues.
- */
+/* KUnit tests of NVMe user queues: sharing queues. */
 #include <kunit/test.h>
 
 #include "../uq/plan.h"
@@ -49,7 +47,7 @@ static void plan_table(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->get.poll, plan.poll);
 }
 
-/* The rule, over everything small: blk-mq has what it would have had. */
+/* Check for all small numbers that user queues take no queues from blk-mq. */
 static void plan_rule(struct kunit *test)
 {
 	unsigned int granted, blk, irq, poll;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of NVMe user queues: how long transfers are, and their commands.
+ * KUnit tests of NVMe user queues: lengths of transfers and of their commands.
  *
- * Position and length come from user space. What is computed from them never goes
- * beyond the namespace, is in whole blocks, and all parts together are the whole.
+ * Position and length come from user space. Check that a transfer never exceeds
+ * the namespace, consists of whole blocks, and equals the sum of its parts.
  */
 #include <kunit/test.h>
 #include <linux/sizes.h>
@@ -18,14 +18,14 @@ struct count {
 	ssize_t	read, write;
 };
 
-/* On a namespace of 1 MiB with blocks of 512 bytes. */
+/* For a namespace of 1 MiB with blocks of 512 bytes. */
 static const struct count counts[] = {
 	{ 0, 512, 512, 512 },
 	{ 0, SZ_1M, SZ_1M, SZ_1M },
 	{ 0, SZ_2M, SZ_1M, SZ_1M },
 	{ SZ_1M - 512, SZ_4K, 512, 512 },
 	{ SZ_1M - 512, 511, -EINVAL, -EINVAL },
-	/* what is cut off may be what was not a whole block */
+	/* the truncation may remove the partial block */
 	{ SZ_1M - 512, 513, 512, 512 },
 	{ SZ_1M - 1, 512, -EINVAL, -EINVAL },
 	{ SZ_1M, 512, 0, -ENOSPC },
@@ -55,14 +55,14 @@ static void rw_counts(struct kunit *test)
 	}
 }
 
-/* A namespace that was emptied, or taken away, while a file is open. */
+/* Test a namespace that becomes empty, or is removed, while a file is open. */
 static void rw_count_of_nothing(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_rw_count(0, 512, 0, 512, false));
 	KUNIT_EXPECT_EQ(test, -ENOSPC, nvme_uq_rw_count(0, 512, 0, 512, true));
 }
 
-/* Around each border, with each size of blocks. */
+/* Test all borders with all block sizes. */
 static void rw_count_is_inside(struct kunit *test)
 {
 	unsigned int b;
@@ -90,7 +90,7 @@ static void rw_count_is_inside(struct kunit *test)
 	}
 }
 
-/* The most that a command can transfer need not be whole blocks, or even one. */
+/* The maximum of a command may be a partial block, or less than one block. */
 static const u64 mosts[] = {
 	SZ_128K, SZ_8M, SZ_4K, SZ_128K + 512, SZ_8M - 512, 512,
 };
@@ -119,7 +119,7 @@ static void rw_parts(struct kunit *test)
 	}
 }
 
-/* Not more commands than needed. */
+/* Check that no more commands than needed are used. */
 static void rw_parts_are_few(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, (u32)SZ_128K,
@@ -131,7 +131,7 @@ static void rw_parts_are_few(struct kunit *test)
 			nvme_uq_rw_part(MAX_RW_COUNT, SZ_8M, 4096));
 }
 
-/* Bits of a status that say more about a success do not make it a failure. */
+/* Check that additional status bits do not turn a success into a failure. */
 static void rw_success_with_more_bits(struct kunit *test)
 {
 	static const int good[] = { NVME_SC_SUCCESS, NVME_STATUS_MORE,

@@ -2,8 +2,8 @@
 /*
  * KUnit tests of NVMe user queues: command ids.
  *
- * They are what stands between a device that completes the wrong thing and a
- * command that is not done: each way to be wrong has a case.
+ * Command ids prevent a faulty device from completing the wrong command. Each
+ * possible fault has a test case.
  */
 #include <kunit/test.h>
 #include <linux/kthread.h>
@@ -29,7 +29,7 @@ static u16 launch(struct nvme_uq_tags *s)
 	return nvme_uq_tag_arm(s, nvme_uq_tag_get(s));
 }
 
-/* Complete @cid as a device would. */
+/* Complete @cid like a device. */
 static int land(struct nvme_uq_tags *s, u16 cid)
 {
 	int idx = nvme_uq_tag_match(s, cid);
@@ -83,7 +83,7 @@ static void slots_ids_differ(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-/* The id that means "no command" in the error log is never given out. */
+/* Check that the id for "no command" in the error log is never used. */
 static void slots_never_all_ones(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
@@ -105,7 +105,7 @@ static void slots_oldest_first(struct kunit *test)
 	u16 a = launch(s), b = launch(s), c = launch(s);
 	unsigned int i;
 
-	/* free: 3 4 5 6, then in the order in which they are completed */
+	/* free tags: 3 4 5 6, then in order of completion */
 	KUNIT_EXPECT_EQ(test, 1, land(s, b));
 	KUNIT_EXPECT_EQ(test, 2, land(s, c));
 	KUNIT_EXPECT_EQ(test, 0, land(s, a));
@@ -129,7 +129,7 @@ static void slots_duplicate(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-/* A late completion of a tag that is in use again completes no command. */
+/* Check that a late completion of a reused tag completes no command. */
 static void slots_stale(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 2, true);
@@ -152,7 +152,7 @@ static void slots_out_of_range(struct kunit *test)
 
 	while (nvme_uq_tags_left(s))
 		mine = launch(s);
-	/* of all ids there are, exactly those in flight are accepted */
+	/* only ids in flight are accepted */
 	for (cid = 0; cid < 65536; cid++)
 		hits += land(s, cid) >= 0;
 	KUNIT_EXPECT_EQ(test, 19, hits);
@@ -161,7 +161,7 @@ static void slots_out_of_range(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-/* Before its first use, an id is not in flight, whatever it looks like. */
+/* Check that unused ids are not in flight. */
 static void slots_never_used(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 4096, true);
@@ -183,7 +183,7 @@ static void slots_generation_wraps(struct kunit *test)
 		unsigned int skip;
 
 		KUNIT_ASSERT_EQ(test, 0, land(s, cid));
-		/* come round to tag 0 again */
+		/* use the other tags, until tag 0 is next */
 		for (skip = 1; skip < s->nr; skip++)
 			land(s, launch(s));
 		cid = launch(s);
@@ -210,7 +210,10 @@ static void slots_without_generations(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-/* A reset may find a shallower queue; ids of the deep one mean nothing then. */
+/*
+ * A reset may create a smaller queue. Check that ids of the larger one are
+ * invalid.
+ */
 static void slots_shrink(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 1024, true);
@@ -249,7 +252,7 @@ static int pair_launcher(void *data)
 			u16 cid = launch(p->s);
 
 			p->ring[p->tail % ARRAY_SIZE(p->ring)] = cid;
-			/* the id comes before what announces it */
+			/* publish the id before the new tail */
 			smp_store_release(&p->tail, p->tail + 1);
 			atomic_inc(&p->launched);
 		}
@@ -282,11 +285,11 @@ static int pair_lander(void *data)
 }
 
 /*
- * Two that take and two that give back, each side under its own lock. Where
- * tasks take turns or run at once, this finds a tag that gets lost or is given
- * out twice, and an id that is accepted twice or not at all. It does not find a
- * barrier that is missing: UML has one processor, and processors of x86 see the
- * stores of others in the order in which they were made.
+ * Two tasks take tags and two put them back, each side under its own lock.
+ * Whether the tasks alternate or run concurrently, the test detects a tag that
+ * is lost or used twice, and an id that is accepted twice or never. It does not
+ * detect a missing barrier: UML has one CPU, and x86 CPUs see the stores of
+ * other CPUs in order.
  */
 static void slots_concurrent(struct kunit *test)
 {

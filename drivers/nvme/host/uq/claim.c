@@ -2,9 +2,9 @@
 /*
  * NVMe user queues: claiming a queue and mapping its completion queue.
  *
- * An open file that has claimed a queue has exclusive use of it, and may map
- * the completion queue and an information page, both read-only. The kernel
- * reads nothing from the mapped pages except what the device has written.
+ * An open file that has claimed a queue has exclusive use of it. It may map the
+ * completion queue and an information page, both read-only. The kernel reads
+ * only data that the device has written from the mapped pages.
  *
  * Documentation/nvme/user-queues.rst documents the life of a mapping.
  */
@@ -19,7 +19,7 @@
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 
-/* Pages of a completion queue; with claim_lock held. */
+/* Pages of a completion queue. The caller holds claim_lock. */
 static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 {
 	if (!uq->mappable)
@@ -28,9 +28,9 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 }
 
 /*
- * The information page. Each field is one word, and the fields are written in
- * the order that the uapi header documents. The updates for each batch of
- * commands are in info.h.
+ * Information page. Each field is one word. The uapi header documents the order
+ * of writes to the fields. info.h contains the updates for each batch of
+ * commands.
  */
 
 /**
@@ -38,7 +38,7 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
  * @uq:		the queue, with cq_lock held
  * @state:	NVME_UQ_STATE_DOWN or NVME_UQ_STATE_GONE
  *
- * Must be called before commands are completed that have no completion entry.
+ * Must be called before commands without a completion entry are completed.
  */
 void nvme_uq_info_down(struct nvme_uq *uq, u32 state)
 {
@@ -49,15 +49,15 @@ void nvme_uq_info_down(struct nvme_uq *uq, u32 state)
 		WRITE_ONCE(uq->info->state, state);
 	/* a reader that sees NVME_UQ_HEAD_NONE sees the state */
 	smp_store_release(&uq->info->head, NVME_UQ_HEAD_NONE);
-	smp_wmb();	/* and both before commands are completed */
+	smp_wmb();	/* both before commands are completed */
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_down);
 
 /**
  * nvme_uq_info_gone - announce that the queue will not come back
  * @uq:		the queue
- * @ns:		only if the owner is an open file of this namespace; NULL for
- *		any owner
+ * @ns:		announce only if the owner is an open file of this namespace;
+ *		NULL for any owner
  */
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
@@ -74,7 +74,7 @@ EXPORT_SYMBOL_GPL(nvme_uq_info_gone);
 
 /**
  * nvme_uq_info_up - announce that the queue has been created
- * @uq:		the queue, with cq_lock held, and nothing in flight
+ * @uq:		the queue, with cq_lock held and no command in flight
  */
 void nvme_uq_info_up(struct nvme_uq *uq)
 {
@@ -86,7 +86,7 @@ void nvme_uq_info_up(struct nvme_uq *uq)
 	/* a reader that sees the generation sees its entries and head */
 	smp_store_release(&uq->info->generation, uq->info->generation + 1);
 	if (uq->info->state != NVME_UQ_STATE_GONE)
-		/* and a reader that sees it live sees the generation */
+		/* a reader that sees LIVE sees the generation */
 		smp_store_release(&uq->info->state, NVME_UQ_STATE_LIVE);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_up);
@@ -110,9 +110,10 @@ static void nvme_uq_info_init(struct nvme_uq *uq)
  */
 
 /*
- * Clear all of each entry but its phase, which distinguishes old entries from
- * new ones: those before the head were written in this pass, the others in the
- * previous one. The rest of the last page is zero since it was allocated.
+ * Clear each entry except for its phase. The phase distinguishes old entries
+ * from new ones: the device wrote entries before the head in this pass, and the
+ * others in the previous pass. The rest of the last page is zero since its
+ * allocation.
  */
 static void nvme_uq_scrub(struct nvme_uq *uq)
 {
@@ -120,16 +121,16 @@ static void nvme_uq_scrub(struct nvme_uq *uq)
 
 	lockdep_assert_held(&uq->cq_lock);
 	memset(uq->cqes, 0, uq->depth * sizeof(*uq->cqes));
-	/* if the queue is down, all entries are old: the first phase is 1 */
+	/* if the queue is down, all entries are old, as phases start at 1 */
 	for (i = 0; uq->cq_live && i < uq->depth; i++)
 		uq->cqes[i].status = cpu_to_le16(&uq->cqes[i] < uq->cq_next ?
 						 uq->cq_phase : !uq->cq_phase);
 }
 
 /*
- * Idle, with nothing left to reap either. If a completion that the device has
- * just written was made to look old, the head of the kernel and that of the
- * device would differ from then on.
+ * Idle also means that no completion is left to reap. If nvme_uq_scrub() made a
+ * new completion look old, the heads of the kernel and of the device would
+ * differ from then on.
  */
 static bool nvme_uq_is_idle(struct nvme_uq *uq)
 {
@@ -148,7 +149,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	/* the last user of the queue may have stopped polling */
 	if (uq->polled)
 		uq->ops->reap(uq);
-	/* no command is submitted or completed meanwhile */
+	/* block submission and completion */
 	spin_lock(&uq->sq_lock);
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (nvme_uq_ns_removed(uf->node)) {
@@ -170,7 +171,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	return ret;
 }
 
-/* With claim_lock held, so that the owner does not change. */
+/* The caller holds claim_lock, so that the owner does not change. */
 static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
 	if (uq->owner)
@@ -219,15 +220,15 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 		__free_page(info);
 		return ret;
 	}
-	/* commands of other files that wait fail with -EBUSY */
+	/* waiting commands of other files fail with -EBUSY */
 	nvme_uq_wake_all(uq);
 	return 0;
 }
 
 /**
  * nvme_uq_unclaim - undo nvme_uq_claim()
- * @uf:		the open file, which is being released: no mapping and no
- *		command of it is left
+ * @uf:		the open file, which is being released: it has no mapping and no
+ *		command left
  */
 void nvme_uq_unclaim(struct nvme_uq_file *uf)
 {
@@ -319,7 +320,7 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 		return nvme_uq_mem_mmap_prepare(desc);
 	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
 		return -EACCES;
-	/* an owner stays one until its file is released: no lock needed */
+	/* an owner stays the owner until release: no lock needed */
 	if (READ_ONCE(uq->owner) != uf)
 		return -EPERM;
 	if (!vma_desc_test(desc, VMA_SHARED_BIT))
@@ -340,8 +341,8 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
  * nvme_uq_set_mappable - allow or forbid mapping the completion queue
  * @uq:		the queue, with claim_lock held
  * @mappable:	true if the completion queue has memory. If false, no page of it
- *		is mapped to user space when this returns, and none will be
- *		before it is true again.
+ *		is mapped to user space on return, nor later until @mappable is
+ *		true again.
  */
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
 {

@@ -2,16 +2,18 @@
 /*
  * NVMe user queues: quiescing and freezing.
  *
- * Part of nvme-core, as the other files without pci- in their names. These deal
- * with namespaces and open files; how a command gets to the device is left to
- * struct nvme_uq_ops.
+ * The files without pci- in their names are part of nvme-core. They handle
+ * namespaces and open files. struct nvme_uq_ops passes commands to the device.
  */
 #include <kunit/visibility.h>
 
 #include "../uq.h"
 #include "wait.h"
 
-/* nvme_subsystem.uq_formats and .uq_gen, NVME_NS_UQ_STALE and _CHANGING. */
+/*
+ * Protects nvme_subsystem.uq_formats and .uq_gen, NVME_NS_UQ_STALE and
+ * _CHANGING.
+ */
 static DEFINE_MUTEX(nvme_uq_format_lock);
 
 /**
@@ -19,7 +21,7 @@ static DEFINE_MUTEX(nvme_uq_format_lock);
  * @uq:		the queue
  * @why:	NVME_UQ_DOWN and so on
  *
- * When this returns, no task is about to write to the submission queue.
+ * On return, no task is about to write to the submission queue.
  */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why)
 {
@@ -43,7 +45,7 @@ void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 }
 EXPORT_SYMBOL_GPL(nvme_uq_unblock);
 
-/* Call @fn for each queue. With nvme_uq_ctrl.lock held. */
+/* Call @fn for each queue. The caller holds nvme_uq_ctrl.lock. */
 static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 			     void (*fn)(struct nvme_uq *uq, unsigned int why))
 {
@@ -56,10 +58,11 @@ static void nvme_uq_for_each(struct nvme_ctrl *ctrl, unsigned int why,
 }
 
 /*
- * The controller may already be going down again. nvme_uq_quiesce() takes the same
- * lock: if it comes later, it undoes this; if it came first, NVME_UQ_DISABLED is
- * seen here. The controller's state would not do: nvme_error_detected() disables
- * one that is connecting and leaves the state, which the reset makes live then.
+ * The controller may already be going down again. nvme_uq_quiesce() takes the
+ * same lock. If it comes later, it undoes this function; if it came first,
+ * NVME_UQ_DISABLED is set. A check of the controller's state is not enough:
+ * nvme_error_detected() disables a controller that is connecting, but leaves
+ * the state. The reset then makes the controller live.
  */
 static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 {
@@ -82,8 +85,8 @@ static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
  * nvme_uq_unquiesce - allow submission to the queues that a reset has created
  * @ctrl:	the controller, which has just become live
  *
- * Queues that were not created become unavailable: commands that wait for one
- * fail, and the scan that follows removes its nodes.
+ * Queues that were not created become unavailable: commands that wait for such
+ * a queue fail, and the next scan removes its nodes.
  */
 void nvme_uq_unquiesce(struct nvme_ctrl *ctrl)
 {
@@ -121,8 +124,8 @@ void nvme_uq_start_freeze(struct nvme_ctrl *ctrl)
  * nvme_uq_unfreeze - nvme_unfreeze() for user queues
  * @ctrl:	the controller
  *
- * Freezes do not nest, as NVME_CTRL_FROZEN does not: a reset during a freeze
- * ends it. nvme_uq_passthru_start() blocks queues across resets.
+ * Freezes do not nest, because NVME_CTRL_FROZEN does not: a reset during a
+ * freeze ends the freeze. nvme_uq_passthru_start() blocks queues across resets.
  */
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 {
@@ -140,8 +143,8 @@ void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 {
 	/*
-	 * The users of a polled queue may have stopped polling, so poll on
-	 * their behalf.
+	 * The users of a polled queue may have stopped polling, so poll for
+	 * them.
 	 */
 	while (timeout > 0 && nvme_uq_tags_used(&uq->tags)) {
 		long slice = min_t(long, timeout, NVME_UQ_POLL_INTERVAL);
@@ -157,7 +160,7 @@ static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 
 /**
  * nvme_uq_wait_freeze - wait until no command is in flight
- * @ctrl:	the controller, on which a freeze was started
+ * @ctrl:	the controller, after nvme_uq_start_freeze()
  * @timeout:	how long to wait, in jiffies; MAX_SCHEDULE_TIMEOUT for no limit
  *
  * Returns even if the device does not respond, because commands time out.
@@ -179,10 +182,15 @@ long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 	return timeout;
 }
 
-/* Commands that may change the format of namespaces, or want to run alone. */
+/*
+ * Effects of commands that may change the format of namespaces or must run
+ * alone.
+ */
 #define NVME_UQ_EFFECTS	(NVME_CMD_EFFECTS_CSE_MASK | NVME_CMD_EFFECTS_NCC)
 
-/* Call @fn, which blocks or unblocks a queue, with no reason, for each queue. */
+/*
+ * Call @fn, which takes the lock of a queue, for each queue without a reason.
+ */
 static void nvme_uq_pass_locks(struct nvme_ctrl *ctrl,
 			       void (*fn)(struct nvme_uq *uq, unsigned int why))
 {
@@ -195,7 +203,7 @@ static void nvme_uq_pass_locks(struct nvme_ctrl *ctrl,
 	mutex_unlock(&uqc->lock);
 }
 
-/* Call @fn for the namespace on each controller that has it. */
+/* Call @fn for the namespace on each of its controllers. */
 static void nvme_uq_on_each_path(struct nvme_ns *ns,
 				 void (*fn)(struct nvme_ns *path))
 {
@@ -213,7 +221,7 @@ static void nvme_uq_on_each_path(struct nvme_ns *ns,
 static void nvme_uq_stop_path(struct nvme_ns *path)
 {
 	set_bit(NVME_NS_UQ_STALE, &path->flags);
-	/* a task that found the bit clear has submitted when this returns */
+	/* on return, tasks that saw the bit clear have submitted */
 	nvme_uq_pass_locks(path->ctrl, nvme_uq_block);
 }
 
@@ -221,14 +229,14 @@ static void nvme_uq_start_path(struct nvme_ns *path)
 {
 	if (!test_bit(NVME_NS_UQ_STALE, &path->flags))
 		return;
-	/* a task that finds the bit clear takes sq_lock after this */
+	/* a task that sees the bit clear takes sq_lock after this */
 	nvme_uq_pass_locks(path->ctrl, nvme_uq_block);
 	clear_bit(NVME_NS_UQ_STALE, &path->flags);
-	/* commands that were put off meanwhile */
+	/* wake commands that were deferred meanwhile */
 	nvme_uq_pass_locks(path->ctrl, nvme_uq_unblock);
 }
 
-/* Is the head being changed by the scan of some controller? */
+/* Is the scan of any controller changing the head? */
 static bool nvme_uq_is_changing(struct nvme_ns_head *head)
 {
 	struct nvme_ns *path;
@@ -244,12 +252,12 @@ static bool nvme_uq_is_changing(struct nvme_ns_head *head)
 }
 
 /**
- * nvme_uq_format_ask - note that the format of a namespace is asked for
+ * nvme_uq_format_ask - announce an Identify for the format of a namespace
  * @ns:		the namespace
  *
- * nvme_uq_format_read() tells by it whether a command has come between that may
- * have changed the format. Each scan does this before the Identify from which it
- * takes the format.
+ * Each scan calls this function before the Identify that returns the format.
+ * nvme_uq_format_read() then detects a command that may have changed the format
+ * since.
  *
  * Context: may sleep.
  */
@@ -265,9 +273,10 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_format_ask);
  * nvme_uq_format_changes - stop submission to a namespace
  * @ns:		the namespace, whose head is about to change
  *
- * For all controllers that have the namespace, until nvme_uq_format_read(). What
- * a transfer is checked by is several members of the head, which are not changed
- * at once, and are changed to what they were by a scan that finds nothing new.
+ * Stops submission on all controllers that share the namespace, until
+ * nvme_uq_format_read(). The check of a transfer uses several members of the
+ * head. The scan does not update them atomically. Even a scan that finds no
+ * change rewrites them.
  *
  * Context: may sleep.
  */
@@ -282,13 +291,17 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_format_changes);
 
 /**
  * nvme_uq_format_read - allow submission to a namespace if its format is known
- * @ns:		the namespace, of whose head all that depends on the format was set
+ * @ns:		the namespace; all members of its head that depend on the format
+ *		are set
  *
- * It is not known if the head was set from what an Identify returned before a
- * command ended that may have changed the format: the controller scans again, and
- * until then no other starts the namespace, which may have read it and lost to this
- * one. Nor is it known while such a command runs, after which all controllers scan,
- * or while the scan of another controller changes the head, which then calls this.
+ * The format is unknown if a command that may have changed it ended after the
+ * Identify. Then the controller scans again. Until that scan, no other
+ * controller starts the namespace: it may have read the new format and then
+ * lost the race against this controller.
+ *
+ * The format is also unknown while such a command runs. All controllers scan
+ * after the command. Finally, it is unknown while another controller's scan
+ * changes the head. That scan then calls this function.
  *
  * Context: may sleep.
  */
@@ -298,7 +311,7 @@ void nvme_uq_format_read(struct nvme_ns *ns)
 
 	mutex_lock(&nvme_uq_format_lock);
 	if (ns->uq_gen != subsys->uq_gen) {
-		/* the head may hold what was: no scan but the next one may tell */
+		/* the head may be stale: only the next scan can tell */
 		nvme_queue_scan(ns->ctrl);
 	} else {
 		clear_bit(NVME_NS_UQ_CHANGING, &ns->flags);
@@ -315,8 +328,11 @@ static void nvme_uq_scan_path(struct nvme_ns *path)
 }
 
 /**
- * nvme_uq_format_lost - let others read a format that a controller cannot
- * @ns:		the namespace, which is no path of its head any more
+ * nvme_uq_format_lost - let other controllers read a namespace's format
+ * @ns:		the namespace, which is no longer a path of its head
+ *
+ * The controller of @ns can no longer read the format that stopped the
+ * namespace.
  *
  * Context: may sleep.
  */
@@ -362,7 +378,7 @@ void nvme_uq_format_end(struct nvme_ctrl *ctrl, u32 effects)
 	mutex_unlock(&nvme_uq_format_lock);
 	if (!last)
 		return;
-	/* scans meanwhile have started no namespace */
+	/* scans during the command have started no namespace */
 	mutex_lock(&nvme_subsystems_lock);
 	list_for_each_entry(ctrl, &subsys->ctrls, subsys_entry)
 		nvme_queue_scan(ctrl);
@@ -373,22 +389,24 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_format_end);
 /**
  * nvme_uq_passthru_start - block user queues during a passthru command
  * @ctrl:	the controller
- * @effects:	what the command is known to do, NVME_CMD_EFFECTS_*
+ * @effects:	known effects of the command, NVME_CMD_EFFECTS_*
  *
- * For commands that may change the format of namespaces, on which the check
- * relies that a transfer stays inside its buffer. Queues are blocked until
- * nvme_uq_passthru_end(). That is before the new format is known if the
- * controller is reset meanwhile, or cannot tell it yet. So each namespace is
- * stopped too, until nvme_uq_format_read() after nvme_uq_format_end().
+ * For commands that may change the format of namespaces. The check that a
+ * transfer stays inside its buffer relies on the format.
  *
- * Context: may sleep, until no command is in flight. Of another controller that
- * shares a namespace, commands that are in flight already are not waited for.
+ * Queues are blocked until nvme_uq_passthru_end(). If the controller is reset
+ * meanwhile, or cannot report the new format yet, the format is still unknown
+ * then. So each namespace is stopped too, until nvme_uq_format_read() after
+ * nvme_uq_format_end().
+ *
+ * Context: may sleep, until no command is in flight. If another controller
+ * shares a namespace, this does not wait for the commands in flight there.
  */
 void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
 
-	/* user queues may be those of another controller */
+	/* another controller may have the user queues */
 	if (effects & NVME_CMD_EFFECTS_NCC)
 		nvme_uq_format_start(ctrl);
 	if (!uqc || !(effects & NVME_UQ_EFFECTS))
@@ -415,7 +433,7 @@ void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects)
 		return;
 
 	mutex_lock(&uqc->lock);
-	/* user queues may have been created during the command */
+	/* user queues may have been created after nvme_uq_passthru_start() */
 	if (uqc->passthrus && !--uqc->passthrus)
 		nvme_uq_for_each(ctrl, NVME_UQ_PASSTHRU, nvme_uq_unblock);
 	mutex_unlock(&uqc->lock);

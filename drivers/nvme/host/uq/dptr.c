@@ -2,8 +2,8 @@
 /*
  * NVMe user queues: PRPs, SGLs, and the lengths of transfers.
  *
- * Nothing here depends on PCI, user memory or the DMA API: the input is ranges
- * of bus addresses, the output is what the device reads.
+ * This file does not depend on PCI, user memory or the DMA API. The input is
+ * ranges of bus addresses. The output is data pointers for the device.
  */
 #include <linux/math.h>
 
@@ -24,11 +24,12 @@ static bool nvme_uq_page_aligned(u64 addr)
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
  *
- * A PRP describes what is left of one page from the address it holds, so all
- * segments but the first have to start, and all but the last to end, at a page.
+ * A PRP describes one page from its address to the end of the page. So all
+ * segments but the first must start at a page, and all but the last must end at
+ * a page.
  *
- * Return: the number of pages that the transfer touches, PRP1's among them; 0
- * if PRPs cannot describe it.
+ * Return: the number of pages of the transfer, including that of PRP1; 0 if
+ * PRPs cannot describe the transfer.
  */
 unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
 				 unsigned int nseg)
@@ -50,11 +51,11 @@ unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
 EXPORT_SYMBOL_GPL(nvme_uq_prp_entries);
 
 /**
- * nvme_uq_nr_lists - count the lists that hold some entries
+ * nvme_uq_nr_lists - count the lists for a number of entries
  * @entries:	PRPs or SGL descriptors
  * @per_list:	entries per list
  *
- * All lists but the last spend an entry on the address of the next.
+ * All lists but the last use an entry for the address of the next list.
  *
  * Return: the number of lists.
  */
@@ -72,14 +73,14 @@ EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
  * @len:	bytes that the command transfers, from 1 to the length of @seg
- * @list:	lists, as many as nvme_uq_nr_lists() says for all entries of
- *		@seg but the first; not used if there are no more than two
+ * @list:	lists for all entries of @seg but the first, nvme_uq_nr_lists()
+ *		of them; unused for up to two entries
  * @per_list:	entries per list
  *
- * Neither PRP2 nor the last entry of a list says what it is. The device derives
- * from @len whether it has the address of data or of a list: if it were that of
- * a list where the device takes it for data, the device would overwrite the
- * list, or send it as data.
+ * Neither PRP2 nor the last entry of a list has a type. The device derives from
+ * @len whether the entry is the address of data or of a list. If the device
+ * took the address of a list for that of data, it would overwrite the list or
+ * send it as data.
  *
  * Return: 0, or -EINVAL if PRPs cannot describe @seg.
  */
@@ -135,7 +136,7 @@ static void nvme_uq_sgl_set(struct nvme_sgl_desc *sge, dma_addr_t addr, u32 len,
 	sge->type = type << 4;
 }
 
-/* Point @sge at the list that holds the next @left descriptors. */
+/* Point @sge to the list with the next @left descriptors. */
 static void nvme_uq_sgl_link(struct nvme_sgl_desc *sge,
 			     const struct nvme_uq_list *list,
 			     unsigned int left, unsigned int per_list)
@@ -152,8 +153,8 @@ static void nvme_uq_sgl_link(struct nvme_sgl_desc *sge,
  * @dptr:	data pointer of the command
  * @seg:	the memory, in order
  * @nseg:	number of @seg, at least one
- * @list:	lists, as many as nvme_uq_nr_lists() says for @nseg entries; not
- *		used if there is one segment
+ * @list:	lists for @nseg entries, nvme_uq_nr_lists() of them; unused for
+ *		one segment
  * @per_list:	entries per list
  */
 void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
@@ -190,15 +191,15 @@ static bool nvme_uq_has_blocks(const struct nvme_uq_fmt *fmt)
 }
 
 /*
- * Return false if the format was never read, because the block layer has no use
- * for the namespace. No logical block is smaller than a sector.
+ * Return false if the format was never read, because the block layer does not
+ * support the namespace. No logical block is smaller than a sector.
  */
 static bool nvme_uq_is_known(const struct nvme_uq_fmt *fmt)
 {
 	return fmt->lba_shift >= SECTOR_SHIFT;
 }
 
-/* Logical blocks of a command that has the layout of a read. */
+/* Logical blocks of a command with the layout of a read. */
 static u64 nvme_uq_blocks(const struct nvme_command *c)
 {
 	return (u64)le16_to_cpu(c->rw.length) + 1;
@@ -221,16 +222,16 @@ static u64 nvme_uq_rw_bytes(const struct nvme_command *c,
 		return U64_MAX;
 	if (!fmt->ext || !fmt->ms || nvme_uq_pi_stripped(c, fmt))
 		return bytes;
-	/* protection information that the driver does not use may be stripped */
+	/* the controller may strip PI that the driver does not use */
 	if (le16_to_cpu(c->rw.control) & NVME_RW_PRINFO_PRACT)
 		return U64_MAX;
 	return bytes + nvme_uq_blocks(c) * fmt->ms;
 }
 
 /*
- * Convert a 0's based number of dwords, which is the most that is transferred, to
- * bytes. If a device has less to say, only up to a page it is known that PRP2 is
- * not a list.
+ * Convert a 0's based number of dwords to bytes. This is the maximum length of
+ * the transfer: the device may transfer less. Only for a maximum of up to a
+ * page, PRP2 cannot be a list.
  */
 static u64 nvme_uq_dwords(__le32 numd)
 {
@@ -244,12 +245,12 @@ static u64 nvme_uq_dwords(__le32 numd)
  * @c:		the command
  * @fmt:	format of the namespace
  *
- * PRPs have no length. If a command transfers more than the buffer holds, the
- * device continues at whatever address the next entry has. So without SGLs a
- * command is only allowed if its length is known and fits. It has to be exact,
- * see nvme_uq_prp_build(), but up to a page a device may transfer less.
+ * PRPs have no length. If a command transfers more than the buffer, the device
+ * continues at the address in the next entry. So without SGLs, a command is
+ * only allowed if its length is known and fits. The length must be exact, see
+ * nvme_uq_prp_build(). Only for up to one page a device may transfer less.
  *
- * Return: the number of bytes, U64_MAX if it is not known.
+ * Return: the number of bytes, U64_MAX if it is unknown.
  */
 u64 nvme_uq_xfer_bytes(const struct nvme_command *c,
 		       const struct nvme_uq_fmt *fmt)
@@ -299,7 +300,7 @@ EXPORT_SYMBOL_GPL(nvme_uq_xfer_bytes);
  * @fmt:	format of the namespace
  * @meta_len:	length of the metadata buffer, 0 for none
  *
- * As nvme_uq_xfer_bytes() does for data, for a metadata pointer that is not an
+ * Like nvme_uq_xfer_bytes() for data, but for a metadata pointer without an
  * SGL.
  *
  * Return: true if the transfer cannot exceed the buffer.

@@ -19,18 +19,18 @@ struct nvme_uq_seg {
 
 /**
  * struct nvme_uq_list - memory for one PRP list or SGL segment
- * @virt:	where the driver writes it
- * @dma:	where the device reads it
+ * @virt:	kernel address, for the driver
+ * @dma:	bus address, for the device
  */
 struct nvme_uq_list {
 	void		*virt;
 	dma_addr_t	dma;
 };
 
-/* A list is of this many bytes if that is enough, else of a page. */
+/* Size of a small list. A list that needs more bytes gets a page. */
 #define NVME_UQ_SMALL_LIST	512
 
-/* The most lists that a command needs: 8 MiB in 4 KiB segments, as an SGL. */
+/* Maximum number of lists of a command: an SGL for 8 MiB in 4 KiB segments. */
 #define NVME_UQ_MAX_LISTS	9
 
 unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
@@ -44,11 +44,11 @@ void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 		       unsigned int per_list);
 
 /**
- * struct nvme_uq_fmt - what the length of a transfer depends on
+ * struct nvme_uq_fmt - format of a namespace, as far as it affects lengths
  * @csi:	command set of the namespace
- * @lba_shift:	size of a logical block, as a power of two
- * @ms:		metadata of a logical block, in bytes
- * @pi_size:	part of @ms that is protection information, 0 for none
+ * @lba_shift:	log2 of the size of a logical block
+ * @ms:		bytes of metadata per logical block
+ * @pi_size:	bytes of protection information in @ms, 0 for none
  * @ext:	metadata follows each block in the data buffer
  */
 struct nvme_uq_fmt {

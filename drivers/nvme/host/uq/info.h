@@ -15,7 +15,7 @@
 static_assert(NVME_UQ_HEAD_PHASE == 1 << 16);
 static_assert(NVME_UQ_HEAD_MASK == U16_MAX);
 
-/* A doorbell is about to be written. With sq_lock held. */
+/* Called before a doorbell write. The caller holds sq_lock. */
 static __always_inline void nvme_uq_info_submitted(struct nvme_uq *uq)
 {
 	struct nvme_uq_info *info = uq->info;
@@ -25,7 +25,9 @@ static __always_inline void nvme_uq_info_submitted(struct nvme_uq *uq)
 			   (u32)uq->submitted - uq->info_base);
 }
 
-/* Commands were completed; @head is the next entry. With cq_lock held. */
+/*
+ * Commands were completed; @head is the next entry. The caller holds cq_lock.
+ */
 static __always_inline void nvme_uq_info_reaped(struct nvme_uq *uq, u32 head)
 {
 	struct nvme_uq_info *info = uq->info;

@@ -21,7 +21,7 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 		container_of(inode->i_cdev, struct nvme_uq_node, cdev);
 	struct nvme_uq_file *uf;
 
-	/* the cdev holds references of the node, its namespace and nvme.ko */
+	/* the cdev holds references to the node, its namespace and nvme.ko */
 	if (nvme_uq_ns_removed(node))
 		return -ENXIO;
 	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
@@ -31,14 +31,14 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 	uf->node = node;
 	uf->file = file;
 	uf->blocked_mask = ~0;
-	/* the others take the path for any command */
+	/* commands with other flags take nvme_uq_queue() */
 	uf->issue_flags = IO_URING_F_SQE128 | IO_URING_F_CQE32 |
 		IO_URING_F_NONBLOCK;
 	if (node->uq->polled)
 		uf->issue_flags |= IO_URING_F_IOPOLL;
 	init_waitqueue_head(&uf->waitq);
 	file->private_data = uf;
-	/* there is no cache: O_DIRECT asks for what is so without it */
+	/* files have no cache: O_DIRECT makes no difference */
 	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT;
 	nvme_uq_add_file(node->uq, uf);
 	return 0;
@@ -106,7 +106,7 @@ static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
 	return ret < 0 ? ret : 0;
 }
 
-/* What flags of a command, which are not 0, ask for. */
+/* Check the flags of a command, which are not 0. */
 static int nvme_uq_check_flags(const struct io_uring_cmd *ioucmd, u8 flags)
 {
 	if (flags != NVME_UQ_CMD_MEMORY ||
@@ -134,7 +134,7 @@ static __always_inline int nvme_uq_import(struct nvme_uq_io *io, u64 addr,
 					 io->ioucmd, issue_flags);
 }
 
-/* As nvme_is_write(), of the values that were checked. */
+/* nvme_is_write() for values that were checked. */
 static bool nvme_uq_is_write(u8 opcode, u32 nsid)
 {
 	/* fctype of a fabrics command is the lowest byte of the nsid */
@@ -145,7 +145,7 @@ static bool nvme_uq_is_write(u8 opcode, u32 nsid)
  * nvme_uq_queue - start any command
  * @uf:		open file that the command is submitted to
  * @ioucmd:	the command
- * @issue_flags: of ->uring_cmd()
+ * @issue_flags: issue flags of ->uring_cmd()
  *
  * Return: -EIOCBQUEUED or an error.
  */
@@ -237,9 +237,9 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 	struct nvme_uq *uq = uf->node->uq;
 
 	/*
-	 * Completions of an interrupt queue are reaped by its interrupt
-	 * handler. Reaping them here would make interrupts spurious, and the
-	 * IRQ core disables an interrupt that has too many of these.
+	 * The interrupt handler reaps the completions of an interrupt queue.
+	 * Reaping them here would make interrupts spurious. The IRQ core
+	 * disables an interrupt that is spurious too often.
 	 */
 	if (!uq->polled)
 		return 0;

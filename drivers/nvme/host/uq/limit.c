@@ -11,10 +11,10 @@
 #include "limit.h"
 
 /*
- * Apply the limit of one open file, in constant time: any user that can open a
- * node can set a limit, and has others wait for sq_lock meanwhile. So the caller
- * wakes what waits for the limit. A completion that does not see @limited was
- * counted before any command sees the limit.
+ * Apply the limit of one open file in constant time. Any user who can open a
+ * node can set a limit, and makes others wait for sq_lock meanwhile. So the
+ * caller wakes the commands that wait for the limit. A completion that misses
+ * @limited is counted before any command sees the limit.
  */
 static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
@@ -28,10 +28,10 @@ static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	WRITE_ONCE(uf->limit, limit);
 }
 
-/* Wake as many commands as the limit of an open file lets go on. */
+/* Wake as many commands as the limit of an open file admits. */
 static void nvme_uq_wake_limited(struct nvme_uq_file *uf)
 {
-	/* no number: all, of which no completion will wake any */
+	/* without a limit wake all: no completion will do so */
 	wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
 }
 
@@ -83,13 +83,12 @@ static int nvme_uq_write_limit(struct nvme_uq *uq, unsigned int *which,
  * nvme_uq_set_limit - limit commands in flight
  * @uq:		the queue
  * @which:	its limit or its file_limit
- * @limit:	from 1 to the number of tags, which means no limit
+ * @limit:	from 1 to the number of tags; the number of tags means no limit
  *
- * Goes through all open files of the queue, so only the administrator may call
- * it.
+ * Visits all open files of the queue, so only the administrator may call it.
  *
- * Return: 0; -EINVAL for a limit that is out of range; -ENXIO if the queue has
- * no memory, so that its depth is not known.
+ * Return: 0; -EINVAL if @limit is out of range; -ENXIO if the queue has no
+ * memory, so that its depth is unknown.
  */
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit)
@@ -110,7 +109,7 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_limit);
  * @uf:		the open file
  * @limit:	as for nvme_uq_set_limit()
  *
- * Return: as nvme_uq_set_limit() does.
+ * Return: see nvme_uq_set_limit().
  */
 int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit)
 {
@@ -133,9 +132,10 @@ EXPORT_SYMBOL_GPL(nvme_uq_request_limit);
 /**
  * nvme_uq_get_limit - number of commands that may be in flight
  * @uq:		the queue
- * @which:	a limit of it or of an open file
+ * @which:	a limit of the queue or of an open file
  *
- * Return: the limit; the number of tags if there is none, 0 without memory.
+ * Return: the limit. If there is no limit, the number of tags; 0 if the queue
+ * has no memory.
  */
 unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
 			       const unsigned int *which)
@@ -145,7 +145,7 @@ unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
 }
 
 /**
- * nvme_uq_add_file - make an open file one of the queue's
+ * nvme_uq_add_file - add an open file to a queue
  * @uq:		the queue
  * @uf:		the open file
  */

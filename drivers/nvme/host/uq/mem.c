@@ -2,9 +2,9 @@
 /*
  * NVMe user queues: memory of open files, see mem.h.
  *
- * An open file asks for memory once. The driver of the controller allocates it
- * and maps it for the device; user space maps it at NVME_UQ_OFF_MEMORY, and
- * commands name offsets in it.
+ * An open file allocates memory once. The driver of the controller allocates
+ * the pages and maps them for the device. User space maps them at
+ * NVME_UQ_OFF_MEMORY, and commands name offsets in the memory.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -24,8 +24,8 @@ static struct nvme_uq_mems *nvme_uq_file_mems(const struct nvme_uq_file *uf)
 }
 
 /**
- * nvme_uq_mems_init - initialize what a controller knows of its open files' memory
- * @mems:	it
+ * nvme_uq_mems_init - initialize struct nvme_uq_mems of a controller
+ * @mems:	the memory of the controller's open files
  */
 void nvme_uq_mems_init(struct nvme_uq_mems *mems)
 {
@@ -36,10 +36,11 @@ void nvme_uq_mems_init(struct nvme_uq_mems *mems)
 EXPORT_SYMBOL_GPL(nvme_uq_mems_init);
 
 /*
- * RLIMIT_MEMLOCK counts by user, as for registered buffers of io_uring and with
- * the same counter, and not by address space: the memory belongs to an open file,
- * which several processes can have, which outlives the one that asked for it, and
- * of which a user that forks could have one more for each child.
+ * RLIMIT_MEMLOCK counts by user, with the same counter as registered buffers of
+ * io_uring, and not by address space. The memory belongs to an open file.
+ * Several processes can share the file, and it outlives the process that
+ * allocated the memory. With a count by address space, a user that forks could
+ * allocate more memory in each child.
  */
 static int nvme_uq_mem_account(struct nvme_uq_mem *mem)
 {
@@ -68,7 +69,7 @@ static void nvme_uq_mem_unaccount(struct nvme_uq_mem *mem)
 	mem->user = NULL;
 }
 
-/* Take bytes of what the controller's open files may have together. */
+/* Charge @size bytes to the limit @most of the controller's open files. */
 static int nvme_uq_mems_charge(struct nvme_uq_mems *mems, u64 size, u64 most)
 {
 	int ret = -ENOSPC;
@@ -89,7 +90,10 @@ static void nvme_uq_mems_uncharge(struct nvme_uq_mems *mems, u64 size)
 	spin_unlock(&mems->list_lock);
 }
 
-/* Free the pages of memory that is on no list. With nvme_uq_mems.lock held. */
+/*
+ * Free the pages of memory that is on no list. The caller holds
+ * nvme_uq_mems.lock.
+ */
 static void nvme_uq_mem_free_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems,
 				   struct nvme_uq_mem *mem)
 {
@@ -98,7 +102,7 @@ static void nvme_uq_mem_free_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems
 	nvme_uq_mems_uncharge(mems, mem->pieces.size);
 }
 
-/* Allocate memory of @mem->pieces.size. With nvme_uq_mems.lock held. */
+/* Allocate @mem->pieces.size bytes. The caller holds nvme_uq_mems.lock. */
 static int nvme_uq_mem_get_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems,
 				 struct nvme_uq_mem *mem)
 {
@@ -201,13 +205,13 @@ int nvme_uq_ioctl_alloc_mem(struct nvme_uq_file *uf, void __user *argp)
 	if (IS_ERR(mem))
 		return PTR_ERR(mem);
 
-	/* user space may be told too early, but not in vain if it gets a 0 */
+	/* on success, the values that user space sees are valid */
 	arg.size = mem->pieces.size;
 	arg.piece = min(1ULL << mem->pieces.shift, arg.size);
 	ret = -EFAULT;
 	if (copy_to_user(argp, &arg, sizeof(arg)))
 		goto out_free;
-	/* the memory comes before the pointer that leads to it */
+	/* publish the memory before the pointer to it */
 	ret = -EBUSY;
 	if (cmpxchg_release(&uf->mem, NULL, mem))
 		goto out_free;
@@ -220,8 +224,8 @@ out_free:
 
 /**
  * nvme_uq_mem_release - free the memory of an open file
- * @uf:		the open file, which is being released: no mapping and no command
- *		of it is left
+ * @uf:		the open file, which is being released: it has no mapping and no
+ *		command left
  */
 void nvme_uq_mem_release(struct nvme_uq_file *uf)
 {
@@ -230,10 +234,9 @@ void nvme_uq_mem_release(struct nvme_uq_file *uf)
 }
 
 /**
- * nvme_uq_mem_revoke - take the memory away from all open files
- * @ctrl:	the controller, which has user queues. It is disabled and will not
- *		be enabled again, no command is in flight, and none can be
- *		submitted.
+ * nvme_uq_mem_revoke - free the memory of all open files
+ * @ctrl:	the controller, which has user queues. It is disabled for good,
+ *		has no command in flight, and accepts no new commands.
  */
 void nvme_uq_mem_revoke(struct nvme_ctrl *ctrl)
 {
@@ -245,7 +248,7 @@ void nvme_uq_mem_revoke(struct nvme_ctrl *ctrl)
 	list_for_each_entry_safe(mem, next, &mems->list, list) {
 		struct nvme_uq_file *uf = mem->file->private_data;
 
-		/* the last references of its pages but this one */
+		/* remove all references to the pages but those of @mem */
 		unmap_mapping_range(mem->file->f_mapping, NVME_UQ_OFF_MEMORY,
 				    mem->pieces.size, 1);
 		list_del_init(&mem->list);
@@ -264,7 +267,7 @@ static vm_fault_t nvme_uq_mem_fault(struct vm_fault *vmf)
 	struct nvme_uq_file *uf = vmf->vma->vm_file->private_data;
 	unsigned long nr = vmf->pgoff - NVME_UQ_MEMORY_PGOFF;
 	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
-	/* it was there when the mapping was made, and it stays */
+	/* was set before the mapping was made, and stays set */
 	struct nvme_uq_mem *mem = uf->mem;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 
@@ -305,9 +308,9 @@ static int nvme_uq_mem_check_range(const struct nvme_uq_file *uf,
  * @desc:	description of the mapping, with an offset of at least
  *		NVME_UQ_OFF_MEMORY
  *
- * Only checks. Pages are mapped by faults, under a lock that is taken before they
- * are freed: what is mapped here would be so before unmap_mapping_range() can find
- * the mapping.
+ * Only checks the range. Faults map the pages, under nvme_uq_mems.lock, which
+ * prevents their freeing. If this function mapped pages, unmap_mapping_range()
+ * could not find them yet.
  *
  * Return: 0 or an error, see the uapi header.
  */
@@ -317,7 +320,7 @@ int nvme_uq_mem_mmap_prepare(struct vm_area_desc *desc)
 
 	if (vma_desc_test(desc, VMA_EXEC_BIT))
 		return -EACCES;
-	/* a file that is open for reading has no VMA_SHARED_BIT */
+	/* a file that is open only for reading has no VMA_SHARED_BIT */
 	if (!vma_desc_test(desc, VMA_MAYSHARE_BIT))
 		return -EINVAL;
 	ret = nvme_uq_mem_check_range(desc->file->private_data, desc);
@@ -337,12 +340,13 @@ int nvme_uq_mem_mmap_prepare(struct vm_area_desc *desc)
  */
 
 /**
- * nvme_uq_import_mem - find the data of a command in the memory of its open file
+ * nvme_uq_import_mem - find a command's data in the memory of its open file
  * @io:		the command
- * @offset:	where the data is
- * @len:	its length, not 0
+ * @offset:	offset of the data
+ * @len:	length of the data, not 0
  *
- * Return: 0, -EFAULT if it is not in the memory, -EINVAL if it is not aligned.
+ * Return: 0, -EFAULT if the data is outside the memory, -EINVAL if it is not
+ * aligned.
  */
 int nvme_uq_import_mem(struct nvme_uq_io *io, u64 offset, u32 len)
 {

@@ -5,30 +5,31 @@
  * States, in this order:
  *
  *   none	nvme_uq_file.mem is NULL.
- *   attached	NVME_UQ_IOCTL_ALLOC_MEMORY has set it, once. The memory is mapped
- *		for the device, may be mapped to user space, and commands of the
- *		open file may use it.
+ *   attached	NVME_UQ_IOCTL_ALLOC_MEMORY has set the pointer, once. The memory
+ *		is mapped for the device, and may be mapped to user space.
+ *		Commands of the open file may use it.
  *   revoked	The driver was unbound from the controller. No page is mapped to
- *		user space or for the device, and all are freed. No command can be
- *		submitted any more. struct nvme_uq_mem stays.
- *   freed	The open file was released: no descriptor, mapping or command of
- *		it is left.
+ *		user space or for the device, and all pages are freed. No new
+ *		command is accepted. struct nvme_uq_mem stays.
+ *   freed	The open file was released. It has no descriptor, mapping or
+ *		command left.
  *
- * What keeps what:
+ * Lifetime:
  *
- *   - A command in flight, a mapping and a descriptor each hold the struct file,
- *     and with it struct nvme_uq_mem. So the path of a command takes neither lock
- *     nor reference for it, and memory stays until the device has completed the
- *     last command or was disabled, even if the process has died.
- *   - Pages are inserted into page tables by their frame number. Nothing can hold
- *     a reference of a page, so unmap_mapping_range() removes the last one of user
- *     space.
- *   - nvme_uq_mems.lock, held for reading, keeps memory from being revoked: while
- *     it is allocated, while a fault inserts a page, while it is freed. It nests
- *     inside mmap_lock, and outside of memory allocation and list_lock; a reset
- *     does not take it. nvme_uq_mem_revoke() holds it for writing, after the
- *     queues were blocked for good and all commands ended: first it removes the
- *     mappings, then it frees the pages. A fault that comes later finds the mark.
+ *   - A command in flight, a mapping and a descriptor each hold the struct
+ *     file, which holds struct nvme_uq_mem. So submission takes neither a lock
+ *     nor a reference for the memory. The memory stays until the device has
+ *     completed the last command or was disabled, even if the process has died.
+ *   - Pages are inserted into page tables by their frame number. Nothing can
+ *     take a reference to a page, so unmap_mapping_range() removes the last
+ *     user space reference.
+ *   - nvme_uq_mems.lock, held for reading, prevents revocation while memory is
+ *     allocated or freed, and while a fault inserts a page. The lock nests
+ *     inside mmap_lock, and outside memory allocation and list_lock. A reset
+ *     does not take it.
+ *   - nvme_uq_mem_revoke() holds nvme_uq_mems.lock for writing, after the
+ *     queues were blocked for good and all commands have ended. It removes the
+ *     mappings, then frees the pages. A later fault sees nvme_uq_mems.revoked.
  */
 #ifndef _NVME_UQ_MEM_H
 #define _NVME_UQ_MEM_H
@@ -42,14 +43,15 @@ struct user_struct;
 
 /**
  * struct nvme_uq_mem - memory of an open file
- * @pieces:	where it is for the device
- * @pages:	its pages, in order
- * @allocs:	what was allocated, for the driver of the controller
- * @file:	the open file; not referenced, as the file releases the memory
+ * @pieces:	bus addresses of the memory
+ * @pages:	pages of the memory, in order
+ * @allocs:	allocations of the controller's driver
+ * @file:	the open file; not referenced, because the file releases the
+ *		memory
  * @list:	entry of nvme_uq_mems.list; empty once the pages are freed
- * @user:	user of the RLIMIT_MEMLOCK that it counts against, or NULL
+ * @user:	user whose RLIMIT_MEMLOCK is charged, or NULL
  *
- * Does not change while it is attached, but for @list.
+ * Only @list changes while the memory is attached.
  */
 struct nvme_uq_mem {
 	struct nvme_uq_pieces	pieces;

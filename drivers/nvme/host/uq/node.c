@@ -8,7 +8,7 @@
 #include "../uq.h"
 #include "wait.h"
 
-/* Nodes are added and removed by scan work and when a namespace is removed. */
+/* Scan work adds and removes nodes, and so does removal of a namespace. */
 static DEFINE_MUTEX(nvme_uq_nodes_lock);
 
 static void nvme_uq_node_release(struct device *dev)
@@ -33,7 +33,7 @@ static int nvme_uq_add_node(struct nvme_ns *ns, struct nvme_uq *uq)
 	if (ret)
 		goto out_free;
 
-	nvme_get_ns(ns);	/* undone in nvme_uq_node_release() */
+	nvme_get_ns(ns);	/* put in nvme_uq_node_release() */
 	node->ns = ns;
 	node->uq = uq;
 	device_initialize(&node->dev);
@@ -98,8 +98,7 @@ static void nvme_uq_update_node(struct nvme_ns *ns, struct nvme_uq *uq)
  * nvme_uq_update_nodes - make a namespace's nodes match the controller's queues
  * @ns:		the namespace
  *
- * Called by scan work, for a namespace that is new and for one that was found
- * again.
+ * Called by scan work, for new namespaces and for those found again.
  */
 void nvme_uq_update_nodes(struct nvme_ns *ns)
 {
@@ -118,9 +117,9 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
 }
 
 /*
- * When this returns, no command of the namespace is about to be written to the
- * queue. Commands with a deferred doorbell are passed to the device here,
- * before any command that could assign the namespace id to another namespace.
+ * On return, no command of the namespace is about to be written to the queue.
+ * Commands with a deferred doorbell are passed to the device here, before a
+ * command could assign the namespace id to another namespace.
  */
 static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
@@ -135,9 +134,10 @@ static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
  * nvme_uq_remove_nodes - remove the nodes of a namespace
  * @ns:		the namespace, which is marked NVME_NS_REMOVING
  *
- * Open files can submit no more commands, whether their node is still in /dev
- * or was removed earlier, so this goes through all queues of the controller.
- * Commands in flight hold a reference of the namespace until they complete.
+ * Open files can submit no more commands. Their nodes may be in /dev or may
+ * have been removed earlier, so this function visits all queues of the
+ * controller. Commands in flight hold a reference to the namespace until they
+ * complete.
  */
 void nvme_uq_remove_nodes(struct nvme_ns *ns)
 {
@@ -151,7 +151,7 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 		return;
 
 	mutex_lock(&nvme_uq_nodes_lock);
-	/* later queues see NVME_NS_REMOVING in nvme_uq_update_nodes() */
+	/* queues added later see NVME_NS_REMOVING in nvme_uq_update_nodes() */
 	nr = nvme_uq_count(uqc);
 	for (i = 0; i < nr; i++)
 		nvme_uq_close_ns(uqc->q[i], ns);

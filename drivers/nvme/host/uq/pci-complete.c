@@ -21,9 +21,9 @@
  */
 
 /*
- * The most commands that one task work completes. io_uring takes 20 task works
- * before it looks at what a task waits for and at the completion queue, so the
- * more there are in each, the more completions may come at once.
+ * Maximum number of commands that one task work completes. io_uring runs 20
+ * task works before it checks the completion queue and the condition of a
+ * waiting task. So larger chains make more completions arrive at once.
  */
 #define NVME_UQ_CHAIN	8
 
@@ -48,8 +48,8 @@ static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
 }
 
 /*
- * Complete the first commands of a list by one task work: those of the same ring
- * and task, as many as one task work should complete. Return the next command.
+ * Complete the first commands of a list in one task work: those of the same
+ * ring and task, up to NVME_UQ_CHAIN. Return the next command.
  */
 static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 {
@@ -69,7 +69,7 @@ static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 	return next;
 }
 
-/* Complete all commands of a list by task work of the tasks that submitted them. */
+/* Complete all commands of a list in task work of their submitters. */
 static void nvme_uq_finish_all(struct nvme_uq_done *done)
 {
 	struct io_uring_cmd *ioucmd;
@@ -80,9 +80,9 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done)
 }
 
 /*
- * Complete commands: those of the ring that is polling (@poll_ctx) directly, the
- * others by task work. Commands of that ring with pinned memory are left in @pinned,
- * see nvme_uq_finish_pinned().
+ * Complete commands of the polling ring (@poll_ctx) directly, and all others in
+ * task work. Commands of the polling ring with pinned memory are moved to
+ * @pinned, see nvme_uq_finish_pinned().
  */
 static void nvme_uq_finish_polled(struct nvme_uq_done *done,
 				  struct nvme_uq_done *pinned, void *poll_ctx)
@@ -105,9 +105,10 @@ static void nvme_uq_finish_polled(struct nvme_uq_done *done,
 }
 
 /*
- * Complete what nvme_uq_finish_polled() has left. To unpin a page that the device
- * has written to can take its lock, which the server of the page's file may hold
- * for any time. So this comes when no other task waits for the caller.
+ * Complete the commands that nvme_uq_finish_polled() moved to @pinned.
+ * Unpinning a page that the device has written to may lock the page. The server
+ * of the page's file may hold this lock for any time. So this runs when no
+ * other task waits for the caller.
  */
 static void nvme_uq_finish_pinned(struct nvme_uq_done *pinned)
 {
@@ -133,7 +134,7 @@ static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 	writel(head, uq->cq_db);
 }
 
-/* Release resources that few commands have. */
+/* Release resources that few commands use. */
 static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
 					 struct nvme_uq_iod *iod)
 {
@@ -144,7 +145,10 @@ static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
 		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
 }
 
-/* With cq_lock held: the command may hold the last reference of the file. */
+/*
+ * The caller holds cq_lock, as the command may hold the last reference to the
+ * file.
+ */
 static noinline void nvme_uq_wake_file(struct nvme_uq_file *uf)
 {
 	if (wq_has_sleeper(&uf->waitq))
@@ -231,13 +235,13 @@ nvme_uq_handle_cqe(struct nvme_uq *uq, const struct nvme_completion *cqe,
 }
 
 /*
- * Reap all completions, and return their number. With cq_lock held.
+ * Reap all completions, and return their number. The caller holds cq_lock.
  *
- * A device may fill the queue once before the doorbell below returns entries to
- * it. If the loop is about to start a second pass, the device is overwriting
- * entries that were not returned, and could keep the loop running with
- * interrupts disabled for an unlimited time. Valid completions that follow are
- * found at the next interrupt, at the next poll, or when a command is overdue.
+ * A device may fill the queue once before the doorbell below returns entries
+ * to it. If the loop wraps around twice, the device has overwritten entries
+ * that it does not own. It could then keep the loop running with interrupts
+ * disabled for an unlimited time. The next interrupt, poll or timeout finds
+ * valid completions that follow.
  */
 static __always_inline unsigned int
 __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
@@ -249,7 +253,7 @@ __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 	u32 head;
 
 	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm(uq)) {
-		/* the rest of the entry is valid if its phase was */
+		/* if the phase is valid, the rest of the entry is too */
 		dma_rmb();
 		nvme_uq_handle_cqe(uq, cqe, &list);
 		found++;
@@ -273,7 +277,7 @@ __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 	return found;
 }
 
-/* For all but nvme_uq_irq() and nvme_uq_pci_iopoll(). */
+/* For all callers but nvme_uq_irq() and nvme_uq_pci_iopoll(). */
 VISIBLE_IF_KUNIT unsigned int nvme_uq_reap_locked(struct nvme_uq *uq,
 						  struct nvme_uq_done *done)
 {
@@ -285,26 +289,26 @@ static void nvme_uq_wake(struct nvme_uq *uq, unsigned int freed)
 {
 	if (unlikely(wq_has_sleeper(&uq->waitq)))
 		wake_up_nr(&uq->waitq, freed);
-	/* the barrier of wq_has_sleeper() orders this one too */
+	/* the barrier of wq_has_sleeper() covers this check too */
 	if (unlikely(waitqueue_active(&uq->idle_wait)))
 		wake_up(&uq->idle_wait);
 }
 
 /*
- * Look for a completion without cq_lock, which other tasks that poll have no use
- * for if there is none. What is read here may be of two moments: then a poll is
- * in vain, or the next one finds what this one has missed.
+ * Check for a completion without cq_lock, to leave cq_lock to other polling
+ * tasks if there is none. The values may be from different moments. Then a poll
+ * is in vain, or the next poll finds the completion.
  *
- * A request that polls need not be in flight any more, so nothing but RCU keeps
- * the entries: their memory is freed after a grace period in which @cq_live was
- * false.
+ * The polling request need not be in flight any more, so only RCU keeps the
+ * entries. Their memory is freed after a grace period since @cq_live was
+ * cleared.
  */
 static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
 {
 	bool ret = false;
 
 	rcu_read_lock();
-	/* pairs with the release in nvme_uq_go_live(): entries of this life */
+	/* pairs with the release in nvme_uq_go_live() */
 	if (likely(smp_load_acquire(&uq->cq_live)))
 		ret = nvme_uq_cqe_pending(READ_ONCE(uq->cq_next),
 					  READ_ONCE(uq->cq_phase)) ||
@@ -317,7 +321,7 @@ static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
  * nvme_uq_pci_iopoll - ->uring_cmd_iopoll of a polled queue
  * @uq:		the queue
  * @iob:	the ring that polls
- * @flags:	of the poll
+ * @flags:	flags of the poll
  *
  * Return: the number of commands of all rings that had a completion.
  */
@@ -331,8 +335,9 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	if (!nvme_uq_may_reap(uq))
 		return 0;
 	/*
-	 * Poll once. io_uring calls again until it has enough completions, and
-	 * in between runs task work for those that other tasks have reaped.
+	 * Poll once. io_uring calls again until it has enough completions.
+	 * Between the calls, it runs task work for completions that other tasks
+	 * have reaped.
 	 */
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
@@ -397,7 +402,7 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	int irq = uq->irq;
 
 	nvme_uq_done_init(&done);
-	/* keeps the IRQ core from counting an interrupt as spurious */
+	/* the IRQ core must not count an interrupt as spurious */
 	if (irq >= 0)
 		disable_irq(irq);
 	spin_lock_irqsave(&uq->cq_lock, flags);
@@ -416,9 +421,9 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 }
 
 /*
- * Polling on behalf of rings that do not poll. The pause between two polls, in
- * microseconds, is short after one that found a completion, and doubles after
- * each that did not. Commands that take long are polled once in a tick.
+ * Polling for rings that do not poll. The pause between two polls, in
+ * microseconds, is short after a poll that found a completion. It doubles after
+ * each poll that found none. Commands that take long are polled once per tick.
  */
 #define NVME_UQ_PAUSE_MIN	10
 #define NVME_UQ_PAUSE_MAX	1000
@@ -431,18 +436,18 @@ static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
 
 /**
  * nvme_uq_queue_poll_work - poll for a ring that does not poll
- * @uq:		the queue, with sq_lock held, to which it has submitted a command
+ * @uq:		the queue of the submitted command, with sq_lock held
  */
 void nvme_uq_queue_poll_work(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
-	/* queue it even if it runs now: it may have found none in flight */
+	/* queue even if running: the work may have seen no command in flight */
 	queue_delayed_work(nvme_wq, &uq->poll_work, 0);
 }
 
 /**
- * nvme_uq_poll_work - poll while commands of rings that do not are in flight
+ * nvme_uq_poll_work - poll while rings that do not poll have commands in flight
  * @work:	nvme_uq.poll_work
  */
 void nvme_uq_poll_work(struct work_struct *work)
@@ -451,7 +456,7 @@ void nvme_uq_poll_work(struct work_struct *work)
 					  struct nvme_uq, poll_work);
 	unsigned int pause = uq->poll_pause ?: NVME_UQ_PAUSE_MIN;
 
-	/* quiescing waits for this work; the commands are cancelled later */
+	/* nvme_uq_quiesce() waits; nvme_uq_cancel() ends the commands */
 	while (nvme_uq_has_unpolled(uq) &&
 	       !(READ_ONCE(uq->blocked) & NVME_UQ_DOWN)) {
 		u32 done = READ_ONCE(uq->unpolled_done);
@@ -473,7 +478,10 @@ void nvme_uq_poll_work(struct work_struct *work)
 	uq->poll_pause = 0;
 }
 
-/* Cancel all commands in flight, and return their number. With cq_lock held. */
+/*
+ * Cancel all commands in flight, and return their number. The caller holds
+ * cq_lock.
+ */
 static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 					  struct nvme_uq_done *done)
 {
@@ -495,7 +503,7 @@ static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 
 /**
  * nvme_uq_cancel - cancel all commands that are in flight
- * @ctrl:	the controller, which can no longer reach memory
+ * @ctrl:	the controller, which can no longer access memory
  */
 void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 {
@@ -511,7 +519,7 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 		nvme_uq_done_init(&done);
 		spin_lock_irqsave(&uq->cq_lock, flags);
 		if (uq->cq_live) {
-			/* the last chance to see completions of the device */
+			/* last chance for completions of the device */
 			nvme_uq_reap_locked(uq, &done);
 			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 			nvme_uq_cancel_locked(uq, &done);

@@ -2,12 +2,18 @@
 /*
  * NVMe user queues: memory of a completion queue.
  *
- * User space may map it, and only dma_alloc_pages() promises that there are
- * pages, and which: coherent memory can be anything, and dma_get_sgtable() cannot
- * tell what. Where the device is not coherent, or the pages may be bounced, they
- * would have to be synchronized for each entry, and where memory is encrypted they
- * cannot be mapped as others are. Coherent memory does there, and if there are not
- * so many pages together. Then the queue works but cannot be claimed.
+ * User space may map the queue, so its pages must be known. Only
+ * dma_alloc_pages() returns pages. Coherent memory can be of any type, and
+ * dma_get_sgtable() cannot tell which.
+ *
+ * Coherent memory is used in these cases:
+ *
+ *   - The device is not coherent, or the pages may be bounced. Each entry would
+ *     need synchronization.
+ *   - Memory is encrypted. User space cannot map the pages like others.
+ *   - There are not enough contiguous pages.
+ *
+ * Then the queue works but cannot be claimed.
  */
 #include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
@@ -17,8 +23,8 @@
 
 /**
  * nvme_uq_alloc_cq - allocate the completion queue
- * @uq:		the queue, with claim_lock held; nvme_uq.cqes stays NULL if there
- *		is no memory
+ * @uq:		the queue, with claim_lock held; nvme_uq.cqes stays NULL if
+ *		there is no memory
  */
 void nvme_uq_alloc_cq(struct nvme_uq *uq)
 {

@@ -2,8 +2,8 @@
 /*
  * NVMe user queues: DMA mappings, and the data pointers of commands.
  *
- * Data in one segment is mapped inline, see nvme_uq_dma_map_one(). This file is
- * for several segments and for metadata.
+ * nvme_uq_dma_map_one() maps data in one segment inline. This file handles
+ * several segments and metadata.
  */
 #include <linux/dmapool.h>
 #include <linux/io.h>
@@ -66,8 +66,8 @@ void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod)
 }
 
 /*
- * Count the entries that go into lists: neither a single SGL descriptor nor the
- * first two PRPs do.
+ * Count the entries in lists. A single SGL descriptor and the first two PRPs
+ * need no list.
  */
 static int nvme_uq_list_entries(const struct nvme_uq *uq,
 				const struct nvme_uq_sglist *sglist)
@@ -87,8 +87,9 @@ static int nvme_uq_list_entries(const struct nvme_uq *uq,
  * @uq:		the queue
  * @sglist:	the data, mapped
  *
- * Most commands need no list, so no tag has one of its own. If there is no memory
- * without sleeping, a worker tries again, see nvme_uq_pci_submit().
+ * Most commands need no list, so tags have no lists of their own. If memory
+ * cannot be allocated without sleeping, a worker tries again, see
+ * nvme_uq_pci_submit().
  *
  * Return: 0, -EINVAL if PRPs cannot describe the data, or -ENOMEM.
  */
@@ -127,8 +128,9 @@ int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
 }
 
 /*
- * Have the IOMMU put all segments together, as blk_rq_dma_map_iter_start() does:
- * one range of bus addresses, and one flush of the IOTLB when it is unmapped.
+ * Let the IOMMU map all segments contiguously, like
+ * blk_rq_dma_map_iter_start(). This needs one range of bus addresses, and one
+ * IOTLB flush when it is unmapped.
  */
 static int nvme_uq_dma_link(struct nvme_uq *uq, struct nvme_uq_sglist *sglist,
 			    enum dma_data_direction dir)
@@ -176,16 +178,16 @@ static int nvme_uq_dma_map_each(struct nvme_uq *uq,
 	return 0;
 }
 
-/* A command that waits after it was mapped in vain is mapped again. */
+/* A command that waits after a failed attempt is mapped again. */
 static int nvme_uq_dma_map_sglist(struct nvme_uq *uq,
 				  struct nvme_uq_sglist *sglist, size_t len,
 				  enum dma_data_direction dir)
 {
-	/* 0 if there is no IOMMU */
+	/* 0 without an IOMMU */
 	unsigned long boundary = dma_get_merge_boundary(uq->dma_dev);
 
 	memset(&sglist->iova, 0, sizeof(sglist->iova));
-	/* one segment is mapped for less without it */
+	/* for one segment, dma_map_phys() costs less */
 	if (boundary && sglist->nseg > 1 &&
 	    !(nvme_uq_sglist_gaps(sglist) & boundary) &&
 	    dma_iova_try_alloc(uq->dma_dev, &sglist->iova, sglist->phys[0], len))
@@ -234,7 +236,8 @@ void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io)
 /**
  * nvme_uq_dma_map_meta - map the metadata of a command, if it has any
  * @uq:		the queue
- * @io:		the command, with its data mapped; unmapped if this fails
+ * @io:		the command, with its data mapped; the data is unmapped on
+ *		failure
  *
  * Return: 0 or -ENOMEM.
  */
@@ -295,8 +298,8 @@ int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io)
  * @uq:		the queue
  * @c:		the command
  * @sglist:	the data, mapped
- * @len:	bytes that the command transfers, from 1 to the length of @sglist;
- *		an SGL describes all of it
+ * @len:	bytes that the command transfers, from 1 to the length of
+ *		@sglist; an SGL describes all of @sglist
  */
 void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 			const struct nvme_uq_sglist *sglist, u32 len)
@@ -327,7 +330,7 @@ void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
 	if (!uq->meta_sgl_ok || !c->common.flags)
 		return;
 
-	/* the descriptor has the length of the buffer */
+	/* the descriptor contains the length of the buffer */
 	memset(sge, 0, sizeof(*sge));
 	sge->addr = cpu_to_le64(io->meta_addr);
 	sge->length = cpu_to_le32(io->meta_len);

@@ -2,16 +2,21 @@
 /*
  * NVMe user queues: fault injection, for tests.
  *
- * No emulated device loses completions, repeats them, changes their order,
- * makes them up or sends them when no command waits for them; none is silent
- * when it is asked to be; and none has no SGLs. Beside the controller's own
- * directory fault_inject in debugfs, user_queue_fault has one for each of these
- * faults, which says how likely and how often it happens to the controller's
- * user queues, see Documentation/fault-injection/fault-injection.rst.
+ * Injects faults that no emulated device produces:
  *
- * The directories come with the controller's first user queues and go with the
- * controller (nvme_uninit_ctrl()), after which nothing reads or writes them.
- * What they are about stays until the queues are freed (nvme_uq_free()).
+ *   - completions that are lost, repeated, reordered, made up, or sent while no
+ *     command waits for them,
+ *   - lost interrupts,
+ *   - admin commands without an answer, or rejected,
+ *   - a device without SGLs.
+ *
+ * In debugfs, user_queue_fault next to the controller's fault_inject has a
+ * directory for each fault. It sets the probability and the number of times,
+ * see Documentation/fault-injection/fault-injection.rst.
+ *
+ * The directories are created with the controller's first user queues and
+ * removed with the controller (nvme_uninit_ctrl()). Nothing accesses them after
+ * that. nvme_uq_free() frees the data behind them, together with the queues.
  */
 #include <linux/debugfs.h>
 #include <linux/fault-inject.h>
@@ -50,13 +55,13 @@ static const char * const nvme_uq_fault_names[NVME_UQ_NR_FAULTS] = {
 };
 
 /**
- * struct nvme_uq_held - a completion that is held back
+ * struct nvme_uq_held - a delayed completion
  * @uq:		the queue, NULL if this entry is free
  * @seen:	the completion
  * @left:	number of other completions of the queue that come first
  *
- * A reset may cancel the command meanwhile. Then the completion is a late one,
- * and must not complete the next command with the same tag.
+ * A reset may cancel the command meanwhile. Then the completion is late, and
+ * must not complete the next command with the same tag.
  */
 struct nvme_uq_held {
 	const struct nvme_uq	*uq;
@@ -66,15 +71,16 @@ struct nvme_uq_held {
 
 /**
  * struct nvme_uq_fault - faults of a controller's user queues
- * @lock:	protects @held, and makes the number of times in @attr exact
+ * @lock:	protects @held, and keeps the number of times in @attr exact
  * @attr:	probability and number of times of each fault
- * @hold_for:	number of completions of a queue that come before a held one
- * @opcode:	opcode of the admin commands that get no answer or are rejected
- * @no_sgl:	use no SGLs, as if the device had none; read at controller reset
- * @held:	completions that are held back
+ * @hold_for:	number of completions of a queue that come before a delayed one
+ * @opcode:	opcode of admin commands that get no answer or are rejected
+ * @no_sgl:	use no SGLs, as for a device without SGLs; read at controller
+ *		reset
+ * @held:	delayed completions
  */
 struct nvme_uq_fault {
-	spinlock_t		lock;	/* held; and times, so that they are exact */
+	spinlock_t		lock;	/* held; exact times in attr */
 	struct fault_attr	attr[NVME_UQ_NR_FAULTS];
 	u32			hold_for;
 	u8			opcode;
@@ -90,9 +96,9 @@ static struct nvme_uq_fault *nvme_uq_fault_of(struct nvme_ctrl *ctrl)
 /**
  * nvme_uq_fault_init - create the debugfs directories of a controller
  * @ctrl:	the controller
- * @uqc:	its user queues, of which there is none yet
+ * @uqc:	its user queues, which are not created yet
  *
- * As for other files in debugfs, failing to create them is not an error.
+ * As for other files in debugfs, a failure to create them is not an error.
  */
 void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc)
 {
@@ -127,8 +133,8 @@ out:
 
 /**
  * nvme_uq_fault_free - free the faults of a controller
- * @uqc:	the controller's user queues, after the debugfs directories were
- *		removed
+ * @uqc:	the controller's user queues, after the removal of the
+ *		directories
  */
 void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc)
 {
@@ -136,8 +142,8 @@ void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc)
 }
 
 /*
- * should_fail() is not called for a fault that is off: each call is counted by
- * fail-nth of a task, which is meant for the task's own allocations.
+ * Do not call should_fail() for a fault that is off. Each call decrements the
+ * fail-nth counter of the task, which is meant for the task's own allocations.
  */
 static bool nvme_uq_fault_take(struct nvme_uq_fault *f,
 			       enum nvme_uq_fault_what what)
@@ -148,13 +154,13 @@ static bool nvme_uq_fault_take(struct nvme_uq_fault *f,
 	if (!f || !READ_ONCE(f->attr[what].probability))
 		return false;
 	spin_lock_irqsave(&f->lock, flags);
-	/* debugfs writes the attributes without a lock: either value will do */
+	/* debugfs writes without a lock: either value is fine */
 	ret = data_race(should_fail(&f->attr[what], 1));
 	spin_unlock_irqrestore(&f->lock, flags);
 	return ret;
 }
 
-/* Hold a completion back. Return false if too many are held. */
+/* Delay a completion. Return false if too many are delayed. */
 static bool nvme_uq_fault_keep(struct nvme_uq_fault *f,
 			       const struct nvme_uq *uq,
 			       const struct nvme_uq_seen *seen)
@@ -176,7 +182,7 @@ static bool nvme_uq_fault_keep(struct nvme_uq_fault *f,
 	return kept;
 }
 
-/* Another completion has come: return those that are held no longer. */
+/* Another completion has arrived: return completions whose delay has ended. */
 static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 					 struct nvme_uq *uq,
 					 struct nvme_uq_seen *seen)
@@ -195,7 +201,7 @@ static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
 	}
 	spin_unlock_irqrestore(&f->lock, flags);
 
-	/* late: an error status shows if it completes another command */
+	/* late: an error shows if it completes another command */
 	for (i = 0; i < n; i++) {
 		u16 cid = seen[i].cid;
 
@@ -211,7 +217,7 @@ static unsigned int nvme_uq_fault_let_go(struct nvme_uq_fault *f,
  * @uq:		the queue, with cq_lock held
  * @seen:	the completion; array of NVME_UQ_FAULT_SEEN elements
  *
- * Return: the number of completions in @seen that replace it.
+ * Return: the number of completions in @seen that replace the real one.
  */
 unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 {
@@ -220,7 +226,7 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 	struct nvme_uq_fault *f = nvme_uq_fault_of(uq->ctrl);
 	unsigned int n = 0;
 
-	/* no faults: the completion itself */
+	/* without faults, keep the completion */
 	if (!f)
 		return 1;
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_LOSE))
@@ -232,7 +238,7 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 		bad.cid = real.cid - uq->tags.genctr_step;
 		seen[n++] = bad;
 	} else if (nvme_uq_fault_take(f, NVME_UQ_FAULT_WRONG)) {
-		/* no tag has this number, nor this one, and not yet this id */
+		/* invalid tags (idx_mask, U16_MAX), then a future generation */
 		bad.cid = real.cid | uq->tags.idx_mask;
 		seen[n++] = bad;
 		bad.cid = U16_MAX;
@@ -247,10 +253,10 @@ unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen)
 }
 
 /**
- * nvme_uq_fault_storm - check for the fault that old entries look new
+ * nvme_uq_fault_storm - check for the fault of old entries that look new
  * @uq:		the queue
  *
- * Return: true if the next entry is to be treated as new.
+ * Return: true if the next entry must be treated as new.
  */
 bool nvme_uq_fault_storm(struct nvme_uq *uq)
 {
@@ -272,10 +278,10 @@ bool nvme_uq_fault_may_storm(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_irq - check for the fault that an interrupt is lost
+ * nvme_uq_fault_irq - check for the fault of a lost interrupt
  * @uq:		the queue
  *
- * Return: true if the interrupt is to be ignored.
+ * Return: true if the interrupt must be ignored.
  */
 bool nvme_uq_fault_irq(struct nvme_uq *uq)
 {
@@ -284,10 +290,10 @@ bool nvme_uq_fault_irq(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_fault_no_memory - check for the fault that data cannot be mapped
+ * nvme_uq_fault_no_memory - check for the fault of a failed mapping
  * @uq:		the queue
  *
- * Return: true if there is to be no memory for the mapping.
+ * Return: true if mapping the data must fail.
  */
 bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
 {
@@ -300,11 +306,12 @@ bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
  * @ctrl:	the controller
  * @opcode:	opcode of the command
  *
- * A device completes an Asynchronous Event Request when there is an event,
- * which may be never, and accepts a few of them (AERL of Identify Controller).
+ * To inject an unanswered command, send an Asynchronous Event Request: a device
+ * completes it only after an event, if at all. A device accepts a limited
+ * number of them (AERL of Identify Controller).
  *
  * Return: the opcode to send: @opcode, or one that is not answered or not
- * known.
+ * supported.
  */
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 {
@@ -314,17 +321,17 @@ u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 		return opcode;
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_SILENT))
 		return nvme_admin_async_event;
-	/* not defined by the specification, and without data */
+	/* undefined in the specification, and without data */
 	if (nvme_uq_fault_take(f, NVME_UQ_FAULT_REFUSE))
 		return 0x70;
 	return opcode;
 }
 
 /**
- * nvme_uq_fault_no_sgl - check for the fault that a device has no SGLs
+ * nvme_uq_fault_no_sgl - check for the fault of a device without SGLs
  * @ctrl:	the controller
  *
- * Return: true if SGLs are not to be used.
+ * Return: true if SGLs must not be used.
  */
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
 {

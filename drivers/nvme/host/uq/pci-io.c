@@ -20,8 +20,8 @@
 
 /*
  * Return true if the doorbell is deferred to the end of the batch. io_uring
- * plugs submissions of more than two; nvme_uq.plug caches that the plug has a
- * callback already.
+ * plugs submissions of more than two commands. nvme_uq.plug caches that the
+ * plug already has a callback.
  */
 static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
 						   struct nvme_uq_file *uf)
@@ -40,7 +40,7 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
  */
 
 /*
- * Map what was prepared. Under RCU, so that nvme_uq_quiesce() can wait for it:
+ * Map a prepared command. Called under RCU, so that nvme_uq_quiesce() can wait:
  * no memory is mapped for a device that is being unbound.
  */
 static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
@@ -53,7 +53,7 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 		return nvme_uq_dma_map_mem(uq, io);
 	if (nvme_uq_fault_no_memory(uq))
 		return -ENOMEM;
-	/* read after nvme_uq.blocked: as the queue is when it takes the command */
+	/* read after nvme_uq.blocked, so the value is current */
 	if (unlikely(io->sglist || io->metabuf || !READ_ONCE(uq->force_sgl)))
 		return nvme_uq_dma_map_slow(uq, io);
 	return nvme_uq_dma_map_one(uq, io);
@@ -73,8 +73,8 @@ static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
 }
 
 /*
- * Bytes that a command transfers, which nvme_uq_fits() has found to be no more
- * than its buffer; at least 1. Without SGLs.
+ * Number of bytes that a command transfers, at least 1. nvme_uq_fits() has
+ * checked that the buffer is large enough. Only for queues without SGLs.
  */
 static noinline u32 nvme_uq_moved(const struct nvme_command *c,
 				  const struct nvme_uq_io *io)
@@ -101,7 +101,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 	}
 
 	if (io->pieces) {
-		/* nvme_uq_dma_map_mem() knows that there is one */
+		/* nvme_uq_dma_map_mem() has checked that one PRP2 is enough */
 		nvme_uq_pieces_prp2(io->pieces, io->offset,
 				    nvme_uq_moved(c, io), &prp2);
 		c->common.dptr.prp2 = cpu_to_le64(prp2);
@@ -113,9 +113,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 		c->common.dptr.prp2 = cpu_to_le64(second);
 }
 
-/*
- * Preparation: everything that may sleep, before a tag is taken
- */
+/* Preparation: everything that may sleep, before a tag is taken */
 
 static void nvme_uq_unprep(struct nvme_uq_io *io)
 {
@@ -123,7 +121,7 @@ static void nvme_uq_unprep(struct nvme_uq_io *io)
 	nvme_uq_unpin_user(io->user, false);
 }
 
-/* Registered buffers: nearly always a part of one bio_vec. */
+/* Registered buffers: nearly always in one bio_vec. */
 static __always_inline int nvme_uq_prep_fixed(struct nvme_uq_io *io)
 {
 	const struct bio_vec *bv = io->iter.bvec;
@@ -147,7 +145,7 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 	io->addr = 0;
 	io->meta_addr = 0;
 	io->len = len;
-	/* an empty vector: metadata has its buffer below, and needs it */
+	/* an empty vector: without data, no metadata is mapped */
 	if (!len)
 		return io->meta_len ? -EINVAL : 0;
 	if (unlikely(len > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT))
@@ -161,7 +159,7 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 		ret = nvme_uq_prep_user(io);
 	if (unlikely(io->meta_len) && !ret)
 		ret = nvme_uq_prep_meta(io);
-	/* a task that waits marks it after the transfer */
+	/* a task that waits marks the memory after the transfer */
 	if (unlikely(io->rw && io->rw->iocb && io->user && !io->write) && !ret)
 		nvme_uq_dirty_user(io->user);
 	if (unlikely(ret))
@@ -174,9 +172,9 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
  */
 
 /*
- * Copy the dwords of a command that are passed to the device unchanged. Later
- * checks use the copy: it is made by volatile accesses, two dwords at a time,
- * so that the compiler cannot read again what user space may have changed.
+ * Copy the dwords of a command that the device gets unchanged. Later checks use
+ * the copy. Volatile accesses, two dwords at a time, make the copy, so that the
+ * compiler cannot read again: user space may have changed the original.
  */
 static __always_inline void
 nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
@@ -201,9 +199,9 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
 }
 
 /*
- * The dwords of a command of a kiocb. With sq_lock held and the queue not blocked,
- * so that no command is changing the format, as it may have done since the
- * transfer was looked at.
+ * Set the dwords of a command of a kiocb. The caller holds sq_lock, and the
+ * queue is not blocked. So no command is changing the format now, but the
+ * format may have changed since the transfer was checked.
  */
 static __always_inline int nvme_uq_set_rw(struct nvme_command *c,
 					  const struct nvme_ns_head *head,
@@ -228,8 +226,8 @@ static __always_inline int nvme_uq_set_rw(struct nvme_command *c,
 }
 
 /*
- * Return true if the transfer cannot exceed the buffers. An SGL has their
- * length; elsewhere the fields of the command must not ask for more.
+ * Return true if the transfer cannot exceed the buffers. An SGL contains their
+ * length. Without SGLs, check the fields of the command.
  */
 static noinline bool nvme_uq_fits(struct nvme_uq *uq,
 				  const struct nvme_command *c,
@@ -246,8 +244,8 @@ static noinline bool nvme_uq_fits(struct nvme_uq *uq,
 }
 
 /*
- * Return true if what a command transfers depends on more than its data buffer:
- * the namespace has metadata, or its format was never read.
+ * Return true if the transfer of a command may exceed its data buffer in spite
+ * of an SGL: the namespace has metadata, or its format was never read.
  */
 static __always_inline bool nvme_uq_is_odd(const struct nvme_ns_head *head)
 {
@@ -255,8 +253,8 @@ static __always_inline bool nvme_uq_is_odd(const struct nvme_ns_head *head)
 }
 
 /*
- * A command without a buffer that may transfer data gets an SGL of length 0. A
- * PRP would be address 0, which the device would access.
+ * A command without a buffer that may transfer data gets an SGL of length 0.
+ * With a PRP, the device would access address 0.
  */
 static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 				      struct nvme_command *c,
@@ -268,7 +266,7 @@ static noinline void nvme_uq_set_none(struct nvme_uq *uq,
 		c->common.flags = NVME_CMD_SGL_METABUF;
 }
 
-/* Take a tag, and fill in what the iod of each command has. */
+/* Take a tag, and fill in the iod members that each command needs. */
 static __always_inline unsigned int
 nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
 		 u8 opcode, u8 flags, unsigned int timeout,
@@ -288,8 +286,8 @@ nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
 }
 
 /*
- * The entry and the iod are complete. As soon as the tag is armed, the command
- * may complete and the submitter may be gone.
+ * Arm the tag, after the entry and the iod were filled in. From then on the
+ * command may complete, and the submitter may be gone.
  */
 static __always_inline void nvme_uq_publish(struct nvme_uq *uq,
 					    struct nvme_command *c,
@@ -306,8 +304,8 @@ static __always_inline void nvme_uq_publish(struct nvme_uq *uq,
 }
 
 /*
- * Write a submission queue entry and fill in its iod. With sq_lock held. The
- * command is checked here, where user space can no longer change it.
+ * Write a submission queue entry and fill in its iod. The caller holds sq_lock.
+ * The command is checked here, after user space can no longer change it.
  */
 static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 					     struct nvme_uq_io *io)
@@ -338,7 +336,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 	idx = nvme_uq_take_tag(uq, io->file, io->rw ?: (void *)io->ioucmd,
 			       io->opcode, io->flags, io->timeout, deadline);
 	iod = &uq->iod[idx];
-	/* used by nvme_uq_dma_unmap() */
+	/* for nvme_uq_dma_unmap() */
 	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
 				  NVME_UQ_SGLIST))) {
 		iod->addr = io->addr;
@@ -362,8 +360,8 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 }
 
 /*
- * Try once; -EAGAIN if there is no tag or the queue is blocked, -ENOMEM if data
- * cannot be mapped without sleeping.
+ * Try once. Return -EAGAIN if there is no tag or the queue is blocked, -ENOMEM
+ * if data cannot be mapped without sleeping.
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
@@ -375,7 +373,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	if (unlikely(READ_ONCE(uq->blocked) &
 		     READ_ONCE(io->file->blocked_mask)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
-	/* a waiter that is in a wait queue has looked */
+	/* a waiter in a wait queue has already checked */
 	if (waiter && !waiter->waitq &&
 	    (nvme_uq_is_full(uq) || nvme_uq_at_limit(uq, io->file)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
@@ -464,16 +462,16 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 }
 
 /*
- * The most frequent commands: data in one piece of a registered buffer or in one
- * page, no metadata, the usual timeout, a controller with SGLs. For these, few of
- * the steps above do anything, and nothing of what struct nvme_uq_io describes
- * has to be in memory. They are the same steps in the same order, and a command
- * of another kind starts again in nvme_uq_queue().
+ * The most frequent commands: data in one piece of a registered buffer or in
+ * one page, no metadata, the default timeout, a controller with SGLs. They need
+ * few of the steps above, and no struct nvme_uq_io in memory. The steps are the
+ * same, in the same order. All other commands start again in nvme_uq_queue().
  */
 
 /*
- * Return true if the command is permitted for certain; if not, nvme_uq_check_cmd()
- * knows. Most commands have no effect but that some change logical blocks.
+ * Return true if the command is certainly permitted; if not,
+ * nvme_uq_check_cmd() decides. Most commands have no effect, except that some
+ * change logical blocks.
  */
 static __always_inline bool nvme_uq_is_permitted(const struct nvme_ns *ns,
 						 const struct file *file,
@@ -521,7 +519,7 @@ nvme_uq_prep_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	return !IS_ERR_VALUE(user);
 }
 
-/* Flags of a command that was mapped by dma_map_phys(). */
+/* Flags of a command that dma_map_phys() has mapped. */
 static __always_inline u8 nvme_uq_unmap_flags(struct nvme_uq *uq, u8 opcode)
 {
 	if (likely(!dma_need_unmap(uq->dma_dev)))
@@ -530,9 +528,9 @@ static __always_inline u8 nvme_uq_unmap_flags(struct nvme_uq *uq, u8 opcode)
 }
 
 /*
- * As nvme_uq_write_sqe(). The namespace id and the opcode are those that were
- * checked. @owner is the struct io_uring_cmd, or if @is_rw is set, which is known
- * when this is compiled, the struct nvme_uq_rw.
+ * Fast version of nvme_uq_write_sqe(). The namespace id and the opcode are
+ * already checked. @owner is the struct io_uring_cmd, or the struct nvme_uq_rw
+ * if @is_rw is set. @is_rw is a compile time constant.
  */
 static __always_inline int
 nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
@@ -576,8 +574,8 @@ nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
 }
 
 /*
- * The part of nvme_uq_try() after mapping. A command that meets a queue without
- * SGLs is tried again.
+ * The part of nvme_uq_try() after mapping. If the queue has no SGLs any more,
+ * the command is tried again.
  */
 static __always_inline int
 nvme_uq_enqueue_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
@@ -628,9 +626,9 @@ nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
 }
 
 /*
- * Data in one piece of the open file's memory: nothing is pinned, and it is mapped
- * already. So nothing would have been done in vain for a command that has to
- * wait, and nvme_uq_admit() alone looks whether it has.
+ * Data in one piece of the open file's memory. The memory is already mapped,
+ * and nothing is pinned. So an early check would save nothing, and
+ * nvme_uq_admit() alone decides whether the command must wait.
  */
 static noinline int nvme_uq_pci_submit_mem(struct nvme_uq_file *uf,
 					   struct io_uring_cmd *ioucmd,
@@ -689,7 +687,7 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 			return nvme_uq_pci_submit_mem(uf, ioucmd, issue_flags);
 		goto queue;
 	}
-	/* nor is the length 0; without SGLs, no length is taken */
+	/* excludes length 0; without SGLs, excludes all lengths */
 	if (unlikely(len - 1 >= uq->max_len))
 		goto queue;
 	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
@@ -719,8 +717,8 @@ queue:
 }
 
 /*
- * Commands of kiocbs, see rw.h. The most frequent ones are, again, data in one
- * piece of a registered buffer that need not wait.
+ * Commands of kiocbs, see rw.h. Again, the most frequent commands have data in
+ * one piece of a registered buffer and need not wait.
  */
 
 static noinline int nvme_uq_queue_rw(struct nvme_uq_file *uf,
@@ -748,7 +746,7 @@ static noinline int nvme_uq_queue_rw(struct nvme_uq_file *uf,
 	return nvme_uq_pci_submit(uq, &io);
 }
 
-/* Return true if the data is in one piece, and @phys where it is. */
+/* Return true if the data is in one piece, and set @phys to its address. */
 static __always_inline bool nvme_uq_rw_is_one(const struct iov_iter *iter,
 					      u32 len, phys_addr_t *phys)
 {

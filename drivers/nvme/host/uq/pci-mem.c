@@ -2,10 +2,10 @@
 /*
  * NVMe user queues: allocation of open files' memory, and its DMA addresses.
  *
- * Memory comes from dma_alloc_noncontiguous(), which allocates for the device and
- * maps it: through an IOMMU one range of addresses for all of it, elsewhere pieces
- * that are contiguous. The mapping lasts until the memory is freed. See mem.h for
- * when that is.
+ * dma_alloc_noncontiguous() allocates the memory for the device and maps it.
+ * With an IOMMU, all memory gets one range of bus addresses. Without an IOMMU,
+ * each piece is physically contiguous. The mapping lasts until the memory is
+ * freed, see mem.h.
  */
 #include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
@@ -21,7 +21,9 @@
 
 #define NVME_UQ_MAX_PIECE	min_t(u64, SZ_2M, PAGE_SIZE << MAX_PAGE_ORDER)
 
-/* In MiB. With one pointer a page, arrays stay within what kvmalloc() allows. */
+/*
+ * In MiB. Keeps arrays of a pointer per page within the limits of kvmalloc().
+ */
 #define NVME_UQ_MAX_MEMORY	65536
 
 static int nvme_uq_memory_set(const char *val, const struct kernel_param *kp)
@@ -47,8 +49,8 @@ MODULE_PARM_DESC(user_queue_memory,
 /**
  * struct nvme_uq_mem_alloc - a part of an open file's memory
  * @list:	entry of nvme_uq_mem.allocs
- * @sgt:	its pages, and its bus address
- * @len:	its length in bytes
+ * @sgt:	pages and bus address of the part
+ * @len:	length of the part in bytes
  */
 struct nvme_uq_mem_alloc {
 	struct list_head	list;
@@ -56,27 +58,31 @@ struct nvme_uq_mem_alloc {
 	size_t			len;
 };
 
-/* An IOMMU makes one piece of any pages. */
+/* An IOMMU maps any pages as one piece. */
 static bool nvme_uq_mem_merges(const struct nvme_uq *uq)
 {
 	return dma_get_merge_boundary(uq->dma_dev);
 }
 
-/* The least that can be mapped: an IOMMU may have larger pages than the CPU. */
+/*
+ * Smallest size that can be mapped: an IOMMU may have larger pages than the
+ * CPU.
+ */
 static size_t nvme_uq_mem_granule(const struct nvme_uq *uq)
 {
 	return max(PAGE_SIZE, dma_get_merge_boundary(uq->dma_dev) + 1);
 }
 
 /**
- * nvme_uq_pci_mem_plan - decide how much is allocated, and in which pieces
+ * nvme_uq_pci_mem_plan - decide the size of memory and of its pieces
  * @uq:		a queue of the open file's controller
- * @mem:	the memory, with the size that is wanted; on return, with the size
- *		that it will have and the size of a piece
- * @most:	bytes that all open files of the controller may have
+ * @mem:	the memory, with the requested size; on return, with the final
+ *		size and the size of a piece
+ * @most:	on return, the maximum for all open files of the controller, in
+ *		bytes
  *
- * Return: 0, -EOPNOTSUPP if the memory would need synchronization for each
- * command, or a page protection that only the DMA API knows, -ENOSPC.
+ * Return: 0; -EOPNOTSUPP if each command would need synchronization, or if user
+ * space would need a page protection that only the DMA API knows; -ENOSPC.
  */
 int nvme_uq_pci_mem_plan(struct nvme_uq *uq, struct nvme_uq_mem *mem, u64 *most)
 {
@@ -114,7 +120,7 @@ static void nvme_uq_mem_free_lists(struct nvme_uq *uq,
 	p->prps = NULL;
 }
 
-/* Commands without SGLs find their PRPs here. */
+/* Allocate PRP lists for commands without SGLs. */
 static int nvme_uq_mem_alloc_lists(struct nvme_uq *uq, struct nvme_uq_pieces *p)
 {
 	unsigned int i, nr = nvme_uq_pieces_nr_lists(p);
@@ -151,8 +157,9 @@ void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 }
 
 /*
- * Large pieces are tried without effort, as smaller ones do too, and the smallest
- * ones without killing a process, as user space decides on the size.
+ * For large pieces, do not try hard, because smaller pieces work too. For the
+ * smallest pieces, do not invoke the OOM killer, because user space chose the
+ * size.
  */
 static gfp_t nvme_uq_mem_gfp(struct nvme_uq *uq, size_t len)
 {
@@ -163,7 +170,7 @@ static gfp_t nvme_uq_mem_gfp(struct nvme_uq *uq, size_t len)
 	return gfp | __GFP_RETRY_MAYFAIL;
 }
 
-/* Allocate a part, and note its pages from number @nr on. */
+/* Allocate a part, and store its pages from index @nr on. */
 static int nvme_uq_mem_add(struct nvme_uq *uq, struct nvme_uq_mem *mem,
 			   unsigned long nr, size_t len)
 {
@@ -190,8 +197,8 @@ static int nvme_uq_mem_add(struct nvme_uq *uq, struct nvme_uq_mem *mem,
 }
 
 /*
- * Allocate all parts. When one of a size cannot be had, the rest is allocated in
- * parts of half the size, which is then that of a piece.
+ * Allocate all parts. If the allocation of a part fails, halve the size of a
+ * piece and allocate the rest in such parts.
  */
 static int nvme_uq_mem_fill(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {
@@ -211,7 +218,7 @@ static int nvme_uq_mem_fill(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 		}
 		if (ret != -ENOMEM || len <= nvme_uq_mem_granule(uq))
 			return ret;
-		/* less than a half if it was no power of two */
+		/* less than half if len is not a power of two */
 		p->shift = fls64(len) - 2;
 		len = 1ULL << p->shift;
 	}
@@ -240,10 +247,11 @@ static int nvme_uq_mem_set_base(struct nvme_uq_mem *mem)
 /**
  * nvme_uq_pci_mem_alloc - allocate the pages of an open file's memory
  * @uq:		a queue of the open file's controller
- * @mem:	the memory, planned
+ * @mem:	the memory, after nvme_uq_pci_mem_plan()
  *
- * Return: 0, -ENOMEM, -EOPNOTSUPP as nvme_uq_pci_mem_plan(), or -EINTR if the task
- * was killed. @mem->pages and the addresses of the pieces are the caller's to free.
+ * Return: 0, -ENOMEM, -EOPNOTSUPP like nvme_uq_pci_mem_plan(), or -EINTR if the
+ * task was killed. The caller frees @mem->pages and the addresses of the
+ * pieces.
  */
 int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {
@@ -267,7 +275,7 @@ int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
  * Commands
  */
 
-/* Return true if the data pointer of a command is enough to describe its data. */
+/* Return true if the data pointer alone can describe the data of a command. */
 static bool nvme_uq_mem_is_direct(const struct nvme_uq *uq,
 				  const struct nvme_uq_io *io)
 {
@@ -299,7 +307,8 @@ static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
  * @uq:		the queue
  * @io:		the command, prepared
  *
- * As nvme_uq_dma_map_slow(), but the data is mapped already, and stays so.
+ * Like nvme_uq_dma_map_slow(), but the data is already mapped, and stays
+ * mapped.
  *
  * Return: 0, or -ENOMEM.
  */
@@ -308,7 +317,7 @@ int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io)
 	int ret = 0;
 
 	io->addr = nvme_uq_pieces_addr(io->pieces, io->offset);
-	/* it may have a list from an earlier try */
+	/* an earlier attempt may have left a list */
 	if (!io->sglist && !nvme_uq_mem_is_direct(uq, io))
 		ret = nvme_uq_mem_sglist(io);
 	if (io->sglist && !ret) {

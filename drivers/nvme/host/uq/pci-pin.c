@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: user memory that a command has pinned from preparation to
- * completion.
+ * NVMe user queues: user memory that is pinned from preparation to completion
+ * of a command.
  *
- * All of this may sleep, and none of it is on the path of a registered buffer
- * in one segment.
+ * All functions may sleep. Registered buffers in one segment use none of them.
  */
 #include <linux/bvec.h>
 #include <linux/compat.h>
@@ -17,9 +16,9 @@
 #include "pci.h"
 
 /*
- * Copy the metadata that the device wrote to user space. The task that
- * completes the command need not be the one that submitted it, so this uses the
- * pinned pages and not the address.
+ * Copy the metadata that the device wrote to user space. Another task than the
+ * submitter may complete the command. So use the pinned pages and not the
+ * address.
  */
 static void nvme_uq_return_meta(struct nvme_uq_user *user)
 {
@@ -84,7 +83,9 @@ struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 	return sglist;
 }
 
-/* Use one segment or several. Both ends of each have to be dword aligned. */
+/*
+ * Use one segment or several. Both ends of each segment must be dword aligned.
+ */
 static int nvme_uq_prep_sglist(struct nvme_uq_io *io,
 			       struct nvme_uq_sglist *sglist)
 {
@@ -129,9 +130,9 @@ int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
 
 /**
  * nvme_uq_pin_page - pin a page of user memory
- * @addr:	address of the data in it
+ * @addr:	address of the data in the page
  * @write:	the data goes to the device
- * @phys:	where the data is
+ * @phys:	on return, the physical address of the data
  *
  * Return: value for nvme_uq_pdu.user, or an error for IS_ERR_VALUE().
  */
@@ -251,10 +252,10 @@ static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,
 }
 
 /**
- * nvme_uq_prep_meta - copy the metadata to a buffer for the device
+ * nvme_uq_prep_meta - allocate a buffer for metadata, and fill it for a write
  * @io:		the command, with its data prepared
  *
- * Metadata is small, and may cross pages in user memory.
+ * The buffer is contiguous. User memory may cross pages, and metadata is small.
  *
  * Return: 0 or an error. The caller undoes the preparation of @io.
  */
@@ -272,7 +273,7 @@ int nvme_uq_prep_meta(struct nvme_uq_io *io)
 		io->user = (unsigned long)user;
 	}
 
-	/* zeroed: what the device does not write is copied to user space */
+	/* zeroed, so that no stale memory is copied to user space */
 	meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT);
 	if (!meta)
 		return -ENOMEM;
@@ -295,8 +296,8 @@ static bool nvme_uq_one_page(const struct iov_iter *iter)
  * nvme_uq_prep_user - pin user memory and find its segments
  * @io:		the command
  *
- * Return: 0 or an error. The caller undoes it by unpinning the user memory of
- * @io and freeing its sglist.
+ * Return: 0 or an error. The caller must undo the preparation: unpin the user
+ * memory of @io and free its sglist.
  */
 int nvme_uq_prep_user(struct nvme_uq_io *io)
 {

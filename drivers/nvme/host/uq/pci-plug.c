@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * NVMe user queues: doorbells of the submission queue that are deferred to the
- * end of a batch.
- */
+/* NVMe user queues: doorbells that are deferred to the end of a batch. */
 #include <linux/blkdev.h>
 #include <linux/file.h>
 #include <linux/slab.h>
@@ -10,8 +7,8 @@
 #include "pci.h"
 
 /**
- * nvme_uq_pci_ring - write a doorbell that was deferred
- * @uq:		the queue, with sq_lock held; nothing is written if it is down
+ * nvme_uq_pci_ring - write a deferred doorbell
+ * @uq:		the queue, with sq_lock held; if it is down, nothing is written
  */
 void nvme_uq_pci_ring(struct nvme_uq *uq)
 {
@@ -23,10 +20,10 @@ void nvme_uq_pci_ring(struct nvme_uq *uq)
 /**
  * struct nvme_uq_plug - a doorbell that is deferred to the end of a batch
  * @cb:		callback of the task's plug
- * @plug:	that plug
- * @file:	reference that keeps the queue, and the module with this code:
- *		the doorbell of another task may have made all commands of the
- *		batch complete before it ends
+ * @plug:	the task's plug
+ * @file:	reference that keeps the queue and the module. Another task's
+ *		doorbell may let all commands of the batch complete before the
+ *		batch ends.
  */
 struct nvme_uq_plug {
 	struct blk_plug_cb	cb;
@@ -43,7 +40,7 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 	spin_lock(&uq->sq_lock);
 	/*
 	 * Other tasks set it without the lock, but only to their own plugs. If
-	 * such a value is lost here, that task searches its callback again.
+	 * such a value is lost here, that task looks up its callback again.
 	 */
 	if (READ_ONCE(uq->plug) == cb->plug)
 		WRITE_ONCE(uq->plug, NULL);
@@ -54,12 +51,12 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 }
 
 /**
- * nvme_uq_add_plug - have the doorbell written when a plug is finished
+ * nvme_uq_add_plug - defer the doorbell until a plug is finished
  * @uq:		the queue
  * @plug:	the task's plug
  * @file:	open file of the command
  *
- * Return: false if there is no memory for a callback of the plug.
+ * Return: false if no callback can be allocated.
  */
 bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
 		      struct file *file)

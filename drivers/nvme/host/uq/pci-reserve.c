@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * NVMe user queues: setting queues and interrupt vectors aside.
- */
+/* NVMe user queues: reserving queues and interrupt vectors. */
 #include <linux/blk-mq.h>
 #include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
@@ -37,15 +35,13 @@ module_param_cb(user_poll_queues, &nvme_uq_count_ops, &user_poll_queues, 0644);
 MODULE_PARM_DESC(user_poll_queues,
 		 "Number of polled queues set aside for user space, as /dev/ngXnYqZ. Read at controller reset.");
 
-/*
- * Setting queues aside
- */
+/* Reserving queues */
 
 /**
  * nvme_uq_max - maximum number of user queues of a controller
  *
- * Return: the most that the parameters allow, and as many again for queues that
- * are not used any more since a parameter was changed.
+ * Return: the maximum that the parameters allow, plus the same number for
+ * queues that are unused since a parameter was changed.
  */
 unsigned int nvme_uq_max(void)
 {
@@ -69,7 +65,7 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 
 	if (uqc)
 		return uqc;
-	/* memory reclaim may wait for the reset that this is a part of */
+	/* memory reclaim may wait for this reset */
 	noio = memalloc_noio_save();
 	uqc = kzalloc_flex(*uqc, q, max);
 	memalloc_noio_restore(noio);
@@ -81,12 +77,15 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	mutex_init(&uqc->lock);
 	nvme_uq_mems_init(&uqc->mems);
 	nvme_uq_fault_init(ctrl, uqc);
-	/* freeze and scan read it without a lock */
+	/* freeze and scan read the pointer without a lock */
 	smp_store_release(&ctrl->uq, uqc);
 	return uqc;
 }
 
-/* The queues that the module parameters ask for, if the controller allows. */
+/*
+ * The queues that the module parameters request, if the controller supports
+ * them.
+ */
 static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_plan plan = {
@@ -104,9 +103,9 @@ static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 /**
  * nvme_uq_set_queue_count - nvme_set_queue_count() including user queues
  * @ctrl:	the controller
- * @count:	queues that blk-mq asks for; on return, queues that it gets
+ * @count:	queues that blk-mq requests; on return, queues for blk-mq
  *
- * Return: as nvme_set_queue_count().
+ * Return: see nvme_set_queue_count().
  */
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 {
@@ -127,7 +126,7 @@ int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 	ret = nvme_set_queue_count(ctrl, &granted);
 	if (ret < 0)
 		return ret;
-	/* the controller may have rejected the higher number */
+	/* the controller may have rejected the larger number */
 	if (!granted)
 		return nvme_set_queue_count(ctrl, count);
 
@@ -140,7 +139,7 @@ int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
  * nvme_uq_planned - number of user queues that this reset will create
  * @ctrl:	the controller
  *
- * Return: the number, which may still become less.
+ * Return: the number. It may still decrease.
  */
 unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 {
@@ -148,10 +147,10 @@ unsigned int nvme_uq_planned(struct nvme_ctrl *ctrl)
 }
 
 /**
- * nvme_uq_drop_one - plan one user queue less
+ * nvme_uq_drop_one - drop one planned user queue
  * @ctrl:	the controller
  *
- * Return: false if there was none left to drop.
+ * Return: false if there was no queue left to drop.
  */
 bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
 {
@@ -161,17 +160,17 @@ bool nvme_uq_drop_one(struct nvme_ctrl *ctrl)
 /**
  * nvme_uq_alloc_irqs - allocate blk-mq's vectors and those of user queues
  * @ctrl:	the controller
- * @blk_vecs:	vectors that blk-mq and the admin queue want
- * @flags:	of pci_alloc_irq_vectors_affinity()
- * @affd:	how blk-mq wants its vectors spread
+ * @blk_vecs:	vectors that blk-mq and the admin queue request
+ * @flags:	flags for pci_alloc_irq_vectors_affinity()
+ * @affd:	affinity of blk-mq's vectors
  *
- * Vectors of user queues come last and are not managed, so that the
- * administrator can set their affinity. They are allocated only together with
- * all vectors that blk-mq wants: with fewer, the PCI core would take them from
+ * Vectors of user queues come last. They are not managed, so that the
+ * administrator can set their affinity. They are allocated only if blk-mq gets
+ * all requested vectors. With fewer vectors, the PCI core would take them from
  * blk-mq.
  *
- * Return: the number of vectors for blk-mq and the admin queue; 0 if there are
- * none for user queues, in which case nothing was allocated.
+ * Return: the number of vectors for blk-mq and the admin queue. If user queues
+ * get no vectors, 0, and nothing was allocated.
  */
 int nvme_uq_alloc_irqs(struct nvme_ctrl *ctrl, unsigned int blk_vecs,
 		       unsigned int flags, struct irq_affinity *affd)

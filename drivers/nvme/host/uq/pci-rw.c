@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: the end of commands of kiocbs, see rw.h.
+ * NVMe user queues: ending commands of kiocbs, see rw.h.
  *
- * Part of the PCI driver. Runs in the context that has found the completion, with
- * no lock held, and does not sleep.
+ * Part of the PCI driver. The context that found the completion calls these
+ * functions without a lock. nvme_uq_rw_work(), nvme_uq_dirty_user() and
+ * nvme_uq_pci_unpin_rw() may sleep, the others do not.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -14,7 +15,9 @@
 #include "../uq.h"
 #include "pci.h"
 
-/* The pages of nvme_uq_pdu.user. @one is where there is room for a single one. */
+/*
+ * The pages of nvme_uq_pdu.user. @one provides the storage for a single page.
+ */
 static struct page **nvme_uq_user_pages(unsigned long val, struct page **one,
 					unsigned int *nr)
 {
@@ -31,10 +34,10 @@ static struct page **nvme_uq_user_pages(unsigned long val, struct page **one,
 }
 
 /**
- * nvme_uq_dirty_user - mark pinned memory that a device is about to write to
+ * nvme_uq_dirty_user - mark pinned memory dirty before the device writes to it
  * @val:	value of nvme_uq_pdu.user, not 0
  *
- * May sleep, which the end of the command must not.
+ * May sleep. The end of the command must not.
  */
 void nvme_uq_dirty_user(unsigned long val)
 {
@@ -48,8 +51,8 @@ void nvme_uq_dirty_user(unsigned long val)
 }
 
 /*
- * Unpin memory that a command has read, or that is still marked dirty. Return
- * false if it is neither: to mark it again takes a sleep.
+ * Unpin memory if the command only read it, or if it is still marked dirty.
+ * Else return false: marking it again may sleep.
  */
 static bool nvme_uq_try_unpin(const struct nvme_uq_rw *rw)
 {
@@ -84,7 +87,8 @@ static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
  * nvme_uq_rw_work - end the commands of kiocbs in nvme_uq.rw_dirty
  * @work:	nvme_uq.rw_work
  *
- * One for each queue: the lock of a page, which it takes, may be held for any time.
+ * Each queue has its own work item, because another task may hold a page lock
+ * for any time.
  */
 void nvme_uq_rw_work(struct work_struct *work)
 {
@@ -106,7 +110,7 @@ static void nvme_uq_defer_rw(struct nvme_uq_rw *rw)
 	struct nvme_uq_file *uf = rw->iocb->ki_filp->private_data;
 	struct nvme_uq *uq = uf->node->uq;
 
-	/* the queue, and the module with this code, until it was ended */
+	/* keeps the queue and the module until the command is ended */
 	get_file(rw->iocb->ki_filp);
 	if (llist_add(&rw->dirty, &uq->rw_dirty))
 		queue_work(system_dfl_long_wq, &uq->rw_work);
@@ -114,7 +118,7 @@ static void nvme_uq_defer_rw(struct nvme_uq_rw *rw)
 
 /**
  * __nvme_uq_finish_rw - end the commands of kiocbs in a list
- * @rw:		the last one of them, the others follow
+ * @rw:		the last command; the earlier ones follow
  */
 void __nvme_uq_finish_rw(struct nvme_uq_rw *rw)
 {
@@ -137,8 +141,8 @@ void __nvme_uq_finish_rw(struct nvme_uq_rw *rw)
 }
 
 /**
- * nvme_uq_pci_unpin_rw - unpin the memory of a command whose submitter waited
- * @rw:		the command, done
+ * nvme_uq_pci_unpin_rw - unpin the memory of a command with a waiting submitter
+ * @rw:		the command, completed
  */
 void nvme_uq_pci_unpin_rw(struct nvme_uq_rw *rw)
 {

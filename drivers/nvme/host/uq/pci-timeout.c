@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: commands that take too long. Poll for their completion,
- * abort them, and reset the controller, as nvme_timeout() does.
+ * NVMe user queues: timeouts. Poll for completions of overdue commands, abort
+ * the commands, and reset the controller, like nvme_timeout().
  */
 #include <kunit/visibility.h>
 #include <linux/blk-mq.h>
@@ -10,9 +10,9 @@
 #include "pci.h"
 
 /*
- * The task that defers a doorbell to the end of its batch may have been
- * preempted. Write it now, and restart the timeouts of these commands, as the
- * device did not know of them before.
+ * The task that deferred a doorbell to the end of its batch may have been
+ * preempted. Write the doorbell now, and restart the timeouts of its commands,
+ * because the device did not see them before.
  */
 static void nvme_uq_ring_late(struct nvme_uq *uq)
 {
@@ -28,7 +28,7 @@ static void nvme_uq_ring_late(struct nvme_uq *uq)
 	if (uq->sq_tail < uq->last_sq_tail)
 		n += uq->depth;
 	spin_lock_irqsave(&uq->cq_lock, flags);
-	/* the tags that were taken last */
+	/* the most recently taken tags */
 	while (n) {
 		unsigned int idx = s->free[(s->head - n--) & s->free_mask];
 		struct nvme_uq_iod *iod = &uq->iod[idx];
@@ -55,7 +55,7 @@ void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline)
 			 time_after(deadline, now) ? deadline - now : 1);
 }
 
-/* Return true if the controller has failed, or was reset behind the driver. */
+/* Return true if the controller has failed, or was reset without the driver. */
 static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 {
 	u32 csts;
@@ -69,8 +69,9 @@ static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 
 /*
  * Get permission to send an abort. The block layer and all user queues share
- * the controller's limit of aborts. So a queue has one at a time, and the last
- * one is left to the block layer, unless user queues have none.
+ * the controller's limit of aborts. So each queue may have one abort in flight.
+ * The last abort is left to the block layer, unless no user queue has an abort
+ * in flight.
  */
 static bool nvme_uq_get_abort(struct nvme_uq *uq)
 {
@@ -95,7 +96,7 @@ static void nvme_uq_put_abort(struct nvme_uq *uq)
 {
 	atomic_inc(&uq->ctrl->abort_limit);
 	atomic_dec(&uq->ctrl->uq->aborts);
-	/* the counters come before the next nvme_uq_get_abort() */
+	/* update the counters before the next nvme_uq_get_abort() */
 	smp_store_release(&uq->aborting, false);
 }
 
@@ -141,7 +142,7 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	return true;
 }
 
-/* A command that is overdue. */
+/* An overdue command. */
 struct nvme_uq_overdue {
 	u16	cid;
 	u8	opcode;
@@ -155,9 +156,9 @@ static void nvme_uq_sooner(unsigned long *next, unsigned long when)
 }
 
 /*
- * Restart the timeout of a command, unless it has ended. A reset affects all users
- * of the controller. So after an abort the device has at least as much time as for
- * a command of the block layer, however short the timeout of the command is.
+ * Restart the timeout of a command, unless it has ended. A reset affects all
+ * users of the controller. So after an abort, the device gets at least the
+ * timeout of the block layer, even if the command's timeout is shorter.
  */
 static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
 			    unsigned long *next)
@@ -180,8 +181,8 @@ static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
 }
 
 /*
- * Returns false if nothing can be done for any overdue command now. @next is
- * when to check again.
+ * Return false if no overdue command can be handled now. Update @next, the time
+ * of the next check.
  */
 static bool nvme_uq_overdue(struct nvme_uq *uq,
 			    const struct nvme_uq_overdue *od,
@@ -191,10 +192,11 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
 
 	/*
-	 * A controller that is being removed is not reset. The task that
-	 * unbinds the driver may wait for one that has frozen the controller,
-	 * and that for this command. The controller is disabled by another
-	 * work item, because nvme_uq_quiesce() waits for this one.
+	 * Do not reset a controller that is being removed. The task that
+	 * unbinds the driver may wait for a task that has frozen the
+	 * controller. That task may wait for this command. Another work item
+	 * disables the controller, because nvme_uq_quiesce() waits for this
+	 * one.
 	 */
 	if (nvme_state_terminal(ctrl)) {
 		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
@@ -205,8 +207,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		break;
 	case NVME_CTRL_RESETTING:
 		/*
-		 * A reset cancels all commands. Firmware that is being activated
-		 * has only delayed them.
+		 * A reset cancels all commands. A firmware activation only
+		 * delays them.
 		 */
 		nvme_uq_restart(uq, od->cid, 0, next);
 		return true;
@@ -217,7 +219,7 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	if (pci_channel_offline(pdev) && !pci_dev_is_disconnected(pdev))
 		return false;
 
-	/* the reset of a device that is gone fails, and removes it */
+	/* resetting a device that is gone fails, and removes it */
 	if (od->aborted || pci_dev_is_disconnected(pdev) ||
 	    nvme_uq_ctrl_lost(ctrl)) {
 		dev_warn_ratelimited(ctrl->device,
@@ -229,8 +231,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 	}
 
 	/*
-	 * If no abort can be sent, those in flight may not be completed. Go on
-	 * to find their commands, which then lead to a reset.
+	 * If no abort can be sent, the aborts in flight may be stuck. Continue
+	 * with their commands, which then lead to a reset.
 	 */
 	if (!nvme_uq_send_abort(uq, od->cid, od->opcode)) {
 		nvme_uq_sooner(next, jiffies + HZ);
@@ -242,8 +244,8 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 }
 
 /*
- * Find a command that is overdue, and the next deadline. The iods are read with
- * cq_lock held, so that no command completes meanwhile.
+ * Find an overdue command, and the next deadline. cq_lock is held to read the
+ * iods, so that no command completes meanwhile.
  */
 static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 				 struct nvme_uq_overdue *od,
@@ -274,7 +276,7 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 }
 
 /**
- * nvme_uq_timeout_work - find and handle commands that are overdue
+ * nvme_uq_timeout_work - find and handle overdue commands
  * @work:	nvme_uq.tmo_work
  */
 void nvme_uq_timeout_work(struct work_struct *work)
@@ -285,19 +287,19 @@ void nvme_uq_timeout_work(struct work_struct *work)
 	struct nvme_uq_overdue od;
 	unsigned int pos = 0;
 
-	/* commands that are submitted from now on may not be found below */
+	/* the search below may miss commands submitted from now on */
 	spin_lock(&uq->sq_lock);
 	uq->tmo_armed = false;
 	nvme_uq_ring_late(uq);
 	spin_unlock(&uq->sq_lock);
 
-	/* an interrupt may have been missed, or polling stopped */
+	/* an interrupt may be lost, or polling may have stopped */
 	nvme_uq_pci_reap(uq);
 
 	while (nvme_uq_find_overdue(uq, &pos, &od, &next)) {
 		if (nvme_uq_overdue(uq, &od, &next))
 			continue;
-		/* check again, in case the reset does not happen */
+		/* check again, in case the reset fails to start */
 		nvme_uq_sooner(&next, jiffies + HZ);
 		break;
 	}

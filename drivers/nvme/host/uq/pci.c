@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: creating queues in a reset, and deleting them in the order
- * of nvme_dev_disable().
+ * NVMe user queues: creation in a reset, and deletion in the order of
+ * nvme_dev_disable().
  */
 #include <linux/blk-mq.h>
 #include <linux/dmapool.h>
@@ -15,8 +15,8 @@
 #include "pci.h"
 
 /*
- * Free the memory of a queue that is down. With claim_lock held, and after a grace
- * period since cq_live was cleared.
+ * Free the memory of a queue that is down. The caller holds claim_lock, and has
+ * waited for a grace period since cq_live was cleared.
  */
 static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
@@ -38,7 +38,10 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	uq->depth = 0;
 }
 
-/* With claim_lock held, so that page faults see the old memory or the new. */
+/*
+ * The caller holds claim_lock, so page faults see the old memory or the new
+ * one.
+ */
 static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 {
 	bool genctr = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
@@ -102,7 +105,7 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	uq->dma_dev = ctrl->dev;
 	uq->blocked = NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN;
 	spin_lock_init(&uq->sq_lock);
-	/* two lock classes: only one is taken in interrupts */
+	/* two lock classes: an interrupt handler takes only one of them */
 	if (polled)
 		spin_lock_init(&uq->cq_lock);
 	else
@@ -122,13 +125,13 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	if (uqc->passthrus)
 		uq->blocked |= NVME_UQ_PASSTHRU;
 	uqc->q[uqc->nr] = uq;
-	/* pairs with the acquire of readers without the lock */
+	/* pairs with the acquire of lockless readers */
 	smp_store_release(&uqc->nr, uqc->nr + 1);
 	mutex_unlock(&uqc->lock);
 	return uq;
 }
 
-/* The @n'th queue of a kind, allocated if needed: a name keeps its kind. */
+/* Return the @n'th queue of a kind. A queue never changes its kind. */
 static struct nvme_uq *nvme_uq_nth(struct nvme_ctrl *ctrl, bool polled,
 				   unsigned int n)
 {
@@ -199,7 +202,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	uq->tmo_armed = false;
 	uq->blocked &= ~(NVME_UQ_UNAVAILABLE | NVME_UQ_DISABLED);
 	nvme_uq_limits_changed(uq);
-	/* cancelled commands may not have got a doorbell */
+	/* cancelled commands may have had no doorbell */
 	nvme_uq_info_submitted(uq);
 	spin_unlock(&uq->sq_lock);
 
@@ -231,17 +234,17 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 }
 
 /**
- * struct nvme_uq_create_ctx - resources of the next queue that is created
- * @shutdown_lock: keeps nvme_dev_disable() away
+ * struct nvme_uq_create_ctx - resources for the next queue
+ * @shutdown_lock: excludes nvme_dev_disable()
  * @dbs:	doorbells
- * @db_stride:	distance of doorbells
+ * @db_stride:	stride of doorbells
  * @depth:	entries of a queue
- * @qid:	its id
- * @vector:	its interrupt vector, if it is an interrupt queue
- * @died:	the controller is being disabled meanwhile
+ * @qid:	id of the queue
+ * @vector:	vector of the queue, if it is an interrupt queue
+ * @died:	the controller is being disabled
  */
 struct nvme_uq_create_ctx {
-	struct mutex		*shutdown_lock;	/* the driver's own */
+	struct mutex		*shutdown_lock;	/* lock of pci.c */
 	u32 __iomem		*dbs;
 	u32			db_stride;
 	u32			depth;
@@ -273,16 +276,16 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	uq->max_len = uq->force_sgl ? ctrl->max_hw_sectors << SECTOR_SHIFT : 0;
 	/*
 	 * Remove the completions of previous users. A zero entry is not
-	 * pending, as the phase starts at 1.
+	 * pending, because the phase starts at 1.
 	 */
 	memset(uq->cqes, 0, NVME_UQ_CQ_BYTES(uq));
 	ret = nvme_uq_admin_create(uq);
-	/* a controller that rejects the command returns a status */
+	/* if the controller rejects the command, ret is a status */
 	ctx->died = ret < 0;
 	if (ret)
 		return ret;
 
-	/* as nvme_create_queue() does: nvme_dev_disable() goes first */
+	/* nvme_dev_disable() has priority, as in nvme_create_queue() */
 	ctx->died = true;
 	if (!mutex_trylock(ctx->shutdown_lock))
 		return -ENODEV;
@@ -300,7 +303,9 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	return ret;
 }
 
-/* Create @want queues of a kind, and return how many were created. */
+/*
+ * Create up to @want queues of a kind, and return the number of created queues.
+ */
 static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
 					unsigned int want,
 					struct nvme_uq_create_ctx *ctx)
@@ -330,16 +335,15 @@ static unsigned int nvme_uq_create_kind(struct nvme_ctrl *ctrl, bool polled,
  * @ctrl:	the controller, during a reset, with blk-mq's queues created
  * @shutdown_lock: excludes nvme_dev_disable()
  * @dbs:	doorbells
- * @db_stride:	distance of doorbells
+ * @db_stride:	stride of doorbells
  * @depth:	entries of a queue
  * @qid:	the first queue id after those of blk-mq
  * @vector:	the first interrupt vector after those of blk-mq
  *
- * The queues take no commands before nvme_uq_unquiesce(). The reset goes on if
- * some of them cannot be created.
+ * The queues accept no commands before nvme_uq_unquiesce(). The reset continues
+ * if some queues cannot be created.
  *
- * Return: 0; -ENODEV if the controller, with blk-mq's queues, is being disabled
- * meanwhile.
+ * Return: 0; -ENODEV if the controller is being disabled meanwhile.
  */
 int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 		   u32 __iomem *dbs, u32 db_stride, u32 depth,
@@ -359,7 +363,7 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 	if (!uqc)
 		return 0;
 
-	/* memory reclaim may wait for this very controller */
+	/* memory reclaim may wait for this controller */
 	noio = memalloc_noio_save();
 	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pools(uqc, ctrl->dev)) {
 		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &ctx);
@@ -379,7 +383,7 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
  * @ctrl:	the controller, which has accepted them
  * @dbs:	shadow doorbells
  * @eis:	event indices
- * @db_stride:	distance of doorbells
+ * @db_stride:	stride of doorbells
  */
 void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 		       u32 db_stride)
@@ -393,10 +397,10 @@ void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 
 		if (!uq->cq_live)
 			continue;
-		/* it is down, so nothing is submitted: sq_lock is not needed */
+		/* the queue is down, so sq_lock is not needed */
 		uq->dbbuf_sq_db = &dbs[sq];
 		uq->dbbuf_sq_ei = &eis[sq];
-		/* but a device may post completions that it should not */
+		/* a faulty device may still post completions */
 		spin_lock_irq(&uq->cq_lock);
 		uq->dbbuf_cq_db = &dbs[sq + db_stride];
 		uq->dbbuf_cq_ei = &eis[sq + db_stride];
@@ -404,9 +408,7 @@ void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 	}
 }
 
-/*
- * Taking queues down, in the order of nvme_dev_disable()
- */
+/* Taking queues down, in the order of nvme_dev_disable() */
 
 static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
 					     blk_status_t error,
@@ -419,7 +421,7 @@ static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
 	return RQ_END_IO_NONE;
 }
 
-/* Returns false if the controller does not complete the command. */
+/* Return false if the controller does not complete the command. */
 static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
@@ -460,7 +462,7 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
 
 	/* wait for nvme_uq_dma_map(): the device may go away */
 	synchronize_rcu();
-	/* and for work, which is not queued again, to enable interrupts */
+	/* stop work that could enable interrupts; it is not queued again */
 	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		cancel_delayed_work_sync(&uqc->q[i]->poll_work);
 		cancel_delayed_work_sync(&uqc->q[i]->tmo_work);
@@ -471,8 +473,8 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
  * nvme_uq_delete_queues - delete the queues on the controller
  * @ctrl:	the controller, after nvme_uq_quiesce()
  *
- * Return: false if the controller does not complete a command in time, so that
- * no more are sent.
+ * Return: false if the controller does not complete a command in time. Then no
+ * more commands are sent.
  */
 bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 {
@@ -508,9 +510,9 @@ void nvme_uq_free_irqs(struct nvme_ctrl *ctrl)
 
 /**
  * nvme_uq_end_disable - wait for the work that disables the controller
- * @ctrl:	the controller, which is disabled and will not be enabled again
+ * @ctrl:	the controller, which is disabled for good
  *
- * No command is in flight that could time out and queue it again.
+ * No command is in flight that could time out and queue the work again.
  */
 void nvme_uq_end_disable(struct nvme_ctrl *ctrl)
 {
@@ -520,7 +522,7 @@ void nvme_uq_end_disable(struct nvme_ctrl *ctrl)
 
 /**
  * nvme_uq_free_queues - free the memory of all queues
- * @ctrl:	the controller, which is disabled and will not be enabled again
+ * @ctrl:	the controller, which is disabled for good
  */
 void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues: declarations shared by the files of the PCI driver.
+ * NVMe user queues: declarations for the files of the PCI driver.
  *
  *   pci.c		creating and deleting queues
- *   pci-reserve.c	setting them aside
+ *   pci-reserve.c	reserving queues and interrupt vectors
  *   pci-io.c		submission
- *   pci-plug.c		doorbells that are deferred
+ *   pci-plug.c		deferred doorbells
  *   pci-complete.c	completion
- *   pci-rw.c		the end of commands of kiocbs
+ *   pci-rw.c		ending commands of kiocbs
  *   pci-pin.c		pinning user memory and finding its segments
- *   pci-dma.c		mapping it for the device
+ *   pci-dma.c		DMA mappings
  *   pci-mem.c		memory of open files
- *   pci-timeout.c	commands that take too long
+ *   pci-timeout.c	timeouts
  *   pci-cq.c		memory of completion queues
  *   pci-fault.c	fault injection, for tests
  */
@@ -27,20 +27,20 @@
 #include "wait.h"
 
 #define NVME_UQ_SQ_BYTES(uq)	((size_t)(uq)->depth * sizeof(struct nvme_command))
-/* Whole pages: user space that maps the queue sees the rest of the last one. */
+/* Whole pages, because user space can map the rest of the last page too. */
 #define NVME_UQ_CQ_BYTES(uq)	PAGE_ALIGN((size_t)(uq)->depth * sizeof(struct nvme_completion))
 
 /**
  * struct nvme_uq_sglist - data in several segments
  * @nseg:	number of @seg and of @phys
  * @nbus:	number of @bus
- * @nlist:	number of @list; 0 if the command needs none
+ * @nlist:	number of @list; 0 if the command needs no list
  * @per_list:	entries per list
  * @pool:	pool of the lists
  * @list:	lists
- * @bus:	the data as the device sees it: @seg, or @whole
- * @iova:	in use if an IOMMU puts all segments together
- * @whole:	the range of bus addresses that they have then
+ * @bus:	bus addresses of the data: @seg, or &@whole
+ * @iova:	in use if an IOMMU maps all segments contiguously
+ * @whole:	the contiguous range of bus addresses, if @iova is in use
  * @phys:	physical addresses of the segments
  * @seg:	bus addresses and lengths of the segments
  */
@@ -58,7 +58,7 @@ struct nvme_uq_sglist {
 	struct nvme_uq_seg	seg[];
 };
 
-/* Add a segment, merged with the last one if they are adjacent. */
+/* Add a segment. Merge it with the last one if they are adjacent. */
 static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
 				      phys_addr_t phys, unsigned int len)
 {
@@ -74,8 +74,8 @@ static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
 }
 
 /*
- * All bits of the addresses at which one segment ends and the next one starts.
- * An IOMMU can put the segments together if these are addresses of its pages.
+ * All bits of the addresses at the boundaries between segments. If these are
+ * addresses of IOMMU pages, an IOMMU can map the segments contiguously.
  */
 static inline phys_addr_t nvme_uq_sglist_gaps(const struct nvme_uq_sglist *sglist)
 {
@@ -90,15 +90,15 @@ static inline phys_addr_t nvme_uq_sglist_gaps(const struct nvme_uq_sglist *sglis
 
 /**
  * struct nvme_uq_user - user memory that is pinned until a command completes
- * @nr_pages:	number of pinned pages that hold data
- * @nr_meta:	number of pinned pages that hold metadata
- * @dirty:	the device writes to them
- * @meta:	metadata as the device sees it
- * @meta_len:	its length
- * @meta_offset: where it starts in the first page that holds metadata
- * @pages:	pinned pages: those of the data, then those of the metadata
+ * @nr_pages:	number of pinned pages with data
+ * @nr_meta:	number of pinned pages with metadata
+ * @dirty:	the device writes to the pages
+ * @meta:	copy of the metadata for the device
+ * @meta_len:	length of @meta
+ * @meta_offset: offset of the metadata in its first page
+ * @pages:	pinned pages: first data, then metadata
  *
- * Not used for a single page without metadata, the most frequent case: see
+ * Not used in the most frequent case, a single page without metadata. See
  * NVME_UQ_USER_PAGE.
  */
 struct nvme_uq_user {
@@ -111,7 +111,10 @@ struct nvme_uq_user {
 	struct page		*pages[];
 };
 
-/* Low bits of nvme_uq_pdu.user: the rest is a page, and it was written to. */
+/*
+ * Low bits of nvme_uq_pdu.user: the rest is a page, and the page was written
+ * to.
+ */
 #define NVME_UQ_USER_PAGE	1UL
 #define NVME_UQ_USER_DIRTY	2UL
 
@@ -128,7 +131,7 @@ static inline struct nvme_uq_pdu *nvme_uq_pdu(struct io_uring_cmd *ioucmd)
 	return io_uring_cmd_to_pdu(ioucmd, struct nvme_uq_pdu);
 }
 
-/* A list of commands that have completed, in order. */
+/* A list of completed commands, in order. */
 struct nvme_uq_done {
 	struct io_uring_cmd	*first;
 	struct io_uring_cmd	**last;
@@ -160,9 +163,9 @@ bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
 		      struct file *file);
 
 /*
- * Return true if memory that stays mapped would have to be synchronized for each
- * transfer: it may be bounced, as by Xen's swiotlb, though the device is coherent.
- * With an IOMMU that has page tables, it is mapped where it is.
+ * Return true if memory that stays mapped would need synchronization for each
+ * transfer. A bounce buffer, such as Xen's swiotlb, may be in use even if the
+ * device is coherent. An IOMMU with page tables maps the memory itself.
  */
 static inline bool nvme_uq_needs_sync(const struct nvme_uq *uq, dma_addr_t addr)
 {
@@ -193,7 +196,7 @@ void nvme_uq_rw_work(struct work_struct *work);
 void __nvme_uq_finish_rw(struct nvme_uq_rw *rw);
 
 /*
- * Take the commands of kiocbs that are done from the queue, to end them without
+ * Take the completed commands of kiocbs from the queue, to end them without
  * cq_lock.
  */
 static __always_inline struct nvme_uq_rw *nvme_uq_take_rw(struct nvme_uq *uq)
@@ -222,7 +225,7 @@ int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
 int nvme_uq_prep_user(struct nvme_uq_io *io);
 int nvme_uq_prep_meta(struct nvme_uq_io *io);
 
-/* Unpin user memory. May sleep. */
+/* Unpin user memory, if there is any. May sleep. */
 static __always_inline void nvme_uq_unpin_user(unsigned long val,
 					       bool completed)
 {
@@ -249,9 +252,9 @@ void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem);
 int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io);
 
 /*
- * Time between the timeout of a command and its deadline: blk-mq rounds each
- * deadline up by as much, to have fewer timers. User space may ask for a
- * timeout of a millisecond, and an overdue command can lead to a reset, which
+ * Time between the timeout of a command and its deadline. blk-mq rounds
+ * deadlines up by the same time, to need fewer timers. User space may request a
+ * timeout of a millisecond. An overdue command can lead to a reset, which
  * affects all users of the controller.
  */
 #define NVME_UQ_GRACE	roundup_pow_of_two(HZ)
@@ -261,14 +264,14 @@ static_assert(NVME_UQ_MAX_TIMEOUT + NVME_UQ_GRACE < INT_MAX);
 void nvme_uq_arm_timeout(struct nvme_uq *uq, unsigned long deadline);
 void nvme_uq_timeout_work(struct work_struct *work);
 
-/* A completion, real or made up: see pci-fault.c. */
+/* A completion, real or injected, see pci-fault.c. */
 struct nvme_uq_seen {
 	u64	result;
 	int	status;
 	u16	cid;
 };
 
-/* The largest number of completions that one can be replaced by. */
+/* Maximum number of completions that replace one completion. */
 #define NVME_UQ_FAULT_SEEN	16
 
 #ifdef CONFIG_NVME_UQ_FAULT
@@ -317,7 +320,7 @@ static inline u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
 }
 #endif
 
-/* Not called, and not there, without CONFIG_NVME_UQ_FAULT. */
+/* Not defined, and not called, without CONFIG_NVME_UQ_FAULT. */
 unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
 
 /* Write the doorbell register. */
@@ -333,11 +336,11 @@ static inline bool nvme_uq_dbbuf_update(u16 value, __le32 *db, __le32 *ei)
 {
 	u16 old, event;
 
-	/* the entries come before the doorbell that announces them */
+	/* the entries come before the doorbell */
 	wmb();
 	old = le32_to_cpu(*db);
 	WRITE_ONCE(*db, cpu_to_le32(value));
-	/* and the doorbell before the event index is read */
+	/* the doorbell comes before the read of the event index */
 	mb();
 	event = le32_to_cpu(READ_ONCE(*ei));
 	return (u16)(value - event - 1) < (u16)(value - old);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: where the memory of an open file is.
+ * NVMe user queues: bus addresses of an open file's memory.
  *
- * Only computes, as dptr.c: the input is the bus addresses of the pieces, the
+ * Only computes, like dptr.c. The input is the bus addresses of the pieces. The
  * output is ranges of bus addresses, or PRPs.
  */
 #include <linux/align.h>
@@ -15,12 +15,12 @@
 
 /**
  * nvme_uq_piece_size - choose the size of pieces
- * @size:	bytes that are wanted, a multiple of PAGE_SIZE, not 0
- * @most:	largest size of a piece, a power of two of at least PAGE_SIZE
+ * @size:	bytes requested, a multiple of PAGE_SIZE, not 0
+ * @most:	maximum size of a piece, a power of two of at least PAGE_SIZE
  *
- * Pieces are powers of two, as that is what the page allocator has. The larger
- * they are, the fewer commands cross from one to the next; but whole pieces may
- * exceed what is wanted by no more than an eighth.
+ * The page allocator returns powers of two. With larger pieces, fewer commands
+ * cross from one piece to the next. But rounding up to whole pieces may add at
+ * most one eighth to @size.
  *
  * Return: the size of a piece, from PAGE_SIZE to @most.
  */
@@ -37,12 +37,12 @@ EXPORT_SYMBOL_GPL(nvme_uq_piece_size);
 /**
  * nvme_uq_pieces_segs - find the segments of a range
  * @p:		the memory
- * @offset:	start of the range, which is in the memory
- * @len:	its length, not 0
- * @seg:	where to put the segments; NULL to count them
+ * @offset:	start of the range, inside the memory
+ * @len:	length of the range, not 0
+ * @seg:	array for the segments; NULL to count them
  *
- * Return: the number of segments. Pieces that are adjacent for the device are
- * one segment.
+ * Return: the number of segments. Pieces with adjacent bus addresses are one
+ * segment.
  */
 unsigned int nvme_uq_pieces_segs(const struct nvme_uq_pieces *p, u64 offset,
 				 u32 len, struct nvme_uq_seg *seg)
@@ -71,10 +71,10 @@ unsigned int nvme_uq_pieces_segs(const struct nvme_uq_pieces *p, u64 offset,
 EXPORT_SYMBOL_GPL(nvme_uq_pieces_segs);
 
 /**
- * nvme_uq_pieces_nr_lists - count the PRP lists of some memory
+ * nvme_uq_pieces_nr_lists - count the PRP lists of memory in pieces
  * @p:		the memory
  *
- * Return: the number of lists for all of it.
+ * Return: the number of lists for all of the memory.
  */
 unsigned int nvme_uq_pieces_nr_lists(const struct nvme_uq_pieces *p)
 {
@@ -87,14 +87,14 @@ EXPORT_SYMBOL_GPL(nvme_uq_pieces_nr_lists);
  * @p:		the memory, with @p->prps
  * @nr:		number of the list
  *
- * List @nr has the pages from NVME_UQ_LIST_STEP times @nr on, so that each page
- * but the first ones is in the first half of one list and in the second half of
- * the list before. A command points at an entry in the first half, and has
- * half a list from there on before it: no list has to be chained to the next,
- * and the last entry of a list is always that of a page.
+ * List @nr starts at page NVME_UQ_LIST_STEP times @nr. So each page is in the
+ * first half of one list. All but the first NVME_UQ_LIST_STEP pages are also in
+ * the second half of the previous list. A command points to an entry in the
+ * first half. At least half a list follows that entry: lists need no chaining,
+ * and the last entry of a list is always a page.
  *
- * What a device finds behind the last page is the last page again. No command
- * is sent that should get there.
+ * Entries behind the last page repeat the last page. No command should get
+ * there.
  */
 void nvme_uq_pieces_fill_list(const struct nvme_uq_pieces *p, unsigned int nr)
 {
@@ -114,14 +114,14 @@ EXPORT_SYMBOL_GPL(nvme_uq_pieces_fill_list);
 /**
  * nvme_uq_pieces_prp2 - compute the second PRP of a command
  * @p:		the memory
- * @offset:	start of the range, which is in the memory
- * @len:	its length, not 0
- * @prp2:	the second PRP: 0, a page, or an entry of a list
+ * @offset:	start of the range, inside the memory
+ * @len:	length of the range, not 0
+ * @prp2:	the second PRP: 0, a page, or the address of a list entry
  *
  * The first PRP is nvme_uq_pieces_addr().
  *
- * Return: false if more than that is needed: there are no lists, or the range
- * goes beyond the end of its list.
+ * Return: false if one PRP is not enough: there are no lists, or the range goes
+ * beyond the end of its list.
  */
 bool nvme_uq_pieces_prp2(const struct nvme_uq_pieces *p, u64 offset, u32 len,
 			 u64 *prp2)

@@ -5,21 +5,21 @@
 
 #include "dptr.h"
 
-/* PRPs of a list, and pages of memory from the start of one list to the next. */
+/* PRPs of a list, and number of pages between the starts of two lists. */
 #define NVME_UQ_LIST_PRPS	(NVME_CTRL_PAGE_SIZE / sizeof(__le64))
 #define NVME_UQ_LIST_STEP	(NVME_UQ_LIST_PRPS / 2)
 
 /**
  * struct nvme_uq_pieces - memory in pieces of one size
  * @size:	size of the memory in bytes, a multiple of NVME_CTRL_PAGE_SIZE
- * @shift:	size of a piece, as a power of two of at least
+ * @shift:	log2 of the size of a piece, at least that of
  *		NVME_CTRL_PAGE_SIZE; the last piece may be shorter
- * @base:	for each piece the bus address that offset 0 would have if the
- *		memory were in this piece alone: an offset within the piece is
- *		added to it. May wrap around.
+ * @base:	for each piece, a bus address that gives the bus address of the
+ *		data if the data's offset in the memory is added. May wrap
+ *		around.
  * @prps:	PRP lists, see nvme_uq_pieces_fill_list(); or NULL
  *
- * Does not change once the memory is in use.
+ * Does not change while the memory is in use.
  */
 struct nvme_uq_pieces {
 	u64			size;
@@ -42,7 +42,9 @@ nvme_uq_pieces_addr(const struct nvme_uq_pieces *p, u64 offset)
 	return p->base[offset >> p->shift] + offset;
 }
 
-/* Return true if a range that is in the memory, not of length 0, is in one piece. */
+/*
+ * Return true if a range inside the memory, not of length 0, is in one piece.
+ */
 static __always_inline bool
 nvme_uq_pieces_in_one(const struct nvme_uq_pieces *p, u64 offset, u32 len)
 {

@@ -2,8 +2,8 @@
 /*
  * NVMe user queues: sharing the queues of a controller that grants too few.
  *
- * There is one rule: blk-mq gets as many queues as it would get without user
- * queues, and user queues share the remaining ones.
+ * There is one rule: blk-mq gets as many queues as without user queues. User
+ * queues share the remaining ones.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>
@@ -14,10 +14,10 @@
  * nvme_uq_plan_shrink - drop one user queue
  * @plan:	number of user queues of each kind
  *
- * Drops a queue of the kind that has more, so that the last two are one of each
- * kind; a polled one if both have the same number.
+ * Drops a queue of the kind with more queues, so that the last two are one of
+ * each kind. If both kinds have the same number, drops a polled queue.
  *
- * Return: false if there was none left to drop.
+ * Return: false if there was no queue left to drop.
  */
 bool nvme_uq_plan_shrink(struct nvme_uq_plan *plan)
 {
@@ -33,10 +33,9 @@ EXPORT_SYMBOL_GPL(nvme_uq_plan_shrink);
 
 /**
  * nvme_uq_plan_queues - share the queues that a controller grants
- * @plan:	user queues that are requested; on return, those that are
- *		granted
+ * @plan:	requested user queues; on return, granted user queues
  * @granted:	I/O queues that the controller grants
- * @blk:	I/O queues that blk-mq asks for
+ * @blk:	I/O queues that blk-mq requests
  *
  * Return: the number of queues for blk-mq.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* NVMe user queues: sharing the queues that a controller grants. */
+/* NVMe user queues: sharing the granted queues of a controller. */
 #ifndef _NVME_UQ_PLAN_H
 #define _NVME_UQ_PLAN_H
 

@@ -2,29 +2,29 @@
 /*
  * NVMe user queues: hardware queues as character devices.
  *
- * Locks, in the order in which they nest:
+ * Locks, in nesting order:
  *
- *   nvme_uq_format_lock	mutex; which namespaces are stopped while their format
- *			is not known. Inside nvme_subsystem.lock.
+ *   nvme_uq_format_lock	mutex; namespaces stopped while their format is
+ *			unknown. Nests inside nvme_subsystem.lock.
  *   nvme_uq_ctrl.lock	mutex; the set of queues, freezes, passthru commands.
- *   nvme_uq_mems.lock	rw_semaphore; the memory of open files. Taken by page faults,
- *			and not held together with those above and below.
+ *   nvme_uq_mems.lock	rw_semaphore; the memory of open files. Page faults
+ *			take it. Not held together with the other locks.
  *   nvme_uq.claim_lock	mutex; the owner of the queue and the memory that the
- *			owner can map. Taken by page faults.
+ *			owner can map. Page faults take it.
  *   nvme_uq.sq_lock	submission queue, doorbell, @blocked, allocation of
  *			tags, limits, wait queues. Process context only.
- *   nvme_uq.cq_lock	completion queue, freeing of tags, @cq_live. Taken by
- *			the interrupt handler of an interrupt queue.
+ *   nvme_uq.cq_lock	completion queue, freeing of tags, @cq_live. The
+ *			interrupt handler of an interrupt queue takes it.
  *
- * sq_lock and cq_lock are held together only where submission and completion
- * must both be stopped: claiming a queue, setting the limit of a file, and
- * restarting timeouts. No command is submitted or completed with both held.
+ * sq_lock and cq_lock are held together only to stop submission and completion
+ * at the same time: to claim a queue, to set the limit of a file, and to
+ * restart timeouts. No command is submitted or completed with both held.
  *
  * A tag (struct nvme_uq_tags) goes from free to in flight under sq_lock, in
- * the same critical section that writes the submission queue entry, and back to
- * free under cq_lock, when its completion was seen or when the controller has
- * been disabled. There is no third state: memory allocation, page faults and
- * everything else that sleeps happen before the tag is taken.
+ * the critical section that writes the submission queue entry. It goes back to
+ * free under cq_lock, when its completion arrives or the controller has been
+ * disabled. There is no third state: everything that sleeps, such as memory
+ * allocation and page faults, happens before the tag is taken.
  *
  * Documentation/nvme/user-queues.rst documents the design.
  */
@@ -55,19 +55,19 @@
 #define NVME_UQ_DOWN		BIT(1)	/* not on the controller now */
 #define NVME_UQ_FROZEN		BIT(2)	/* between start_freeze and unfreeze */
 #define NVME_UQ_PASSTHRU	BIT(3)	/* admin command that changes formats */
-#define NVME_UQ_DISABLED	BIT(4)	/* its controller, since its creation */
+#define NVME_UQ_DISABLED	BIT(4)	/* controller disabled since creation */
 #define NVME_UQ_CLAIMED		BIT(5)	/* an open file has exclusive use */
 
 /* bits for nvme_uq_iod.flags */
-#define NVME_UQ_UNMAP		BIT(0)	/* @addr has to be unmapped */
-#define NVME_UQ_META		BIT(1)	/* there is metadata */
+#define NVME_UQ_UNMAP		BIT(0)	/* @addr must be unmapped */
+#define NVME_UQ_META		BIT(1)	/* command has metadata */
 #define NVME_UQ_WRITE		BIT(2)	/* memory to device */
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
 #define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
-#define NVME_UQ_UNPOLLED	BIT(5)	/* of a ring that does not poll */
+#define NVME_UQ_UNPOLLED	BIT(5)	/* its ring does not poll */
 #define NVME_UQ_RW		BIT(6)	/* @rw is set, and not @ioucmd */
 
-/* In jiffies: what is further ahead looks as if it was past, with 32 bits. */
+/* In jiffies. With 32 bits, a deadline further ahead would look expired. */
 #define NVME_UQ_MAX_TIMEOUT	(INT_MAX / 2)
 
 static inline unsigned int nvme_uq_timeout(u32 ms)
@@ -75,7 +75,7 @@ static inline unsigned int nvme_uq_timeout(u32 ms)
 	return min_t(unsigned long, msecs_to_jiffies(ms), NVME_UQ_MAX_TIMEOUT);
 }
 
-/* More metadata than the largest transfer can have. */
+/* Exceeds the metadata of the largest transfer. */
 #define NVME_UQ_MAX_META	SZ_1M
 
 /* Interval of polling for a condition that has no wakeup. */
@@ -91,7 +91,7 @@ struct nvme_uq_sglist;
  * @ioucmd:	io_uring command to complete
  * @rw:		command of a kiocb to complete
  * @owner:	either of them
- * @deadline:	when the command is overdue, in jiffies
+ * @deadline:	time of expiry, in jiffies
  * @timeout:	timeout in jiffies, without NVME_UQ_GRACE
  * @addr:	bus address of data in one segment
  * @len:	length of data in one segment
@@ -127,81 +127,81 @@ struct nvme_uq_iod {
  * @id:		the Z of /dev/ngXnYqZ
  * @polled:	the queue is polled and has no interrupt
  * @dma_dev:	device for the DMA API
- * @qid:	its id on the controller
- * @depth:	entries of each ring; 0 if it has no memory
- * @vector:	its interrupt vector, if it is one for interrupts
- * @irq:	its interrupt, or -1
+ * @qid:	id of the queue on the controller
+ * @depth:	entries of each ring; 0 if the queue has no memory
+ * @vector:	interrupt vector of an interrupt queue
+ * @irq:	interrupt number, or -1
  * @iod:	commands in flight, indexed by tag
  * @meta_sgls:	an SGL descriptor for the metadata of each tag
- * @meta_sgls_dma: where the device finds @meta_sgls
+ * @meta_sgls_dma: bus address of @meta_sgls
  * @sq_cmds:	submission queue
- * @sq_dma:	where the device finds @sq_cmds
- * @cqes:	completion queue, in pages that hold nothing else
- * @cq_pages:	these pages, one after the other, or NULL if they cannot be
- *		mapped to user space
- * @cq_dma:	where the device finds @cqes
+ * @sq_dma:	bus address of @sq_cmds
+ * @cqes:	completion queue, in pages that contain nothing else
+ * @cq_pages:	contiguous pages of @cqes, or NULL if user space cannot map them
+ * @cq_dma:	bus address of @cqes
  * @sq_db:	doorbell of the submission queue
  * @cq_db:	doorbell of the completion queue
  * @dbbuf_sq_db: shadow doorbell of the submission queue, or NULL
  * @dbbuf_sq_ei: event index of the submission queue, or NULL
  * @dbbuf_cq_db: shadow doorbell of the completion queue, or NULL
  * @dbbuf_cq_ei: event index of the completion queue, or NULL
- * @force_sgl:	data is described by SGLs, else by PRPs
- * @meta_sgl_ok: metadata is described by SGLs too
- * @max_len:	the most data that ->submit_one() takes, in bytes; 0 without SGLs
+ * @force_sgl:	SGLs describe data, else PRPs do
+ * @meta_sgl_ok: SGLs describe metadata too
+ * @max_len:	maximum length of data for ->submit_one(), in bytes; 0 without
+ *		SGLs
  * @claim_lock:	protects @owner to @mappable; writers hold @sq_lock and @cq_lock
  *		too
  * @owner:	the open file that has claimed the queue, or NULL
  * @info:	its information page, or NULL
  * @info_base:	@submitted and @completed at the time of the claim
- * @mappable:	there is memory that a fault may map; @claim_lock is enough
- * @sq_lock:	protects what follows, up to @cq_lock
- * @blocked:	reasons to take no new commands, NVME_UQ_DOWN and so on
- * @reserve:	tags that a command leaves free unless it waits in @waitq: those
- *		beyond @limit, and one for each waiter
+ * @mappable:	page faults may map the completion queue; @claim_lock is enough
+ * @sq_lock:	protects the members up to @cq_lock
+ * @blocked:	reasons to accept no new commands, NVME_UQ_DOWN and so on
+ * @reserve:	tags that commands outside @waitq must leave free: one for each
+ *		waiter in @waitq, and those beyond @limit
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
  * @tmo_armed:	@tmo_work is queued
- * @aborting:	an abort of one of its commands is under way; set by @tmo_work
+ * @aborting:	an abort of one of its commands is in flight; set by @tmo_work
  * @plug:	plug of the last task that deferred the doorbell
- * @tmo_next:	when @tmo_work runs, in jiffies
+ * @tmo_next:	expiry of @tmo_work, in jiffies
  * @submitted:	commands ever submitted
  * @doorbells:	writes to @sq_db
- * @limit:	commands that may be in flight, 0 for as many as there are tags
- * @file_limit:	the same for each open file
+ * @limit:	maximum number of commands in flight, 0 for the number of tags
+ * @file_limit:	the same limit for each open file
  * @queued:	commands waiting in @waitq
  * @waiting:	commands waiting in @waitq or for the limit of their file
  * @files:	open files of the queue's nodes
- * @waitq:	commands waiting for a tag, or for the queue to come up, in
- *		order
+ * @waitq:	commands that wait, in order, for a tag or until the queue is up
  * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
- * @cq_lock:	protects what follows
+ * @cq_lock:	protects the members up to @rw_done
  * @cq_live:	the queue exists on the controller
  * @cq_phase:	phase of a new completion
  * @cq_next:	next completion queue entry
  * @cq_end:	end of the completion queue
- * @reaps:	times that completions were found
+ * @reaps:	number of reaps that found a completion
  * @completed:	commands ever completed
- * @spurious:	completions with an id that was not in flight
- * @timeouts:	commands that took too long
+ * @spurious:	completions whose id was not in flight
+ * @timeouts:	commands that timed out
  * @cancelled:	commands that a reset ended
- * @rw_done:	commands of kiocbs that are done, the last one first; NULL when
- *		@cq_lock is not held
+ * @rw_done:	completed commands of kiocbs, last one first; NULL when @cq_lock
+ *		is not held
  * @unpolled:	commands ever submitted by rings that do not poll; under
  *		@sq_lock
- * @unpolled_done: those of them that have ended; under @cq_lock
+ * @unpolled_done: commands counted in @unpolled that have ended; under @cq_lock
  * @idle_wait:	tasks waiting for the queue to be idle
- * @poll_work:	polls a polled queue for rings that do not
+ * @poll_work:	polls a polled queue for rings that do not poll
  * @poll_pause:	last pause of @poll_work, in microseconds
- * @tmo_work:	finds commands that are overdue
- * @rw_dirty:	commands of kiocbs that are done, but for memory to mark dirty
- * @rw_work:	ends these
+ * @tmo_work:	finds overdue commands
+ * @rw_dirty:	completed commands of kiocbs whose memory must be marked dirty
+ *		again
+ * @rw_work:	ends the commands in @rw_dirty
  * @deleted:	the controller has completed the deletion of a queue
  *
- * Lives from the first reset that asks for it until the last reference of the
- * controller is dropped, so a reference of a node is one of its queue. Between
- * resets the queue may not be on the controller (NVME_UQ_DOWN), or not be in
- * use (NVME_UQ_UNAVAILABLE).
+ * The first reset that needs a queue allocates it. The last reference to the
+ * controller frees it, so a reference to a node keeps its queue. Between resets
+ * the queue may be absent from the controller (NVME_UQ_DOWN), or unused
+ * (NVME_UQ_UNAVAILABLE).
  */
 struct nvme_uq {
 	/* set once */
@@ -292,7 +292,7 @@ static __always_inline bool nvme_uq_cqe_pending(const struct nvme_completion *cq
 	return !((le16_to_cpu(READ_ONCE(cqe->status)) ^ phase) & 1);
 }
 
-/* Index and phase of the next completion. With cq_lock held. */
+/* Index and phase of the next completion. The caller holds cq_lock. */
 static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 {
 	return (u32)(uq->cq_next - uq->cqes) | (u32)uq->cq_phase << 16;
@@ -300,12 +300,12 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
 
 /**
  * struct nvme_uq_mems - memory of the open files of a controller's user queues
- * @lock:	held for reading while memory is allocated, mapped to user space or
- *		freed; for writing to revoke it
- * @revoked:	the driver was unbound: there is no memory any more
- * @list_lock:	protects what follows; the innermost
- * @list:	each struct nvme_uq_mem that has pages
- * @bytes:	their sizes together
+ * @lock:	held for reading to allocate memory, map it to user space or
+ *		free it; for writing to revoke it
+ * @revoked:	the driver was unbound and all memory was freed
+ * @list_lock:	protects @list and @bytes; the innermost lock
+ * @list:	all struct nvme_uq_mem that have pages
+ * @bytes:	bytes charged by all open files
  */
 struct nvme_uq_mems {
 	struct rw_semaphore	lock;
@@ -319,18 +319,18 @@ struct nvme_uq_mems {
  * struct nvme_uq_ctrl - the user queues of a controller
  * @ctrl:	the controller
  * @disable_work: disables a controller that is being removed
- * @lock:	protects what follows
+ * @lock:	protects @passthrus, @frozen and the growth of @q
  * @requested:	queues that the module parameters ask for at this reset
- * @plan:	queues that this reset creates
+ * @plan:	queues that this reset will create
  * @aborts:	aborts in flight for commands of user queues; atomic
  * @passthrus:	admin commands in flight that block user queues
  * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists of NVME_UQ_SMALL_LIST bytes
  * @large:	pool of lists of one page
  * @mems:	memory of open files
- * @fault:	faults for tests, or NULL
+ * @fault:	injected faults, or NULL
  * @max:	size of @q
- * @nr:		queues in @q; only ever grows
+ * @nr:		number of queues in @q; never decreases
  * @q:		the queues
  */
 struct nvme_uq_ctrl {
@@ -357,7 +357,7 @@ struct nvme_uq_ctrl {
  * nvme_uq_count - number of queues of a controller
  * @uqc:	its user queues, or NULL
  *
- * A reset may add queues at the same time. Those that are counted can be read from
+ * A concurrent reset may add queues. The counted queues can be read from
  * nvme_uq_ctrl.q.
  *
  * Return: nvme_uq_ctrl.nr, or 0.
@@ -369,17 +369,17 @@ static inline unsigned int nvme_uq_count(const struct nvme_uq_ctrl *uqc)
 }
 
 /**
- * struct nvme_uq_node - one namespace seen through one user queue
- * @list:	the namespace's nodes that are in /dev
- * @ns:		the namespace, of which a reference is held
+ * struct nvme_uq_node - a namespace as seen through a user queue
+ * @list:	entry of the namespace's list of nodes in /dev
+ * @ns:		the namespace; the node holds a reference
  * @uq:		the queue
  * @cdev:	/dev/ngXnYqZ
  * @dev:	its device
  *
- * A node leaves /dev when its queue is not available or its namespace is
- * removed, and is freed when it is no longer open. An open file may belong to a
- * node that is on no list any more, so the namespace itself says whether it was
- * removed, see nvme_uq_ns_removed().
+ * A node leaves /dev when its queue becomes unavailable or its namespace is
+ * removed. It is freed after the last close. An open file may belong to a node
+ * that is on no list any more. So the namespace itself is marked as removed,
+ * see nvme_uq_ns_removed().
  */
 struct nvme_uq_node {
 	struct hlist_node	list;
@@ -392,8 +392,8 @@ struct nvme_uq_node {
 /**
  * struct nvme_uq_file - an open file of a node
  * @node:	the node
- * @issue_flags: issue flags of commands for which nvme_uq_ops.submit_one is
- *		called; set once
+ * @issue_flags: issue flags that a command needs for nvme_uq_ops.submit_one;
+ *		set once
  * @blocked_mask: bits of nvme_uq.blocked that apply to this file: all of them,
  *		except NVME_UQ_CLAIMED if the file has claimed the queue.
  *		Written under the queue's sq_lock.
@@ -401,22 +401,22 @@ struct nvme_uq_node {
  * @limit:	minimum of @requested and nvme_uq.file_limit, 0 for none; under
  *		sq_lock
  * @submitted:	commands ever submitted; under sq_lock
- * @charged:	commands counted against @limit that wait for a tag; under
- *		sq_lock
+ * @charged:	commands that count against @limit while they wait for a tag;
+ *		under sq_lock
  * @queued:	commands waiting in @waitq; under sq_lock
  * @waiting:	commands waiting in @waitq or in that of the queue; under
  *		sq_lock
- * @file:	the open file, which holds a reference of the node
+ * @file:	the open file, which holds a reference to the node
  * @list:	entry of nvme_uq.files; under sq_lock
  * @waitq:	commands waiting for @limit, in order
  * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
- * @mem:	its memory, or NULL; set once
+ * @mem:	memory of the file, or NULL; set once
  * @completed:	commands ever completed; under cq_lock
  * @limited:	@limit is not 0; under sq_lock and cq_lock
  *
- * Lives as long as the struct file, of which commands, mappings and descriptors
- * hold references. A completion writes to the last cache line only, so that it
- * does not take the other one from a CPU that submits.
+ * Lives as long as the struct file. Commands, mappings and descriptors hold
+ * references to the struct file. A completion writes only to the last cache
+ * line, so it does not steal the first one from a CPU that submits.
  */
 struct nvme_uq_file {
 	struct nvme_uq_node	*node;
@@ -442,9 +442,10 @@ struct nvme_uq_file {
  * nvme_uq_ns_removed - check whether the namespace of a node was removed
  * @node:	the node, in /dev or not
  *
- * Another namespace may have the same id by now. Under the queue's sq_lock the
+ * By now, another namespace may use the same id. Under the queue's sq_lock the
  * result is exact: nvme_uq_remove_nodes() takes the sq_lock of each queue after
- * the namespace was marked. Elsewhere the check only avoids needless work.
+ * the namespace was marked. Without the lock, the check only avoids needless
+ * work.
  *
  * Return: true if it was removed.
  */
@@ -454,13 +455,13 @@ static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 }
 
 /**
- * nvme_uq_ns_stopped - check whether the namespace of a node takes no commands
+ * nvme_uq_ns_stopped - check whether a node's namespace is stopped
  * @node:	the node
  *
- * It was removed, or its format may be another one than the driver knows, see
+ * The namespace was removed, or the driver may have a stale format of it, see
  * nvme_uq_passthru_start(). Exact under the queue's sq_lock.
  *
- * Return: true if it takes none, now or ever.
+ * Return: true if the namespace accepts no commands, now or ever.
  */
 static __always_inline bool nvme_uq_ns_stopped(const struct nvme_uq_node *node)
 {
@@ -468,7 +469,7 @@ static __always_inline bool nvme_uq_ns_stopped(const struct nvme_uq_node *node)
 		(BIT(NVME_NS_REMOVING) | BIT(NVME_NS_UQ_STALE));
 }
 
-/* Commands of an open file that are in flight. With sq_lock held. */
+/* Commands of an open file that are in flight. The caller holds sq_lock. */
 static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
 {
 	return uf->submitted - READ_ONCE(uf->completed);
@@ -476,26 +477,26 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
 
 /**
  * struct nvme_uq_io - a command that is being submitted
- * @cmd:	the command in memory that user space may change at any time, so
- *		each field is read once
+ * @cmd:	the command in memory that user space may change at any time:
+ *		read each field only once
  * @ioucmd:	io_uring command to complete
- * @rw:		command of a kiocb to complete, and @cmd and @ioucmd are not used;
- *		or NULL
+ * @rw:		command of a kiocb to complete, or NULL; if set, @cmd and
+ *		@ioucmd are not used
  * @file:	open file that the command is submitted to
  * @node:	the node of @file
- * @iov:	array to free once @iter is no longer used, or NULL
+ * @iov:	array to free after the last use of @iter, or NULL
  * @meta:	user address of the metadata
  * @meta_len:	length of the metadata, 0 for none
- * @nsid:	namespace id, which was checked
+ * @nsid:	namespace id, already checked
  * @timeout:	in jiffies
- * @opcode:	opcode, which was checked
+ * @opcode:	opcode, already checked
  * @write:	the data goes to the device
  * @nowait:	the command must not sleep for a tag
- * @unpolled:	the queue is polled, but not by the ring of the command
- * @pieces:	the memory of @file if it has the data, or NULL
- * @offset:	where the data is in @pieces
- * @iter:	the data; of length 0 if there is none. With @pieces only the
- *		length is set.
+ * @unpolled:	the queue is polled, but the command's ring does not poll
+ * @pieces:	the memory of @file if it contains the data, or NULL
+ * @offset:	offset of the data in @pieces
+ * @iter:	the data; length 0 if there is none. If @pieces is set, only the
+ *		length is valid.
  * @user:	pinned user memory, see struct nvme_uq_pdu
  * @sglist:	data in several segments, or NULL
  * @phys:	data in one segment
@@ -505,10 +506,12 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @len:	length of the data
  * @flags:	NVME_UQ_WRITE and so on
  *
- * ioctl.c fills in the members before @user, the driver of the controller the
- * others, and all of them for a kiocb. The structure is on the stack and is not
- * cleared first, as that would be a considerable part of the cost of a command. The
- * most frequent commands do without it, see nvme_uq_pci_submit_one().
+ * ioctl.c fills in the members before @user, the controller's driver the
+ * others. For a kiocb the driver fills in all members.
+ *
+ * The structure is on the stack. It is not cleared first, because that would be
+ * a considerable part of the cost of a command. The most frequent commands do
+ * not use it, see nvme_uq_pci_submit_one().
  */
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
@@ -540,25 +543,25 @@ struct nvme_uq_io {
 };
 
 /**
- * struct nvme_uq_ops - operations of the driver of a controller
- * @submit_one:	start a command that need not wait, if it is one of the most
- *		frequent ones; else call nvme_uq_queue()
+ * struct nvme_uq_ops - operations of a controller's driver
+ * @submit_one:	start a frequent command that need not wait; call
+ *		nvme_uq_queue() for all others
  * @submit:	start a command; -EIOCBQUEUED or an error
- * @submit_rw:	start a command of a kiocb; -EIOCBQUEUED or an error. The iterator
- *		has as many bytes as the command, and may be advanced.
- * @unpin_rw:	unpin the memory of such a command, which is done. May sleep.
+ * @submit_rw:	start a command of a kiocb; -EIOCBQUEUED or an error. The
+ *		iterator has the length of the command, and may be advanced.
+ * @unpin_rw:	unpin the memory of a completed @submit_rw command. May sleep.
  * @iopoll:	->uring_cmd_iopoll of a polled queue
- * @ring:	write a doorbell that was deferred to the end of a batch; with
- *		sq_lock held
- * @reap:	complete the commands of all rings that have a completion
- * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if it cannot
- *		be mapped to user space. Under claim_lock, with
- *		nvme_uq.mappable set.
- * @mem_plan:	decide the size of an open file's memory, and set the most that
- *		all can have together; an error if there can be none
- * @mem_alloc:	allocate it; -ENOMEM, or -EINTR if the task was killed
- * @mem_free:	free its pages. All three under nvme_uq_mems.lock, with the driver
- *		bound.
+ * @ring:	write a doorbell that was deferred to the end of a batch; under
+ *		sq_lock
+ * @reap:	complete all commands that have a completion, of all rings
+ * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if user space
+ *		cannot map it. Called under claim_lock, with nvme_uq.mappable
+ *		set.
+ * @mem_plan:	decide the size of an open file's memory, and return the maximum
+ *		for all open files together; an error if there can be no memory
+ * @mem_alloc:	allocate the memory; -ENOMEM, or -EINTR if the task was killed
+ * @mem_free:	free the pages. @mem_plan, @mem_alloc and @mem_free are called
+ *		under nvme_uq_mems.lock, with the driver bound.
  */
 struct nvme_uq_ops {
 	int (*submit_one)(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,

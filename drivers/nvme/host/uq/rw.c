@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: read(2), write(2) and their kin, see rw.h.
+ * NVMe user queues: read(2), write(2) and related calls, see rw.h.
  *
- * A node is read and written as the block device of its namespace is with
- * O_DIRECT. What this file decides is what a transfer is; how its commands get to
- * the device is left to struct nvme_uq_ops.
+ * Reading and writing a node works like O_DIRECT on the block device of its
+ * namespace. This file splits transfers into commands. struct nvme_uq_ops
+ * passes the commands to the device.
  */
 #include <linux/blkdev.h>
 #include <linux/fs.h>
@@ -16,9 +16,9 @@
 #include "../uq.h"
 #include "rw.h"
 
-/* How often a command is sent again: the default of nvme_core.max_retries. */
+/* Number of retries of a command: the default of nvme_core.max_retries. */
 #define NVME_UQ_RW_RETRIES	5
-/* A device may take longer than a task may hang; as in blk_wait_io(). */
+/* Avoids hung task warnings for slow devices, as in blk_wait_io(). */
 #define NVME_UQ_RW_LOOK		(30 * HZ)
 
 static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
@@ -27,8 +27,9 @@ static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
 }
 
 /*
- * The size of a namespace, or an errno: the block device of one that is gone, or
- * whose controller is dead, has a size of 0, which is not the end of anything.
+ * Return the size of a namespace, or an errno. If the namespace is removed or
+ * its controller is dead, the block device has a size of 0, which is not the
+ * end of the namespace.
  */
 static __always_inline s64 nvme_uq_node_bytes(const struct nvme_uq_node *node)
 {
@@ -62,10 +63,10 @@ nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
  * Transfers that wait
  */
 
-/* Should a command be sent again? Those of the block device are. */
+/* Return true if a command should be retried, as for the block device. */
 static bool nvme_uq_rw_retry(const struct nvme_uq_rw *rw)
 {
-	/* a reset has ended it, or the device says that it may succeed */
+	/* a reset has ended it, or the device permits a retry */
 	return rw->status < 0 || !(rw->status & NVME_STATUS_DNR);
 }
 
@@ -89,14 +90,14 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 		ret = uq->ops->submit_rw(uf, rw, &iter);
 		if (ret != -EIOCBQUEUED)
 			return ret;
-		/* killed or not: the device may be writing to the memory */
+		/* not killable: the device may be writing to the memory */
 		while (!wait_for_completion_io_timeout(&rw->done,
 						       NVME_UQ_RW_LOOK))
 			;
 		uq->ops->unpin_rw(rw);
 		if (likely(!nvme_uq_rw_failed(rw->status)))
 			return 0;
-		/* the device had the command: -EAGAIN would deny that */
+		/* the device had the command, so -EAGAIN would be wrong */
 		rw->nowait = false;
 	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
 		 !fatal_signal_pending(current));
@@ -104,9 +105,9 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 }
 
 /*
- * Transfer by one command after the other, until one fails. A caller with
- * ->ki_complete() gets the result at once, which it may: io_uring's worker for
- * one, as it does from files that know no other way.
+ * Transfer by one command after the other, until a command fails. A caller with
+ * ->ki_complete(), such as io_uring's worker, gets the result at once. Callers
+ * must support this for any file.
  */
 static ssize_t nvme_uq_rw_sync(struct nvme_uq_file *uf, struct kiocb *iocb,
 			       struct iov_iter *iter, size_t count, u8 opcode)
@@ -121,7 +122,7 @@ static ssize_t nvme_uq_rw_sync(struct nvme_uq_file *uf, struct kiocb *iocb,
 
 	nvme_uq_rw_init(&rw, iocb, uq, opcode);
 	rw.iocb = NULL;
-	/* a task that waits does not poll, whatever its flags are */
+	/* a task that waits does not poll */
 	rw.unpolled = uq->polled;
 	init_completion(&rw.done);
 	while (done < count) {
@@ -159,12 +160,12 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 	s64 bytes;
 	int ret;
 
-	/* it may have had a size that the namespace no longer has */
+	/* the block device may still have the old size */
 	if (unlikely(nvme_uq_ns_removed(uf->node)))
 		return -ENXIO;
 	if (unlikely(ns->head->ids.csi != NVME_CSI_NVM || ns->head->ms))
 		return -EOPNOTSUPP;
-	/* what is pinned is user memory; bio_vecs are their caller's */
+	/* only user memory can be pinned; the caller owns bio_vecs */
 	if (unlikely(!iov_iter_is_bvec(iter) && !user_backed_iter(iter)))
 		return -EINVAL;
 	if (unlikely(!iov_iter_count(iter)))
@@ -205,7 +206,7 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 /**
  * nvme_uq_read_iter - ->read_iter() of a node
  * @iocb:	the kiocb
- * @to:		where the data goes
+ * @to:		destination of the data
  *
  * Return: the number of bytes, -EIOCBQUEUED, or an error; see
  * Documentation/userspace-api/nvme-user-queues.rst.
@@ -220,9 +221,9 @@ ssize_t nvme_uq_read_iter(struct kiocb *iocb, struct iov_iter *to)
 /**
  * nvme_uq_write_iter - ->write_iter() of a node
  * @iocb:	the kiocb
- * @from:	the data
+ * @from:	source of the data
  *
- * Return: as nvme_uq_read_iter() does.
+ * Return: see nvme_uq_read_iter().
  */
 ssize_t nvme_uq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 {
@@ -230,7 +231,7 @@ ssize_t nvme_uq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 
 	if (unlikely(bdev_read_only(uf->node->ns->disk->part0)))
 		return -EPERM;
-	/* io_uring takes any; commands of its own name streams */
+	/* only passthrough commands support write streams */
 	if (unlikely(iocb->ki_write_stream))
 		return -EINVAL;
 	return nvme_uq_rw_iter(uf, iocb, from, nvme_cmd_write);
@@ -240,7 +241,7 @@ ssize_t nvme_uq_write_iter(struct kiocb *iocb, struct iov_iter *from)
  * nvme_uq_rw_iopoll - ->iopoll() of a node
  * @iocb:	a kiocb that polls
  * @iob:	the ring that polls
- * @flags:	of the poll
+ * @flags:	flags of the poll
  *
  * Return: the number of commands of all rings that had a completion.
  */
@@ -250,15 +251,13 @@ int nvme_uq_rw_iopoll(struct kiocb *iocb, struct io_comp_batch *iob,
 	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
 	struct nvme_uq *uq = uf->node->uq;
 
-	/* as in nvme_uq_uring_cmd_iopoll() */
+	/* see nvme_uq_uring_cmd_iopoll() */
 	if (!uq->polled)
 		return 0;
 	return uq->ops->iopoll(uq, iob, flags);
 }
 
-/*
- * Size, and what else programs ask of a block device
- */
+/* Size and other requests to a block device */
 
 /**
  * nvme_uq_fsync - ->fsync() of a node
@@ -267,8 +266,9 @@ int nvme_uq_rw_iopoll(struct kiocb *iocb, struct io_comp_batch *iob,
  * @end:	ignored
  * @datasync:	ignored
  *
- * A Flush is of the namespace and not of a queue, and it waits: the block layer can
- * as well send it, which knows whether the device has a cache.
+ * A Flush is for the namespace and not for a queue, and the caller waits for
+ * it. So the block layer can send it. The block layer also knows whether the
+ * device has a cache.
  *
  * Return: 0 or an error.
  */
@@ -284,8 +284,8 @@ int nvme_uq_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 /**
  * nvme_uq_llseek - ->llseek() of a node
  * @file:	the open file
- * @offset:	where to
- * @whence:	from where
+ * @offset:	offset to seek to
+ * @whence:	SEEK_SET and so on
  *
  * Return: the position, or an error.
  */
@@ -301,10 +301,11 @@ loff_t nvme_uq_llseek(struct file *file, loff_t offset, int whence)
 /**
  * nvme_uq_ioctl_size - BLKGETSIZE64 and BLKSSZGET
  * @uf:		the open file
- * @cmd:	which of the two
+ * @cmd:	BLKGETSIZE64 or BLKSSZGET
  * @argp:	argument
  *
- * Return: 0, -EFAULT, or if the namespace is gone, -ENXIO or -ENODEV.
+ * Return: 0 or -EFAULT; for BLKGETSIZE64 also -ENXIO or -ENODEV if the
+ * namespace is gone.
  */
 int nvme_uq_ioctl_size(struct nvme_uq_file *uf, unsigned int cmd,
 		       void __user *argp)

@@ -1,39 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * NVMe user queues: read(2), write(2), and what calls ->read_iter() and
+ * NVMe user queues: read(2), write(2), and the other users of ->read_iter() and
  * ->write_iter(): vectors, aio, io_uring's READ and WRITE.
  *
- * A transfer is one kiocb. It is sent as one command, or if it is longer than a
- * command can be, as several, one after the other. A command of a kiocb has a
- * struct nvme_uq_rw where one of io_uring has its struct io_uring_cmd. States:
+ * A transfer is one kiocb. It is sent as one command. If it exceeds the maximum
+ * length of a command, it is sent as several commands, one after the other. A
+ * command of a kiocb has a struct nvme_uq_rw, as an io_uring command has a
+ * struct io_uring_cmd. States:
  *
- *   prepared	The struct is the submitter's: on its stack if it waits, else
+ *   prepared	The submitter owns the struct: on its stack if it waits, else
  *		allocated. User memory is pinned. If the command fails here, the
- *		submitter undoes all of it, and the kiocb was never seen.
- *   in flight	From nvme_uq_tag_arm() under sq_lock on, a tag points to the struct,
- *		and a submitter that does not wait touches neither it nor the
- *		kiocb any more.
- *   done	The tag does not point to it any more: the device has completed the
- *		command, or was disabled. Data is unmapped. The struct is on a list,
- *		which the context that has found the completion takes along when
- *		it gives up cq_lock.
- *   ended	Memory is unpinned, then ->ki_complete() is called, or the task that
- *		waits is woken, once.
+ *		submitter undoes the preparation, and the kiocb was never
+ *		queued.
+ *   in flight	After nvme_uq_tag_arm() under sq_lock, a tag points to the
+ *		struct. A submitter that does not wait no longer touches the
+ *		struct or the kiocb.
+ *   done	The device has completed the command, or was disabled. No tag
+ *		points to the struct any more. Data is unmapped. The struct is
+ *		on a list. The context that found the completion takes the list
+ *		when it drops cq_lock.
+ *   ended	Memory is unpinned. Then ->ki_complete() is called, or the
+ *		waiting task is woken, once.
  *
- * What holds what:
+ * Lifetime:
  *
  *   - The kiocb holds its open file, as an io_uring command does, until
- *     ->ki_complete() is called or ->read_iter() returns. So the node, namespace,
- *     controller and queue stay for the whole life of a command.
- *   - A task that waits for the device cannot be interrupted, not even by SIGKILL:
- *     the device may be writing to its memory. A timeout or a reset ends that. A
- *     task that waits for a tag can be killed, as nothing has been sent.
- *   - The context that ends a command may be an interrupt, and so must not sleep:
- *     memory that is read to is marked dirty before it is sent. If it was written
- *     back meanwhile, the queue's work item marks it again and ends the command.
+ *     ->ki_complete() is called or ->read_iter() returns. So the node,
+ *     namespace, controller and queue stay as long as the command.
+ *   - A task that waits for the device cannot be interrupted, not even by
+ *     SIGKILL, because the device may be writing to its memory. A timeout or a
+ *     reset ends the wait. A task that waits for a tag can be killed, because
+ *     nothing was sent.
+ *   - An interrupt handler may end a command, so this must not sleep. Memory
+ *     for a read is marked dirty before the command is sent. If it was written
+ *     back meanwhile, a work item of the queue marks it again and ends the
+ *     command.
  *
- * Locks are those of all commands, see private.h. Limits, claims, order of waiters,
- * timeouts, freezes and resets do not know whose command it is.
+ * The locks are those of all commands, see private.h. Limits, claims, the order
+ * of waiters, timeouts, freezes and resets treat all commands alike.
  */
 #ifndef _NVME_UQ_RW_H
 #define _NVME_UQ_RW_H
@@ -45,7 +49,9 @@
 
 #include "private.h"
 
-/* BLKGETSIZE64 of a task with 32 bits, for which its size_t is a part of it. */
+/*
+ * BLKGETSIZE64 of a 32-bit task, which encodes sizeof(size_t) in the command.
+ */
 #define NVME_UQ_BLKGETSIZE64_32	_IOR(0x12, 114, int)
 
 /**
@@ -60,7 +66,7 @@
  * @opcode:	nvme_cmd_read or nvme_cmd_write
  * @nowait:	the command must not sleep for a tag
  * @unpolled:	the queue is polled, but not for this command
- * @done:	completed when the command is done, if a task waits
+ * @done:	completed with the command, if a task waits
  * @dirty:	entry in nvme_uq.rw_dirty, if no task waits
  */
 struct nvme_uq_rw {
@@ -82,17 +88,17 @@ struct nvme_uq_rw {
 
 /**
  * nvme_uq_rw_count - number of bytes of a transfer
- * @pos:	where it starts
- * @count:	bytes that are asked for, not 0
- * @size:	of the namespace, in bytes
+ * @pos:	start of the transfer
+ * @count:	bytes requested, not 0
+ * @size:	size of the namespace, in bytes
  * @block:	size of a logical block, a power of two
- * @write:	it is a write
+ * @write:	true for a write
  *
- * As the block device: a read ends at the end of the namespace, and there is
- * nothing behind it.
+ * Like the block device: a transfer ends at the end of the namespace.
  *
- * Return: the number; 0 for a read, -ENOSPC for a write, behind the end; -EINVAL if
- * what is left is not of whole blocks.
+ * Return: the number of bytes. If @pos is not before the end, 0 for a read and
+ * -ENOSPC for a write. -EINVAL if the transfer does not consist of whole
+ * blocks.
  */
 static inline ssize_t nvme_uq_rw_count(u64 pos, size_t count, u64 size,
 				       u32 block, bool write)
@@ -107,10 +113,10 @@ static inline ssize_t nvme_uq_rw_count(u64 pos, size_t count, u64 size,
 /**
  * nvme_uq_rw_part - length of the next command of a transfer
  * @count:	bytes that are left, in whole blocks
- * @most:	the most bytes that a command can transfer
+ * @most:	maximum number of bytes of a command
  * @block:	size of a logical block, a power of two
  *
- * Return: the length, in whole blocks; one block at least.
+ * Return: the length, in whole blocks; at least one block.
  */
 static inline u32 nvme_uq_rw_part(size_t count, u64 most, u32 block)
 {
@@ -119,11 +125,11 @@ static inline u32 nvme_uq_rw_part(size_t count, u64 most, u32 block)
 
 /**
  * nvme_uq_rw_failed - check whether a command has failed
- * @status:	an errno, or the status field of its completion without the phase
+ * @status:	an errno, or the completion's status field without the phase
  *
- * Bits of the status field such as More may be set although the command succeeded.
+ * Bits of the status field, such as More, may be set even on success.
  *
- * Return: true if it has.
+ * Return: true if the command has failed.
  */
 static inline bool nvme_uq_rw_failed(int status)
 {

@@ -2,7 +2,7 @@
 /*
  * NVMe user queues: the command ids of one queue.
  *
- * The functions that run for each command are inline in tag.h.
+ * tag.h contains the functions that run for each command as inline functions.
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -17,9 +17,9 @@
  *		the lowest command ids
  * @gfp:	allocation flags
  *
- * The bits of a command id that the depth of the queue does not need hold the
- * generation counter. No command id is 0xffff, which means "none" in the error
- * log: the highest value of the tag's bits is not used.
+ * The generation counter uses the bits of a command id that the queue depth
+ * does not need. No command id is 0xffff, because the highest value of the
+ * tag's bits is not used. In the error log, 0xffff means "none".
  *
  * Return: 0 or -ENOMEM.
  */

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 #include <asm/barrier.h>
 
-/* A command id is a tag and a generation counter; this bit: in flight. */
+/* A command id is a tag and a generation counter. This bit means in flight. */
 #define NVME_UQ_ARMED		BIT(16)
 
 /**
@@ -21,17 +21,17 @@
  * @idx_mask:	part of a command id that is the tag
  * @genctr_step: increment of a command id each time its tag is used
  * @free_mask:	size of @free, less one
- * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight;
- *		indexed by every value that @idx_mask allows, of which those
- *		from @nr on are not used
- * @free:	ring of free tags; the least recently used one is taken first,
+ * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight.
+ *		Indexed by all values of @idx_mask; those from @nr on are
+ *		unused.
+ * @free:	ring of free tags. The least recently used tag is taken first,
  *		so that a late completion finds another generation for as long
- *		as possible
+ *		as possible.
  *
- * Submission takes tags under sq_lock and completion puts them back under
- * cq_lock; the ring between them needs no lock of its own. The members that do
- * not change are with @tail, which both sides read for each command; @head is
- * of no interest to a completion.
+ * Submission takes tags under sq_lock, and completion puts them back under
+ * cq_lock. The ring between them needs no lock of its own. The members that do
+ * not change share a cache line with @tail, because both sides read @tail for
+ * each command. A completion does not use @head.
  */
 struct nvme_uq_tags {
 	u32		head;
@@ -54,7 +54,7 @@ static inline unsigned int nvme_uq_tags_used(const struct nvme_uq_tags *s)
 	u32 head = READ_ONCE(s->head);
 	u32 left = READ_ONCE(s->tail) - head;
 
-	/* more may have been put back than were taken at the first read */
+	/* more tags may have been put back since @head was read */
 	return left < s->nr ? s->nr - left : 0;
 }
 
@@ -68,10 +68,10 @@ static inline unsigned int nvme_uq_tags_left(const struct nvme_uq_tags *s)
 }
 
 /**
- * nvme_uq_tag_get - take the tag that has been free for longest
- * @s:		the tags, of which one is free: see nvme_uq_tags_left()
+ * nvme_uq_tag_get - take the tag that has been free for the longest time
+ * @s:		the tags; at least one is free, see nvme_uq_tags_left()
  *
- * The caller fills in what belongs to the tag, then calls nvme_uq_tag_arm().
+ * The caller fills in the iod of the tag, then calls nvme_uq_tag_arm().
  *
  * Return: the number of the tag.
  */
@@ -85,30 +85,29 @@ static inline unsigned int nvme_uq_tag_get(struct nvme_uq_tags *s)
 }
 
 /**
- * nvme_uq_tag_arm - give a tag that was taken its next command id
+ * nvme_uq_tag_arm - assign the next command id to a tag
  * @s:		the tags
  * @idx:	the number of the tag
  *
- * Return: the command id. A completion that carries it is accepted from now on.
+ * Return: the command id. From now on, a completion with this id is accepted.
  */
 static inline u16 nvme_uq_tag_arm(struct nvme_uq_tags *s, unsigned int idx)
 {
 	u32 *entry = &s->cid[idx];
 	u16 cid = *entry + s->genctr_step;
 
-	/* what the caller wrote to the tag comes before the id that finds it */
+	/* publish the caller's writes to the iod before the id */
 	smp_store_release(entry, NVME_UQ_ARMED | cid);
 	return cid;
 }
 
 /**
- * nvme_uq_tag_match - find the tag that a completion is for
+ * nvme_uq_tag_match - find the tag of a completion
  * @s:		the tags
- * @cid:	the command id, from the device, which is not trusted
+ * @cid:	the command id, from the untrusted device
  *
- * Return: the number of the tag, which is no longer in flight but not yet free;
- * -1 for an id that is out of range, of another generation, or that has been
- * completed before.
+ * Return: the number of the tag, which is no longer in flight but not yet free.
+ * -1 if the id is out of range, of another generation, or already completed.
  */
 static inline int nvme_uq_tag_match(struct nvme_uq_tags *s, u16 cid)
 {
@@ -123,7 +122,7 @@ static inline int nvme_uq_tag_match(struct nvme_uq_tags *s, u16 cid)
 }
 
 /**
- * nvme_uq_tag_put - make a tag that nvme_uq_tag_match() found free again
+ * nvme_uq_tag_put - free a tag that nvme_uq_tag_match() returned
  * @s:		the tags
  * @idx:	the number of the tag
  */
@@ -132,7 +131,7 @@ static inline void nvme_uq_tag_put(struct nvme_uq_tags *s, unsigned int idx)
 	u32 tail = s->tail;
 
 	s->free[tail & s->free_mask] = idx;
-	/* all accesses to the tag's iod come before the tag is taken again */
+	/* all accesses to the tag's iod come before its reuse */
 	smp_store_release(&s->tail, tail + 1);
 }
 

@@ -2,9 +2,9 @@
 /*
  * NVMe user queues: the order of commands that wait.
  *
- * A command must be below the limit of its file, if the file has one, and then
- * needs a tag. Commands wait for both in wait queues, in order of arrival. A
- * command that arrives later does not take what a waiting one is entitled to.
+ * A command must be below the limit of its file, if the file has a limit, and
+ * then needs a tag. Commands wait for both in wait queues, in order of arrival.
+ * A later command does not overtake a waiting one.
  */
 #include <linux/freezer.h>
 #include <linux/sched/mm.h>
@@ -13,8 +13,8 @@
 #include "wait.h"
 
 /*
- * Wait queues. They are changed with sq_lock held, so they are stable under it.
- * Waking needs only the lock of the wait queue.
+ * Wait queues. They change only with sq_lock held, so they are stable under it.
+ * A wakeup needs only the lock of the wait queue.
  */
 
 static void nvme_uq_wake_waiter(wait_queue_head_t *waitq)
@@ -57,7 +57,7 @@ static void nvme_uq_enqueue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	if (old == waitq)
 		return;
 	nvme_uq_dequeue_waiter(uq, uf, waiter);
-	/* it may have been woken there: pass the wakeup on */
+	/* the waiter may have been woken there: pass the wakeup on */
 	if (old)
 		nvme_uq_wake_waiter(old);
 	waiter->waitq = waitq;
@@ -65,7 +65,7 @@ static void nvme_uq_enqueue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	nvme_uq_count_waiter(uq, uf, waiter, 1);
 }
 
-/* Return true if it is one of the first @n in its wait queue. */
+/* Return true if the waiter is one of the first @n in its wait queue. */
 static bool nvme_uq_is_among_first(const struct nvme_uq_waiter *waiter,
 				   unsigned int n)
 {
@@ -117,7 +117,7 @@ bool __nvme_uq_at_limit(struct nvme_uq *uq, const struct nvme_uq_file *uf)
 }
 EXPORT_SYMBOL_GPL(__nvme_uq_at_limit);
 
-/* Return true if there is a tag for a command. */
+/* Return true if a tag is available for the command. */
 static bool nvme_uq_has_tag(const struct nvme_uq *uq,
 			    const struct nvme_uq_waiter *waiter)
 {
@@ -131,7 +131,7 @@ static bool nvme_uq_has_tag(const struct nvme_uq *uq,
 	return left > reserve && nvme_uq_is_among_first(waiter, left - reserve);
 }
 
-/* A command that waits for a tag is counted against the limit of its file. */
+/* A command that waits for a tag counts against the limit of its file. */
 static void nvme_uq_charge(struct nvme_uq_file *uf,
 			   struct nvme_uq_waiter *waiter)
 {
@@ -139,7 +139,7 @@ static void nvme_uq_charge(struct nvme_uq_file *uf,
 	waiter->charged = true;
 }
 
-/* A command is no longer counted as waiting once it is submitted or fails. */
+/* Stop counting a command that is submitted or fails. */
 static void nvme_uq_uncharge(struct nvme_uq_file *uf,
 			     struct nvme_uq_waiter *waiter)
 {
@@ -153,8 +153,8 @@ static void nvme_uq_uncharge(struct nvme_uq_file *uf,
  * @uf:		open file of the command
  * @waiter:	its waiter, or NULL if the command must not wait
  *
- * Return: true if the command can be submitted. If not, it may be below the
- * limit of its file, and stays counted while it waits for a tag.
+ * Return: true if the command can be submitted. If not, the command may be
+ * below the limit of its file, and still counts while it waits for a tag.
  */
 bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			struct nvme_uq_waiter *waiter)
@@ -184,7 +184,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
  * @uf:		open file of the command
  * @node:	node of @uf
  *
- * Return: -EAGAIN if it may be later; -EBUSY, -ENODEV or -ENXIO if not.
+ * Return: -EAGAIN if the command may succeed later; -EBUSY, -ENODEV or -ENXIO
+ * if not.
  */
 int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
 			 const struct nvme_uq_node *node)
@@ -221,8 +222,8 @@ static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 
 /*
  * Return true if the task is being killed, or io_uring has cancelled the
- * command. TIF_NOTIFY_SIGNAL is no indication: task work and live patches set
- * it too.
+ * command. TIF_NOTIFY_SIGNAL does not tell: task work and live patches set it
+ * too.
  */
 static bool nvme_uq_cancelled(const struct nvme_uq_io *io)
 {
@@ -244,14 +245,16 @@ void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 	spin_lock(&uq->sq_lock);
 	nvme_uq_dequeue_waiter(uq, uf, waiter);
 	nvme_uq_uncharge(uf, waiter);
-	/* what this command was entitled to is for the next waiters */
+	/* let the next waiters have the place of this command */
 	nvme_uq_wake_waiter(&uf->waitq);
 	nvme_uq_wake_waiter(&uq->waitq);
 	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_abandon);
 
-/* Enqueue at the end of the right wait queue, unless it is in there already. */
+/*
+ * Add to the end of the right wait queue, unless the waiter is already in it.
+ */
 static void nvme_uq_enqueue(struct nvme_uq *uq, struct nvme_uq_io *io,
 			    struct nvme_uq_waiter *waiter)
 {
@@ -281,12 +284,13 @@ static void nvme_uq_try_to_freeze(struct nvme_uq *uq, struct nvme_uq_io *io,
  * @io:		a command that was not admitted and may wait
  * @waiter:	its waiter; initialized with a wait queue entry, otherwise zero
  *
- * Called by io_uring's workers, and by tasks that call read(2) and the like:
- * elsewhere a command must not sleep. The command keeps its position in the wait
- * queue until it is admitted or nvme_uq_abandon() is called; a task that is
- * frozen goes to the end.
+ * Called by io_uring's workers, and by tasks in read(2) and similar calls. In
+ * other contexts a command must not sleep. The command keeps its position in
+ * the wait queue until it is admitted or nvme_uq_abandon() is called. A frozen
+ * task moves to the end.
  *
- * Return: 0, or the errno to fail with: -EBUSY, -EINTR, -ENODEV, -ENXIO.
+ * Return: 0, or the errno of the failed command: -EBUSY, -EINTR, -ENODEV,
+ * -ENXIO.
  */
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,
 		      struct nvme_uq_waiter *waiter)
@@ -318,16 +322,17 @@ EXPORT_SYMBOL_GPL(nvme_uq_wait_turn);
 /**
  * nvme_uq_wait_memory - wait until a command can be mapped again
  * @uq:		the queue
- * @io:		a command that could not be mapped, and may wait
- * @waiter:	its waiter, which loses its position: others need not wait for
- *		this command's memory
- * @deadline:	when to give up, in jiffies
+ * @io:		a command that could not be mapped and may wait
+ * @waiter:	its waiter, which loses its position: other commands need not
+ *		wait for this command's memory
+ * @deadline:	time to give up, in jiffies
  *
- * Memory, bounce buffers and IOMMU addresses are allocated where nothing may
- * sleep. They are also what commands in flight give back. Called as
- * nvme_uq_wait_turn() is.
+ * Memory, bounce buffers and IOMMU addresses are allocated in atomic context.
+ * Commands in flight free them when they complete. Called in the same contexts
+ * as nvme_uq_wait_turn().
  *
- * Return: 0, or the errno to fail with: -EINTR, or -ENOMEM after @deadline.
+ * Return: 0, or the errno of the failed command: -EINTR, or -ENOMEM after
+ * @deadline.
  */
 int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
 			struct nvme_uq_waiter *waiter, unsigned long deadline)

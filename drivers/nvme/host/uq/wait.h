@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* NVMe user queues: commands that wait for a tag, or for their limit. */
+/* NVMe user queues: commands that wait for a tag or for their limit. */
 #ifndef _NVME_UQ_WAIT_H
 #define _NVME_UQ_WAIT_H
 
@@ -7,9 +7,9 @@
 
 /**
  * struct nvme_uq_waiter - a command that waits for its limit or for a tag
- * @waitq:	the wait queue that the command waits in, or NULL
+ * @waitq:	the wait queue that contains the command, or NULL
  * @wait:	entry of @waitq
- * @charged:	the command is counted in nvme_uq_file.charged
+ * @charged:	the command counts in nvme_uq_file.charged
  *
  * Protected by the queue's sq_lock.
  */
@@ -19,7 +19,9 @@ struct nvme_uq_waiter {
 	bool			charged;
 };
 
-/* Set how many tags commands that do not wait must leave free. */
+/*
+ * Set the number of tags that commands outside nvme_uq.waitq must leave free.
+ */
 static inline void nvme_uq_set_reserve(struct nvme_uq *uq)
 {
 	unsigned int nr = uq->tags.nr, reserve = uq->queued;
@@ -40,8 +42,8 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
  * @node:	node of @uf
  * @waiter:	its waiter, or NULL if the command must not wait
  *
- * Return: true if it can. The caller must then submit the command, or call
- * nvme_uq_abandon().
+ * Return: true if the command can be submitted. The caller must then submit it,
+ * or call nvme_uq_abandon().
  */
 static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_file *uf,
@@ -57,11 +59,11 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 }
 
 /*
- * Two looks before data is pinned and mapped, so that this is not done in vain
- * for a command that has to wait. nvme_uq_admit() decides.
+ * Two early checks, before data is pinned and mapped. They avoid this cost for
+ * a command that must wait. nvme_uq_admit() decides.
  */
 
-/* Return true if a new command would not get a tag. Needs no lock. */
+/* Return true if a new command would not get a tag. Lockless. */
 static __always_inline bool nvme_uq_is_full(const struct nvme_uq *uq)
 {
 	return nvme_uq_tags_left(&uq->tags) <= READ_ONCE(uq->reserve);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The list of bad blocks that a device keeps, by which reads of them fail. */
+/* The badblocks list of a device: reads of listed blocks fail. */
 
 #include <errno.h>
 #include <fcntl.h>

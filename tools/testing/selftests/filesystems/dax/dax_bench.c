@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a read of a file costs: a loop of pread(), for the figures of commit
- * messages to be repeated with. It only reads, and is no test.
+ * Measure the cost of a read with a loop of pread(), to repeat the figures of
+ * commit messages. The program only reads. It is not a test.
  *
- * Instructions and cycles are those of the kernel, by the processor's counters
- * where there are any and the user may have them. Nanoseconds are the clock's.
- * Where the clock counts instructions, as in a guest of QEMU with -icount, they
- * are instructions of the kernel and of the program.
+ * Instructions and cycles are those of the kernel, counted by the CPU. The
+ * program prints them only if the CPU has counters that the user may open.
+ * Nanoseconds come from CLOCK_MONOTONIC. If the clock counts instructions, as
+ * in a QEMU guest with -icount, nanoseconds are instructions of the kernel and
+ * of the program.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -129,7 +130,7 @@ static void measure(const struct bench *b)
 {
 	uint64_t begin, end;
 
-	/* so that all that is found once is found, and the buffer is there */
+	/* Warm up caches, and fault in the buffer. */
 	read_n(b, b->reads < PLACES ? b->reads : PLACES);
 	switch_counters(PERF_EVENT_IOC_ENABLE);
 	begin = nanoseconds();
@@ -159,7 +160,7 @@ static void open_file(struct bench *b, const char *path)
 		refuse("FILE is no regular file");
 	if ((unsigned long)st.st_size < b->size)
 		refuse("FILE is shorter than one read");
-	/* multiples of the size, always the same ones */
+	/* Multiples of the size. The fixed seed repeats the sequence. */
 	places = b->random ? st.st_size / b->size : 1;
 	srandom(1);
 	for (i = 0; i < PLACES; i++)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For the shell tests.
+ * Helper for the shell tests.
  *
- *   dax_claim 0|1		prints the name of device 0 or 1 if it may be
- *				overwritten; says why not and exits with 4 (skip)
- *				if it may not
- *   dax_claim guard TEST	runs a test, and runs it again with DAX_TEST_UNDO=1
- *				to have it undo what it has done, however it ended
+ *   dax_claim 0|1		prints the name of device 0 or 1 if the device
+ *				may be overwritten; prints the reason and exits
+ *				with 4 (skip) if not
+ *   dax_claim guard TEST	runs a test, then runs it with DAX_TEST_UNDO=1
+ *				to undo its changes, however the test has ended
  */
 
 #include <stdio.h>

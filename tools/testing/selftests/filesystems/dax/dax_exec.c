@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program to be run from a DAX mount. Prints its first argument; with
- * --build-id asks the kernel for the build id of its own mapping, which the
- * kernel reads from the file, and exits with 4 when the kernel cannot.
+ * A program that is run from a DAX mount. It prints its first argument. With
+ * --build-id it asks the kernel for the build id of its own mapping. The kernel
+ * reads the build id from the file. If the kernel cannot do that, the program
+ * exits with 4.
  */
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* As in linux/fs.h, which may be older than the ioctl. */
+/* Copied from linux/fs.h: installed headers may lack the ioctl. */
 struct query {
 	__u64 size;
 	__u64 query_flags;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The start and end of every test: ext4 or XFS on a DAX device, in a mount
- * namespace of its own, and ext4.dax_fast_read and dax_read.simple as the variant
- * wants them.
+ * Setup and teardown of every test: ext4 or XFS on a DAX device, in a mount
+ * namespace of its own. ext4.dax_fast_read and dax_read.simple are set as the
+ * variant asks.
  */
 #ifndef _DAX_FIXTURE_H
 #define _DAX_FIXTURE_H
@@ -13,13 +13,14 @@
 #include "kselftest_harness.h"
 
 /*
- * A bound for what hangs. Emulated machines with a debugging kernel are slow,
- * and DAX_TEST_SCALE multiplies; the runner has a limit of its own (settings).
+ * A limit for tests that hang. Emulated machines with a debugging kernel are
+ * slow, and DAX_TEST_SCALE multiplies the rounds. The runner has its own limit
+ * (settings).
  */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 1800
 
-/* Which of the two read paths a variant takes. */
+/* The read path that a variant takes. */
 enum dax_path_kind {
 	DAX_GENERIC,
 	DAX_FAST,
@@ -36,10 +37,10 @@ struct dax_setup {
 	const char *mkfs;
 	const char *mount;
 	unsigned long blocks;
-	const char *xfs;	/* mkfs.xfs -m: XFS, which takes the whole device */
+	const char *xfs;	/* argument of mkfs.xfs -m; NULL: ext4 */
 };
 
-/* What dax_mkfs() adds by itself is enough. */
+/* No options besides those of dax_mkfs(). */
 #define DAX_MKFS ""
 
 static inline void dax_use_path(struct __test_metadata *_metadata,
@@ -55,13 +56,13 @@ static inline void dax_use_path(struct __test_metadata *_metadata,
 		SKIP(return, "no ext4.dax_unlocked_read");
 	test->was_fast = dax_fast_get();
 	ASSERT_EQ(0, dax_fast_set(kind != DAX_GENERIC));
-	/* a test that the harness ended may have left it on */
+	/* A test that the harness killed may have left the parameter on. */
 	if (dax_unlocked_exists())
 		ASSERT_EQ(0, dax_unlocked_set(kind == DAX_UNLOCKED));
 	test->unlocked = kind == DAX_UNLOCKED;
 }
 
-/* SKIP() in here ends the test: the harness looks after each setup. */
+/* SKIP() ends the test: the harness checks for a skip after each setup. */
 static inline void dax_begin(struct __test_metadata *_metadata,
 			     struct dax_test *test, enum dax_path_kind kind,
 			     const struct dax_setup *setup)
@@ -81,12 +82,12 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 	ret = setup->xfs ? dax_mkfs_xfs(test->fs.dev, setup->xfs) :
 		dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS, setup->blocks);
 	ret = ret ?: dax_mount(&test->fs, setup->mount);
-	/* there is no teardown of a setup that fails */
+	/* If the setup fails, the harness runs no teardown. */
 	if (ret && test->was_fast >= 0)
 		dax_fast_set(test->was_fast);
 	ASSERT_EQ(0, ret);
 
-	/* A test of the page cache would pass and prove nothing. */
+	/* Without DAX, the tests would pass and prove nothing. */
 	fd = dax_open(&test->fs, "probe", O_RDWR | O_CREAT);
 	ASSERT_GE(fd, 0);
 	if (!setup->mount)
@@ -105,7 +106,7 @@ static inline void dax_end(struct __test_metadata *_metadata,
 		EXPECT_EQ(0, dax_umount(&test->fs));
 }
 
-/* Memory that is there, @len bytes, page-aligned. */
+/* Returns @len bytes of page-aligned anonymous memory. */
 static inline void *dax_alloc(struct __test_metadata *_metadata, size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
@@ -115,12 +116,12 @@ static inline void *dax_alloc(struct __test_metadata *_metadata, size_t len)
 	return p;
 }
 
-/* Without a device nothing can be tested: exits with 4, and says why. */
+/* If there is no device, prints the reason and exits with 4. */
 static inline int dax_main(int argc, char **argv)
 {
 	char dev[128], why[DAX_WHY_LEN];
 
-	/* nothing is to be run */
+	/* -l and -h run no tests. */
 	if (argc > 1 && (!strcmp(argv[1], "-l") || !strcmp(argv[1], "-h")))
 		return test_harness_run(argc, argv);
 	if (dax_find_dev(0, dev, sizeof(dev), why)) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device that may be overwritten, and ext4 or XFS on it.
+ * Find a device that may be overwritten, and make ext4 or XFS on it.
  *
- * "make kselftest" is run on real machines, so the question whether a device
- * may be overwritten is answered with no unless there is proof of the
- * contrary. See dax_util.h for the rules.
+ * "make kselftest" runs on real machines. A device is therefore overwritten
+ * only if there is proof that it may be. See README for the rules.
  */
 
 #include <errno.h>
@@ -23,7 +22,7 @@
 
 #define MIB 1048576UL
 
-/* A file of one line in sysfs; empty when it cannot be read. */
+/* Reads a sysfs file of one line. The result is empty if the read fails. */
 static void read_line(const char *path, char *buf, size_t len)
 {
 	FILE *f = fopen(path, "re");
@@ -68,7 +67,7 @@ static __u64 parse_size(const char *s, char **end)
 	return n;
 }
 
-/* Whether memmap=SIZE!START of this boot set @start aside. */
+/* True if a memmap=SIZE!START of this boot reserves address @start. */
 static bool is_set_aside(__u64 start)
 {
 	char line[4096] = "", *word, *at, *save;
@@ -92,14 +91,14 @@ static bool is_set_aside(__u64 start)
 }
 
 /*
- * Memory that memmap= set aside in this boot. The provider alone does not tell:
- * firmware may call real persistent memory by the same type.
+ * True if memmap= reserved the memory of the device in this boot. The provider
+ * alone is no proof: firmware may give real persistent memory the same type.
  */
 static bool dev_is_memmap(const struct stat *st)
 {
 	char path[160], line[32];
 
-	/* device is the namespace; above it are the region and the bus. */
+	/* "device" is the namespace. Its parents are the region and the bus. */
 	snprintf(path, sizeof(path),
 		 "/sys/dev/block/%u:%u/device/../../provider",
 		 major(st->st_rdev), minor(st->st_rdev));
@@ -114,8 +113,9 @@ static bool dev_is_memmap(const struct stat *st)
 }
 
 /*
- * ext4 has its superblock at byte 1024, with the magic at 0x38 and the volume
- * name at 0x78; XFS at byte 0, with the magic there and the name at 0x6c.
+ * The superblock of ext4 is at byte 1024, with the magic at 0x38 and the volume
+ * name at 0x78. The superblock of XFS is at byte 0, with the magic at 0 and the
+ * name at 0x6c.
  */
 static bool dev_has_label(int fd)
 {
@@ -138,8 +138,9 @@ static bool range_is_zero(int fd, char *buf, __u64 pos, size_t len)
 }
 
 /*
- * Signatures of partition tables, filesystems, RAID and swap lie in the first
- * or the last MiB; a sample of each MiB between catches data without any.
+ * Signatures of partition tables, filesystems, RAID and swap are in the first
+ * or the last MiB. A sample of each MiB in between finds data without a
+ * signature.
  */
 static bool dev_is_blank(int fd)
 {
@@ -160,8 +161,8 @@ static bool dev_is_blank(int fd)
 }
 
 /*
- * The last holder may be a filesystem of a test that was killed, which lives
- * until its mount namespace is cleaned up: ask again for a while.
+ * A test that was killed may still hold the device with its filesystem, until
+ * its mount namespace is cleaned up. Retry for a while.
  */
 static int open_exclusive(const char *dev)
 {
@@ -240,7 +241,7 @@ int dax_find_dev(unsigned int nr, char *dev, size_t len, char *why)
 	return claim(dev, named, why);
 }
 
-/* What a test that was killed has left, mkfs(8) half done, is ours as well. */
+/* A killed test may leave a half-made filesystem without a label. */
 void dax_label_dev(const char *dev)
 {
 	char sb[2048] = "";
@@ -269,7 +270,10 @@ int dax_mkfs(const char *dev, const char *opts, unsigned long size)
 	snprintf(bs, sizeof(bs), "%zu", dax_bs());
 	argv[n++] = "-b";
 	argv[n++] = bs;
-	/* Of usual size it would be most of what a test writes; 1024 blocks are least. */
+	/*
+	 * A default journal would be most of the writes; 1024 blocks is the
+	 * minimum.
+	 */
 	if (!opts || !strstr(opts, "^has_journal")) {
 		snprintf(journal, sizeof(journal), "size=%zu",
 			 dax_bs() < 8192 ? 8 : dax_bs() / 1024);
@@ -314,7 +318,10 @@ int dax_mount(struct dax_fs *fs, const char *opts)
 
 int dax_umount(struct dax_fs *fs)
 {
-	/* A test that failed may have left files open: let go all the same. */
+	/*
+	 * A failed test may have left files open. Detach the mount in this
+	 * case.
+	 */
 	if (umount2(fs->dir, 0) && umount2(fs->dir, MNT_DETACH))
 		return -errno;
 	rmdir(fs->dir);
@@ -323,7 +330,7 @@ int dax_umount(struct dax_fs *fs)
 
 int dax_remount_flags(struct dax_fs *fs, unsigned long flags)
 {
-	/* With MS_BIND only the flags of the mount change, not the options. */
+	/* MS_BIND changes the mount flags only, not the filesystem options. */
 	if (mount(NULL, fs->dir, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
 		return -errno;
 	return 0;

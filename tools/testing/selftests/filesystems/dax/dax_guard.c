@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Undoes what tests have changed, however they end.
+ * Undoes the changes of tests, however the tests end.
  *
- * Two processes watch the one that tests. The first is the program itself. The
- * second has a session of its own, so that a runner which kills the process group
- * of the program does not reach it.
+ * Two processes watch the test process. The first one is the program itself.
+ * The second one has a session of its own. It survives if the runner kills the
+ * process group of the program.
  */
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #define TRIES 100
 
-/* -- what is put back */
+/* -- settings to restore */
 
 static struct setting {
 	const char *path;	/* absolute, or below debugfs */
@@ -31,6 +31,7 @@ static struct setting {
 	ssize_t len;
 } settings[] = {
 	{ .path = "/sys/module/ext4/parameters/dax_fast_read" },
+	{ .path = "/sys/module/ext4/parameters/dax_fast_overwrite" },
 	{ .path = "/sys/module/ext4/parameters/dax_unlocked_read" },
 	{ .path = "/sys/module/dax_read/parameters/simple" },
 	{ .path = "/sys/module/firmware_class/parameters/path" },
@@ -42,7 +43,7 @@ static char tmp[48];
 static char devs[2][128];
 static unsigned int nr_devs;
 
-/* The root of a file system that need not be mounted anywhere. */
+/* Opens the root of a filesystem that need not be mounted. */
 static int open_fs(const char *type)
 {
 	int ctx = syscall(SYS_fsopen, type, 1 /* FSOPEN_CLOEXEC */), fd = -1;
@@ -65,7 +66,7 @@ static ssize_t read_setting(const struct setting *s, char *val, size_t size)
 		return -1;
 	len = read(fd, val, size);
 	close(fd);
-	/* an empty string is not the same as an empty line */
+	/* Restore an empty string, not an empty line. */
 	if (len == 1 && val[0] == '\n')
 		val[0] = 0;
 	return len;
@@ -86,7 +87,7 @@ static void restore_setting(const struct setting *s)
 	close(fd);
 }
 
-/* A folder for all that the tests mount and write, which is removed at the end. */
+/* Makes a directory for all mounts and files of the tests. */
 static int make_tmp(void)
 {
 	if ((size_t)snprintf(tmp, sizeof(tmp), "%s/dax.XXXXXX",
@@ -152,7 +153,7 @@ static void put_back(void (*undo)(void))
 		undo();
 	for (i = 0; i < ARRAY_LEN(settings); i++)
 		restore_setting(&settings[i]);
-	/* see mmap_sync.c */
+	/* The tracing instance of mmap_sync.c. */
 	unlinkat(tracefs, "instances/dax_selftest", AT_REMOVEDIR);
 	for (i = 0; i < nr_devs; i++)
 		dax_label_dev(devs[i]);
@@ -179,8 +180,9 @@ static bool is_child(const char *pid)
 }
 
 /*
- * Ends all descendants: those of a process that has ended become ours. A task that
- * does not end in ten seconds hangs in the kernel.
+ * Kills all descendants. This process is a subreaper, so orphaned descendants
+ * become its children. A task that does not exit within ten seconds hangs in
+ * the kernel.
  */
 static void end_children(void)
 {
@@ -203,7 +205,7 @@ static void end_children(void)
 	}
 }
 
-/* Until the child has ended, or a signal came: its number, else 0. */
+/* Waits for the child or a signal. Returns the signal, or 0. */
 static int wait_for(pid_t child, const sigset_t *signals, int *status)
 {
 	for (;;) {
@@ -228,7 +230,7 @@ struct guarded {
 	void (*undo)(void);
 };
 
-/* Runs @run() in a child that gets @death when this process ends. */
+/* Runs @run() in a child that gets @death when this process exits. */
 static int guard_child(int (*run)(const struct guarded *g),
 		       const struct guarded *g, int death)
 {
@@ -255,7 +257,7 @@ static int guard_child(int (*run)(const struct guarded *g),
 	sig = pid < 0 ? SIGTERM : wait_for(pid, &signals, &status);
 	if (sig || WIFSIGNALED(status))
 		end_children();
-	else if (death != SIGKILL)	/* the child has put back all */
+	else if (death != SIGKILL)	/* the child restored all */
 		return WEXITSTATUS(status);
 	put_back(g->undo);
 	if (!sig && WIFEXITED(status))

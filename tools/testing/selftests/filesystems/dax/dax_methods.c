@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ways in which a program can read a file.
+ * The ways to read a file from a program.
  *
- * io_uring and aio are spoken without their libraries: one request at a time
- * needs little, and the tests then build everywhere.
+ * The io_uring and aio code does not use their libraries. Code for a single
+ * request is short, and the tests then build everywhere.
  */
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static ssize_t method_pread(struct dax_reader *rd, void *buf, size_t len,
 	return ret_or_errno(pread(rd->fd, buf, len, pos));
 }
 
-/* read(2) moves the file position by what it returns, and by nothing else. */
+/* Checks that read(2) moves the file position by the bytes read. */
 static ssize_t method_read(struct dax_reader *rd, void *buf, size_t len,
 			   loff_t pos)
 {
@@ -76,7 +76,7 @@ static ssize_t method_preadv2(struct dax_reader *rd, void *buf, size_t len,
 	return ret_or_errno(preadv2(rd->fd, &iov, 1, pos, 0));
 }
 
-/* May be refused at any time, and is then followed by one that may not. */
+/* RWF_NOWAIT may fail at any time: fall back to a read that may wait. */
 static ssize_t method_nowait(struct dax_reader *rd, void *buf, size_t len,
 			     loff_t pos)
 {
@@ -165,7 +165,7 @@ static ssize_t uring_read(struct dax_uring *ring, int fd, unsigned int op,
 	sqe->len = len;
 	sqe->off = pos;
 
-	/* The ring has one entry, so it is always entry 0. */
+	/* The ring has one entry, so the index is always 0. */
 	tail = *ring->sq_tail;
 	ring->sq_array[tail & *ring->sq_mask] = 0;
 	__atomic_store_n(ring->sq_tail, tail + 1, __ATOMIC_RELEASE);

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# That the other tests keep their hands off, and leave nothing behind, in whichever
-# way they end.
+# Check that the other tests touch no foreign device, and that they clean up
+# however they end.
 
-# The commands of "check" are called by name.
+# "check" calls its commands by name.
 # shellcheck disable=SC2317
 
 # shellcheck source=lib.sh
@@ -26,13 +26,13 @@ need_tool pgrep setsid
 need_fs "$dev"
 mkdir "$tmp/own"
 
-# Runs a program as a runner does: alone in its process group.
+# Run a program like a runner does: in a process group of its own.
 start() { # COMMAND...
 	TMPDIR=$tmp/own setsid "$@" > "$tmp/said" 2>&1 &
 	pid=$!
 }
 
-# What the exit code of a program is, and what it says.
+# Check the exit code and the output of a command.
 asked() { # CODE REASON COMMAND...
 	code=$1
 	reason=$2
@@ -43,16 +43,17 @@ asked() { # CODE REASON COMMAND...
 	[ "$got" -eq "$code" ] && grep -q -e "$reason" "$tmp/said"
 }
 
-# Parameters that the tests change.
+# Print the parameters that the tests change.
 parameters() {
-	cat "$FAST" /sys/module/ext4/parameters/dax_unlocked_read \
+	cat "$FAST" /sys/module/ext4/parameters/dax_fast_overwrite \
+		/sys/module/ext4/parameters/dax_unlocked_read \
 		/sys/module/dax_read/parameters/simple "$WINDOW" \
 		/sys/module/firmware_class/parameters/path 2> /dev/null
 }
 
-# Nothing runs any more, is mounted, or lies about; and the device is free.
+# Check that no process, mount or file is left, and that the device is free.
 nothing_left() { # PROGRAM
-	# who cleans up after a process group is not of the group
+	# The process that cleans up is not in the group, so wait for it.
 	tries=0
 	while pgrep -x "$1" > /dev/null || [ -n "$(ls -A "$tmp/own")" ]; do
 		tries=$((tries + 1))
@@ -63,15 +64,15 @@ nothing_left() { # PROGRAM
 	! grep "$tmp/own" /proc/self/mounts || return
 	! dmsetup ls 2> /dev/null | grep dax_test_ || return
 	! ls -d /sys/kernel/tracing/instances/dax_selftest 2> /dev/null || return
-	# it can be claimed, so nothing has it open, and it has its label
+	# The claim fails if the device is open or does not belong to the tests.
 	./dax_claim 0
 }
 
 kill_one() { # SIGNAL PROGRAM
 	case $1 in
-	# the process group of the program, as a runner does it
+	# A runner kills the process group of the program.
 	GROUP) kill -s KILL -- "-$pid" ;;
-	# what looks after the tests
+	# The second watcher, see dax_guard.c.
 	KEEPER) kill -KILL "$(pgrep -P "$pid")" ;;
 	*) kill "-$1" "$pid" ;;
 	esac
@@ -79,7 +80,7 @@ kill_one() { # SIGNAL PROGRAM
 	nothing_left "$2"
 }
 
-# Ended in the middle, with a file system mounted and parameters changed.
+# Kill a test while a filesystem is mounted and parameters are changed.
 killed() { # SIGNAL
 	before=$(parameters)
 	variant=generic
@@ -91,7 +92,7 @@ killed() { # SIGNAL
 	kill_one "$1" read_race
 }
 
-# A file system that processes outside of the test see as well.
+# Kill a script while its filesystem is mounted for all processes.
 killed_script() { # SIGNAL
 	before=$(parameters)
 	start ./read_exec.sh
@@ -101,7 +102,7 @@ killed_script() { # SIGNAL
 	kill_one "$1" read_exec.sh
 }
 
-# Ended while the device has no label: mkfs has begun.
+# Kill a test while mkfs runs and the device has no label.
 half_made() {
 	before=$(parameters)
 	mkdir "$tmp/bin" && mkfifo "$tmp/bin/fifo" || return
@@ -128,7 +129,7 @@ no_mkfs() {
 	asked 4 "needs mkfs.ext4" env PATH=/nonexistent ./read_edges
 }
 
-# As on a machine with memory that firmware calls the same.
+# The device looks like real persistent memory: memmap= is missing.
 not_by_memmap() {
 	blank_dev || return
 	echo "root=/dev/vda" > "$tmp/text"
@@ -146,7 +147,7 @@ blank_dev() {
 	[ "$(head -c 4096 "$dev" | tr -d '\0' | wc -c)" -eq 0 ]
 }
 
-# One that has the label needs no memmap=.
+# A device with the label needs no memmap=.
 labelled() {
 	make_fs "$dev" || return
 	echo "root=/dev/vda" > "$tmp/text"

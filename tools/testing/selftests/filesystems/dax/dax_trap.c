@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that stops tasks that touch it, the kernel too, until it is let go.
+ * Pages that block every task that touches them, also in the kernel, until a
+ * test releases them.
  *
- * With it a test brings two threads to where it wants them and waits for that,
- * where it would otherwise have to sleep and hope.
+ * A test uses such a page to bring two threads to a known state. Without it the
+ * test would have to sleep for a guessed time.
  */
 
 #include <errno.h>
@@ -86,8 +87,8 @@ int dax_trap_release(const struct dax_trap *trap, int fill)
 }
 
 /*
- * A DAX write copies under the exclusive inode lock, so one from a trap holds
- * the lock for as long as the trap is set.
+ * A DAX write copies under the exclusive inode lock. A write from a trap holds
+ * the lock until the trap is released.
  */
 static void *holder_thread(void *arg)
 {

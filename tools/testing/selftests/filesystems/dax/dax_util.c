@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Random numbers, programs, blocks, and the parameter under test. */
+/* Random numbers, programs, blocks, and the parameters under test. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,11 +45,11 @@ void dax_seed(struct dax_rnd *rnd, const char *what)
 	printf("# %s: DAX_TEST_SEED=%llu\n", what,
 	       (unsigned long long)rnd->state);
 	fflush(stdout);
-	/* The generator would stay at zero. */
+	/* If the state is zero, the generator returns only zeroes. */
 	rnd->state = rnd->state ?: 1;
 }
 
-/* xorshift64*: the low bits are weak, so callers get the high ones first. */
+/* xorshift64*: the low bits are weak, so swap them with the high bits. */
 __u64 dax_rnd64(struct dax_rnd *rnd)
 {
 	__u64 x = rnd->state;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the DAX tests share: a device that may be overwritten, ext4 or XFS on it,
- * the ways in which a file can be read, and random numbers that can be repeated.
+ * Shared code of the DAX tests: a device that may be overwritten, ext4 or XFS
+ * on it, the ways to read a file, and repeatable random numbers.
  *
- * Nothing here knows the test harness. Functions return 0 or a count on
- * success and a negative errno on failure, unless they say otherwise.
+ * Nothing here depends on the test harness. Functions return 0 or a count on
+ * success and a negative errno on failure, unless their comment says otherwise.
  *
- * See README for the environment, and for what the tests do to a device.
+ * See README for the environment, and for the changes that the tests make.
  */
 #ifndef _DAX_UTIL_H
 #define _DAX_UTIL_H
@@ -21,7 +21,7 @@
 #define DAX_LABEL "dax-selftest"
 #define DAX_WHY_LEN 256
 
-/* What a method returns that this kernel does not have: no errno. */
+/* The result of a method that this kernel lacks. Not an errno. */
 #define DAX_NO_METHOD (-99999)
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -58,65 +58,65 @@ struct dax_fs {
 	const char *type;	/* NULL: ext4 */
 };
 
-/* Runs a program, shows what it prints only when it fails. */
+/* Runs a program. Prints the output of the program only if it fails. */
 int dax_run(const char *const argv[]);
 
 /*
- * Finds device 0 or 1 and makes sure that it may be overwritten. When not,
- * returns -1 with a sentence in @why: the test has to be skipped.
+ * Finds device 0 or 1 and checks that it may be overwritten. If not, returns -1
+ * and a reason in @why: the test has to be skipped.
  */
 int dax_find_dev(unsigned int nr, char *dev, size_t len, char *why);
-/* The same for a device of any name. */
+/* The same for device @dev. */
 int dax_claim_dev(const char *dev, char *why);
-/* Gives a device its label again that has lost it. */
+/* Restores the label of a device that has lost it. */
 void dax_label_dev(const char *dev);
 
 /*
- * Runs @run() in a grandchild and returns its exit code. When it has ended, in
- * whichever way, @undo() is called if there is one, parameters are put back, @nr
- * devices get their labels again, and what was written to TMPDIR is removed. If
- * this process gets a signal, its children are ended first; if it is killed, its
- * child does all this.
+ * Runs @run() in a grandchild and returns its exit code. When the grandchild
+ * has ended in any way, the guard calls @undo() if it is not NULL. The guard
+ * restores parameters and the labels of @nr devices, and removes the temporary
+ * directory. If this process gets a signal, it kills its children first. If
+ * this process is killed, its child does all this.
  */
 int dax_guard(int (*run)(int argc, char **argv), int argc, char **argv,
 	      unsigned int nr, void (*undo)(void));
 
 /* @opts: words for mkfs.ext4, or NULL. @size: blocks, or 0 for all. */
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
-/* @meta: what follows -m. */
+/* @meta: the argument of -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
-/* Whether this system has mkfs and the kernel's part of a file system. */
+/* True if this system has mkfs and kernel support for a filesystem. */
 bool dax_has_fs(const char *type);
-/* Mounts in a mount namespace of the caller's own. @opts: or NULL. */
+/* Mounts in a new mount namespace. @opts: NULL for dax=always. */
 int dax_mount(struct dax_fs *fs, const char *opts);
 int dax_umount(struct dax_fs *fs);
 int dax_remount_flags(struct dax_fs *fs, unsigned long flags);
 void dax_path(const struct dax_fs *fs, const char *name, char *path,
 	      size_t len);
 int dax_open(const struct dax_fs *fs, const char *name, int flags);
-/* 1 when the file is accessed through DAX, 0 when not. */
+/* Returns 1 if the file uses DAX, 0 if not, or a negative errno. */
 int dax_is_dax(int fd);
-/* Opens the list of bad blocks of a device; -ENOENT if it has none. */
+/* Opens the badblocks list of a device. Returns -ENOENT if there is none. */
 int dax_open_badblocks(const char *dev, int flags);
-/* Has the device call the block at @pos of a file bad, until it is written to. */
+/* Marks the block at @pos of a file as bad, until it is written. */
 int dax_mark_bad(const char *dev, int fd, loff_t pos);
-/* Forgets cached inodes, extents and clean pages. */
+/* Drops cached inodes, extents and clean pages. */
 int dax_drop_caches(void);
 
-/* Writes @text to a file of sysfs or the like, as a shell's redirection does. */
+/* Writes @text to a file, such as one in sysfs, like a shell redirection. */
 int dax_put(const char *path, const char *text);
 
-/* -- a parameter of a module, on or off, by its path below /sys */
+/* -- boolean module parameters, by their path in sysfs */
 
 int dax_param_get(const char *path);
 int dax_param_set(const char *path, bool on);
 
-/* -- ext4.dax_fast_read, and dax_read.simple for other file systems: as one */
+/* -- ext4.dax_fast_read and dax_read.simple, switched together */
 
 bool dax_fast_exists(void);
 int dax_fast_get(void);
 int dax_fast_set(bool on);
-/* Switches reads without i_rwsem, of ext4 only. */
+/* ext4 only: reads without i_rwsem. */
 bool dax_unlocked_exists(void);
 int dax_unlocked_set(bool on);
 
@@ -135,7 +135,7 @@ struct dax_uring {
 	bool registered;
 };
 
-/* A file that is open in every way a method needs. */
+/* A file with all descriptors that the methods need. */
 struct dax_reader {
 	int fd;
 	int direct_fd;
@@ -143,7 +143,7 @@ struct dax_reader {
 	int memfd;
 	unsigned long aio;
 	struct dax_uring uring;
-	/* Fixed buffers must lie in here. */
+	/* The registered buffer of READ_FIXED. */
 	void *fixed;
 	size_t fixed_len;
 };
@@ -152,34 +152,34 @@ struct dax_method {
 	const char *name;
 	ssize_t (*read)(struct dax_reader *rd, void *buf, size_t len,
 			loff_t pos);
-	/* The kernel copies to the caller's buffer, and says what it did. */
+	/* The kernel copies to the caller's buffer and returns the count. */
 	bool direct;
 };
 
 extern const struct dax_method dax_methods[];
 extern const unsigned int dax_nr_methods;
 
-/* @fixed: memory for fixed buffers. What is not there reads as DAX_NO_METHOD. */
+/* @fixed: memory for READ_FIXED. A missing method returns DAX_NO_METHOD. */
 int dax_reader_open(struct dax_reader *rd, const char *path, void *fixed,
 		    size_t len);
 void dax_reader_close(struct dax_reader *rd);
 
 /* -- memory that traps */
 
-/* One page that blocks tasks that touch it, until it is let go. */
+/* A page that blocks tasks that touch it, until it is released. */
 struct dax_trap {
 	int uffd;
 	char *page;
 };
 
-/* @page: page-aligned anonymous memory, never touched; NULL: make it. */
+/* @page: page-aligned anonymous memory, never touched; NULL: allocate it. */
 int dax_trap_arm(struct dax_trap *trap, char *page);
-/* Returns when a task is blocked. */
+/* Waits until a task is blocked. */
 int dax_trap_wait(const struct dax_trap *trap);
-/* Gives the page @fill as content and wakes the blocked task. */
+/* Fills the page with @fill and wakes the blocked task. */
 int dax_trap_release(const struct dax_trap *trap, int fill);
 
-/* A thread that holds the inode lock of a file, exclusively, in a write. */
+/* A thread that holds the inode lock of a file exclusively in a write(2). */
 struct dax_holder {
 	struct dax_trap trap;
 	pthread_t thread;
@@ -188,22 +188,20 @@ struct dax_holder {
 	ssize_t ret;
 };
 
-/* Returns when the lock is held. The first byte of the file gets @fill. */
+/* Waits until the lock is held. The write stores @fill in the first byte. */
 int dax_hold(struct dax_holder *holder, int fd, int fill);
-/* Lets the write finish; its result. */
+/* Lets the write finish and returns its result. */
 ssize_t dax_unhold(struct dax_holder *holder);
 
-/*
- * Returns when process @pid waits for a lock: true; or has ended without: false.
- */
+/* Waits until process @pid sleeps uninterruptibly (true) or exits (false). */
 bool dax_wait_blocked(pid_t pid);
 
 /* -- blocks */
 
-/* Byte address of byte @pos of a file on its device, or a negative errno. */
+/* Returns the device offset of byte @pos of a file or a negative errno. */
 __s64 dax_physical(int fd, loff_t pos);
 int dax_count_extents(int fd);
-/* Writes all or fails. */
+/* Writes all bytes or fails. */
 int dax_write_all(int fd, const void *buf, size_t len, loff_t pos);
 
 #endif /* _DAX_UTIL_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* ext4 and XFS, where this system has them. */
+/* mkfs.xfs, and checks for filesystems that this system supports. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int dax_mkfs_xfs(const char *dev, const char *meta)
 	return dax_run(argv);
 }
 
-/* Without a shell, as each test asks: a program takes long to start in a guest. */
+/* No shell: each test asks, and a program is slow to start in a guest. */
 static bool in_path(const char *name)
 {
 	const char *dir = getenv("PATH") ?: "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -59,6 +59,6 @@ bool dax_has_fs(const char *type)
 	snprintf(mkfs, sizeof(mkfs), "mkfs.%s", type);
 	if (!in_path(mkfs))
 		return false;
-	/* its parameters are there from then on */
+	/* Load the module, so that its parameters exist. */
 	return kernel_has(type) || (!dax_run(modprobe) && kernel_has(type));
 }

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# What the shell tests share: KTAP, a device that may be overwritten, ext4 on
-# it, and ext4.dax_fast_read. Sourced with the current directory where the
-# tests are.
+# Shared code of the shell tests: KTAP, a device that may be overwritten, ext4
+# on it, and ext4.dax_fast_read. Source this file in the directory of the tests.
 
 KSFT_SKIP=4
 FAST=/sys/module/ext4/parameters/dax_fast_read
@@ -40,8 +39,9 @@ skip() { # NAME REASON
 	echo "ok $ktap_nr $1 # SKIP $2"
 }
 
-# Runs a command as a test. What it says is shown when it fails, and seeds and
-# what was skipped always; not so that it looks like results of this test.
+# Run a command as a test. The output is printed if the command fails; seeds and
+# skips are always printed. The prefix keeps the output apart from the results
+# of this test.
 check() { # NAME COMMAND...
 	check_name=$1
 	shift
@@ -56,27 +56,27 @@ check() { # NAME COMMAND...
 	fi
 }
 
-# A test that has more to undo defines this before it calls "begin".
+# A test with more to undo redefines this before it calls "begin".
 undo() {
 	:
 }
 
-is_mounted() { # FOLDER
+is_mounted() { # DIRECTORY
 	grep -q " $1 " /proc/self/mounts
 }
 
-unmount() { # FOLDER
+unmount() { # DIRECTORY
 	! is_mounted "$1" || umount "$1"
 }
 
-# Undoes what is there to undo, of this run or of one that was killed.
+# Undo the changes of this run, or of a run that was killed.
 cleanup() {
 	undo
 	unmount "$tmp/mnt"
 }
 
-# The guard runs the test again, to undo what it has done, when the test has ended.
-# It also puts back parameters and removes $tmp.
+# When the test has ended, the guard runs it again to undo its changes. The
+# guard also restores parameters and removes $tmp.
 begin() {
 	[ -x ./dax_claim ] || skip_all "dax_claim was not built"
 	[ -n "$DAX_TEST_GUARDED" ] || exec ./dax_claim guard "$0"
@@ -90,7 +90,7 @@ begin() {
 	trap 'exit 1' HUP INT TERM
 }
 
-# Sets $dev, or ends the test with the reason why there is none.
+# Set $dev, or skip all tests with a reason.
 need_dev() { # 0|1
 	dev=$(./dax_claim "$1") || skip_all "$dev"
 }
@@ -107,7 +107,7 @@ need_ext4() {
 		skip_all "no ext4"
 }
 
-# The paths that this kernel has; one word each.
+# Print the read paths of this kernel, one word each.
 paths() {
 	[ ! -e $FAST ] || echo fast
 	echo generic
@@ -121,7 +121,7 @@ use_path() { # fast|generic
 	esac
 }
 
-# As dax_mkfs().
+# Like dax_mkfs().
 make_fs() { # DEVICE
 	page=$(getconf PAGESIZE)
 	journal=$((page / 1024))
@@ -130,7 +130,7 @@ make_fs() { # DEVICE
 		-E nodiscard,lazy_journal_init=1 "$1"
 }
 
-# Nothing can be tested without; says why in the log of the runner.
+# Make the filesystem. No test can run without it, so print why mkfs failed.
 need_fs() { # DEVICE
 	make_fs "$1" > "$tmp/mkfs" 2>&1 && return
 	sed 's/^/# | /' "$tmp/mkfs"
@@ -139,7 +139,7 @@ need_fs() { # DEVICE
 	exit 1
 }
 
-# Sets $dir.
+# Mount the device and set $dir.
 mount_fs() { # DEVICE
 	mkdir -p "$tmp/mnt"
 	mount -t ext4 -o dax=always "$1" "$tmp/mnt" || return

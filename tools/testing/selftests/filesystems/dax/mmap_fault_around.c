@@ -2,8 +2,9 @@
 /*
  * Read faults on DAX mappings map the pages that follow.
  *
- * How many faults that saves, where it has to end, and what it must not
- * change. What is mapped is seen in /proc/self/pagemap, without touching it.
+ * The tests count the faults, and check the limits of a window. They also check
+ * that nothing else changes. /proc/self/pagemap shows mapped pages without a
+ * fault.
  */
 
 #include <linux/falloc.h>
@@ -79,7 +80,7 @@ static int new_file(struct __test_metadata *_metadata, struct mmap_test *t,
 	int fd = mmap_file(t, "file", pages);
 
 	ASSERT_GE(fd, 0);
-	/* In one piece, so that one mapping covers every window. */
+	/* A single extent, so that one mapping covers every window. */
 	if (data) {
 		ASSERT_EQ(0, fallocate(fd, 0, 0, pages * t->bs));
 		ASSERT_EQ(0, mmap_fill(t, fd, 0, pages, 0));
@@ -92,7 +93,7 @@ static unsigned char expect(bool data, unsigned long page)
 	return data ? page : 0;
 }
 
-/* -- what it is for */
+/* -- number of faults */
 
 TEST_F(mmap_fault_around, takes_a_fault_per_window)
 {
@@ -108,12 +109,12 @@ TEST_F(mmap_fault_around, takes_a_fault_per_window)
 		EXPECT_EQ(expect(variant->data, i),
 			  (unsigned char)m.at[i * bs]);
 	faults = mmap_faults() - faults;
-	/* The mapping lies across two page tables, windows are aligned. */
+	/* The mapping spans two page tables, and windows are aligned. */
 	EXPECT_LE(faults, (long)(PAGES / self->window + 2));
 	EXPECT_EQ((long)PAGES, mmap_count_present(m.at, PAGES));
 	mmap_gone(&m);
 
-	/* What is in the mapping tree by now makes no difference. */
+	/* Existing entries in the mapping tree make no difference. */
 	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, PAGES, PROT_READ, MAP_SHARED,
 			     PAGES / 2));
 	faults = mmap_faults();
@@ -140,7 +141,7 @@ TEST_F(mmap_fault_around, off_is_off)
 	close(fd);
 }
 
-/* A random reader gets the page it asked for, a sequential one gets more. */
+/* A random read maps one page, a sequential read maps more. */
 TEST_F(mmap_fault_around, waits_for_the_second_page)
 {
 	int fd = new_file(_metadata, &self->t, variant->data, PAGES);
@@ -156,7 +157,7 @@ TEST_F(mmap_fault_around, waits_for_the_second_page)
 	EXPECT_EQ((long)PAGES / 64, mmap_count_present(m.at, PAGES));
 	mmap_touch(m.at + 8 * bs, 1, 1);
 	EXPECT_EQ((long)some - 7, mmap_count_present(m.at + 7 * bs, some - 7));
-	/* Not what is before, nor the next window. */
+	/* Pages before the fault and the next window stay unmapped. */
 	EXPECT_EQ(0, mmap_count_present(m.at, 7));
 	if (self->window < PAGES)
 		EXPECT_EQ(0, mmap_present(m.at + self->window * bs));
@@ -182,7 +183,7 @@ TEST_F(mmap_fault_around, takes_advice)
 	close(fd);
 }
 
-/* -- where it ends */
+/* -- limits of a window */
 
 TEST_F(mmap_fault_around, ends_with_the_file)
 {
@@ -191,7 +192,7 @@ TEST_F(mmap_fault_around, ends_with_the_file)
 	size_t bs = t->bs;
 	struct mmap_map m;
 
-	/* Blocks beyond the end may not be read, be they allocated or not. */
+	/* Pages beyond EOF must not be mapped, with or without blocks. */
 	ASSERT_EQ(0, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 40 * bs));
 	ASSERT_EQ(0, ftruncate(fd, 20 * bs + 100));
 	ASSERT_EQ(0, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 40 * bs));
@@ -203,7 +204,7 @@ TEST_F(mmap_fault_around, ends_with_the_file)
 	EXPECT_EQ(21, mmap_count_present(m.at, 64));
 	for (unsigned long i = 21; i < 64; i++)
 		EXPECT_EQ(-SIGBUS, mmap_peek(m.at + i * bs));
-	/* They may be as soon as the file is longer. */
+	/* Pages can be mapped as soon as the file is longer. */
 	ASSERT_EQ(0, ftruncate(fd, 30 * bs));
 	for (unsigned long i = 21; i < 64; i++)
 		EXPECT_EQ(i < 30 ? 0 : -SIGBUS, mmap_peek(m.at + i * bs));
@@ -219,7 +220,7 @@ TEST_F(mmap_fault_around, ends_with_the_mapping)
 	struct mmap_map m;
 	char *next;
 
-	/* Ten pages in the middle of a window, and another file's behind. */
+	/* Map ten pages in the middle of a window. Anonymous memory follows. */
 	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 3, 10, PROT_READ, MAP_SHARED,
 			     0));
 	next = mmap(m.at + 10 * bs, bs, PROT_READ | PROT_WRITE,
@@ -237,7 +238,7 @@ TEST_F(mmap_fault_around, ends_with_the_mapping)
 	close(fd);
 }
 
-/* Extents of one to five pages, holes, unwritten and written. */
+/* Holes, unwritten extents and written extents of one to five pages. */
 TEST_F(mmap_fault_around, contents_across_extents)
 {
 	struct mmap_test *t = &self->t;
@@ -278,9 +279,9 @@ TEST_F(mmap_fault_around, contents_across_extents)
 	close(fd);
 }
 
-/* -- what it must not change */
+/* -- unchanged behaviour */
 
-/* Each page is still made writable by a fault of its own, or fsync is blind. */
+/* Each page still needs its own write fault, or fsync misses the store. */
 TEST_F(mmap_fault_around, writes_fault_page_by_page)
 {
 	int fd = new_file(_metadata, &self->t, variant->data, 64);
@@ -301,7 +302,7 @@ TEST_F(mmap_fault_around, writes_fault_page_by_page)
 			mmap_poke(m.at + i * bs + 1, 'w' + round);
 			EXPECT_EQ(0, mmap_faults() - faults);
 		}
-		/* Cleans them, so that each faults again. */
+		/* fsync cleans the pages, so that each page faults again. */
 		ASSERT_EQ(0, fsync(fd));
 	}
 	for (unsigned long i = 0; i < 64; i++) {
@@ -313,7 +314,7 @@ TEST_F(mmap_fault_around, writes_fault_page_by_page)
 	close(fd);
 }
 
-/* A page that is mapped already, and dirty, stays as it is. */
+/* Pages that are already mapped and dirty stay unchanged. */
 TEST_F(mmap_fault_around, leaves_mapped_pages_alone)
 {
 	int fd = new_file(_metadata, &self->t, variant->data, 64);
@@ -385,7 +386,7 @@ TEST_F(mmap_fault_around, synchronous_mapping)
 	close(fd);
 }
 
-/* A userfaultfd that asked for each page must not get the first only. */
+/* With userfaultfd write protection, a read fault maps a single page. */
 TEST_F(mmap_fault_around, userfaultfd_write_protection)
 {
 	struct uffdio_api api = {
@@ -443,7 +444,7 @@ FIXTURE_TEARDOWN(mmap_bad_page)
 	mmap_end(_metadata, &self->t);
 }
 
-/* Pages around a bad one are read as ever; only itself is an error. */
+/* Only the bad page fails. The pages around it can be read. */
 TEST_F(mmap_bad_page, is_passed_over)
 {
 	size_t bs = self->t.bs;
@@ -463,7 +464,7 @@ TEST_F(mmap_bad_page, is_passed_over)
 		EXPECT_EQ(i == 9 ? -SIGBUS : (int)i, mmap_peek(m.at + i * bs));
 	EXPECT_EQ(0, mmap_present(m.at + 9 * bs));
 	EXPECT_EQ(63, mmap_count_present(m.at, 64));
-	/* A write makes it good, and none of that sticks. */
+	/* A write clears the bad block. The page can be read then. */
 	EXPECT_EQ(0, mmap_fill(&self->t, fd, 9, 1, 9));
 	EXPECT_EQ(9, mmap_peek(m.at + 9 * bs));
 	mmap_gone(&m);
@@ -478,8 +479,8 @@ static void count_signal(int sig)
 }
 
 /*
- * A page that fails in memory is reported to a process that has it mapped, even
- * if it was not touched yet, and is the only one that is lost.
+ * A memory failure of a page is reported to a process that has mapped the page,
+ * even if the process has not touched it yet. No other page is lost.
  */
 TEST_F(mmap_bad_page, memory_failure)
 {
@@ -507,7 +508,7 @@ TEST_F(mmap_bad_page, memory_failure)
 		if (i != 9)
 			EXPECT_EQ((int)i, mmap_peek(m.at + i * bs));
 	}
-	/* Writing makes it good, in the hardware and in the kernel's books. */
+	/* A write clears the failure in the hardware and in the kernel. */
 	EXPECT_EQ(0, mmap_fill(&self->t, fd, 9, 1, 9));
 	EXPECT_EQ(9, mmap_peek(m.at + 9 * bs));
 	mmap_gone(&m);
@@ -538,7 +539,7 @@ TEST_F(mmap_fault_around, fork_mremap_mlock)
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
 
-	/* To where it is differently out of step. */
+	/* Move the mapping to an address with another offset to huge pages. */
 	moved = mmap(NULL, (PAGES + 1) * bs, PROT_NONE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, moved);
@@ -559,14 +560,14 @@ TEST_F(mmap_fault_around, fork_mremap_mlock)
 	close(fd);
 }
 
-/* Pages of files that are mapped at all, as the kernel counts them. */
+/* Returns nr_mapped, the number of mapped file pages. */
 static long pages_mapped(void)
 {
 	FILE *file;
 	char line[128];
 	long nr = -1;
 
-	/* What processors have counted by themselves is added. */
+	/* Add the per-CPU counters to the total. */
 	file = fopen("/proc/sys/vm/stat_refresh", "w");
 	if (!file || fputs("1", file) < 0 || fclose(file))
 		return -1;
@@ -580,7 +581,7 @@ static long pages_mapped(void)
 	return nr;
 }
 
-/* A page that is mapped twice counts once, and the zero page not at all. */
+/* A page that is mapped twice counts once. The zero page does not count. */
 TEST_F(mmap_fault_around, counts_mapped_pages)
 {
 	int fd = new_file(_metadata, &self->t, variant->data, PAGES);
@@ -594,7 +595,7 @@ TEST_F(mmap_fault_around, counts_mapped_pages)
 		ASSERT_EQ(0, mmap_at(&self->t, &m[i], fd, 0, PAGES, PROT_READ,
 				     MAP_SHARED, 1));
 		mmap_touch(m[i].at, PAGES, bs);
-		/* Other processes come and go. */
+		/* Other processes change the number, too. */
 		EXPECT_LE(labs(pages_mapped() - before - wanted), slack);
 	}
 	mmap_gone(&m[0]);
@@ -604,7 +605,7 @@ TEST_F(mmap_fault_around, counts_mapped_pages)
 	close(fd);
 }
 
-/* A huge page in the tree, read by single pages, and the other way round. */
+/* Read huge pages by single pages, and the other way round. */
 TEST_F(mmap_fault_around, beside_huge_pages)
 {
 	unsigned long pages = 2 * MMAP_HUGE / self->t.bs;
@@ -624,7 +625,7 @@ TEST_F(mmap_fault_around, beside_huge_pages)
 		for (unsigned long i = 0; i < pages; i++)
 			ASSERT_EQ(expect(variant->data, i),
 				  (unsigned char)huge.at[i * bs]);
-		/* All anew, with the entries that are there by now. */
+		/* Fault again with the entries that exist now. */
 		ASSERT_EQ(0, madvise(huge.at, pages * bs, MADV_DONTNEED));
 		ASSERT_EQ(0, madvise(single.at, pages * bs, MADV_DONTNEED));
 	}
@@ -633,7 +634,7 @@ TEST_F(mmap_fault_around, beside_huge_pages)
 	close(fd);
 }
 
-/* -- extents that files share: no page belongs to one mapping tree alone */
+/* -- shared extents: a page belongs to several mapping trees */
 
 FIXTURE(mmap_shared)
 {
@@ -646,7 +647,7 @@ FIXTURE(mmap_shared)
 
 FIXTURE_VARIANT(mmap_shared)
 {
-	unsigned long shift;	/* of the mappings against the file */
+	unsigned long shift;	/* of the mapping, see mmap_at() */
 };
 
 FIXTURE_VARIANT_ADD(mmap_shared, single_pages) { .shift = 1 };
@@ -668,7 +669,7 @@ FIXTURE_SETUP(mmap_shared)
 	ASSERT_EQ(0, mmap_at(t, &self->a, self->fd, 0, SHARED_PAGES,
 			     PROT_READ | PROT_WRITE, MAP_SHARED,
 			     variant->shift));
-	/* A block that two files map must be a page of one size in both. */
+	/* Both files must map a shared block with the same page size. */
 	if (variant->shift)
 		ASSERT_EQ(0, mmap_at(t, &self->b, self->clone, 0, SHARED_PAGES,
 				     PROT_READ | PROT_WRITE, MAP_SHARED, 2));
@@ -685,7 +686,7 @@ FIXTURE_TEARDOWN(mmap_shared)
 	mmap_end(_metadata, &self->t);
 }
 
-/* Every seventh page of the first file begins with @own, if that is not 0. */
+/* If @own is not 0, every seventh page of the first file begins with it. */
 static void expect_shared(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(mmap_shared) *self, unsigned char own)
 {
@@ -710,7 +711,7 @@ TEST_F(mmap_shared, store_copies)
 	expect_shared(_metadata, self, 'A');
 }
 
-/* While what it replaces is mapped, in single pages or in huge ones. */
+/* Write while single or huge pages map the old blocks. */
 TEST_F(mmap_shared, write_copies)
 {
 	expect_shared(_metadata, self, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of DAX mappings share: ext4 or XFS on a DAX device, mappings
- * in and out of step with huge pages, and ways to see what is mapped.
+ * Shared code of the tests of DAX mappings: ext4 or XFS on a DAX device,
+ * mappings with and without huge pages, and ways to see which pages are mapped.
  */
 #ifndef _MMAP_FIXTURE_H
 #define _MMAP_FIXTURE_H
@@ -30,7 +30,7 @@
 
 #define MMAP_HUGE (2UL << 20)
 #define MMAP_KNOB "/sys/kernel/debug/fault_around_bytes"
-/* of ext4; XFS takes the whole device */
+/* Limits for ext4. XFS uses the whole device. */
 #define MMAP_MOST_BLOCKS 16384UL
 #define MMAP_MOST_BYTES (256UL << 20)
 
@@ -71,7 +71,7 @@ static inline int mmap_window_set(long bytes)
 	return dax_put(MMAP_KNOB, text);
 }
 
-/* Whether read faults on DAX mappings map the pages around. */
+/* True if read faults on DAX mappings map the pages around. */
 static inline bool mmap_has_fault_around(void)
 {
 	FILE *f = fopen("/proc/kallsyms", "re");
@@ -97,8 +97,8 @@ static inline int mmap_log_open(void)
 }
 
 /*
- * How often the kernel has warned since, of what a task of this program did.
- * Reports of KCSAN, of whatever data race, are not counted.
+ * Counts new kernel warnings that name a task of this program. Reports of KCSAN
+ * do not count.
  */
 static inline unsigned int mmap_log_warnings(int log)
 {
@@ -107,7 +107,7 @@ static inline unsigned int mmap_log_warnings(int log)
 	unsigned int n = 0;
 	ssize_t len;
 
-	/* the kernel's name of a task has 15 characters */
+	/* The kernel cuts task names to 15 characters. */
 	snprintf(comm, sizeof(comm), " Comm: %.15s ",
 		 program_invocation_short_name);
 	while ((len = read(log, line, sizeof(line) - 1)) > 0 ||
@@ -140,7 +140,7 @@ static inline int mmap_mkfs(const struct mmap_test *t)
 		t->fs.dev, NULL
 	};
 
-	/* A stripe of 2 MiB is where both put extents that can be huge pages. */
+	/* With a stripe of 2 MiB, ext4 and XFS align extents for huge pages. */
 	snprintf(bs, sizeof(bs), "size=%zu", t->bs);
 	snprintf(log, sizeof(log), "size=64m,su=%zu", t->bs);
 	snprintf(stripe, sizeof(stripe), "-E stride=%zu,stripe_width=%zu",
@@ -158,7 +158,7 @@ static inline int mmap_mount(struct mmap_test *t)
 	if (unshare(CLONE_NEWNS) ||
 	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return -errno;
-	/* Already mounted is as good. */
+	/* Ignore the error: debugfs may already be mounted. */
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	snprintf(t->fs.dir, sizeof(t->fs.dir), "%.40s/dax.XXXXXX", tmp);
 	if (!mkdtemp(t->fs.dir))
@@ -174,7 +174,7 @@ static inline int mmap_mount(struct mmap_test *t)
 	return 0;
 }
 
-/* SKIP() in here ends the test: the harness looks after each setup. */
+/* SKIP() ends the test: the harness checks for a skip after each setup. */
 static inline void mmap_begin(struct __test_metadata *_metadata,
 			      struct mmap_test *t, enum mmap_fs kind)
 {
@@ -192,7 +192,7 @@ static inline void mmap_begin(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, mmap_mount(t));
 	fd = dax_open(&t->fs, "probe", O_RDWR | O_CREAT);
 	ASSERT_GE(fd, 0);
-	/* A test of the page cache would pass and prove nothing. */
+	/* Without DAX, the tests would pass and prove nothing. */
 	ASSERT_EQ(1, dax_is_dax(fd));
 	close(fd);
 	t->window_was = mmap_window_get();
@@ -226,7 +226,7 @@ static inline int mmap_file(struct mmap_test *t, const char *name,
 	return fd;
 }
 
-/* Fills pages with a byte each: @first, @first + 1, ... */
+/* Fills each page with one byte value: @first, @first + 1, ... */
 static inline int mmap_fill(const struct mmap_test *t, int fd,
 			    unsigned long from, unsigned long pages,
 			    unsigned char first)
@@ -251,10 +251,10 @@ struct mmap_map {
 };
 
 /*
- * Maps @pages pages from @pgoff on, at an address that is @shift pages out of
- * step with the file. Out of step no huge page fits. Without MAP_FIXED the
- * kernel chooses addresses in step for large mappings, and then nothing that
- * is said here of single pages would be tested.
+ * Maps @pages pages from @pgoff on. The address is @shift pages away from the
+ * alignment that huge pages of the file need. If @shift is not 0, no huge page
+ * fits. Without MAP_FIXED the kernel aligns large mappings to huge pages, and
+ * no test would use single pages.
  */
 static inline int mmap_at(const struct mmap_test *t, struct mmap_map *m, int fd,
 			  unsigned long pgoff, unsigned long pages, int prot,
@@ -285,9 +285,9 @@ static inline void mmap_gone(const struct mmap_map *m)
 	munmap(m->area, m->area_len);
 }
 
-/* -- what is mapped */
+/* -- mapped pages */
 
-/* Whether the page table has something for @addr. 1, 0 or a negative errno. */
+/* Returns 1 if the page at @addr is mapped, 0 if not, or a negative errno. */
 static inline int mmap_present(const void *addr)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -302,7 +302,7 @@ static inline int mmap_present(const void *addr)
 	return n == sizeof(entry) ? !!(entry >> 63) : -EIO;
 }
 
-/* How many of @pages pages from @addr on are mapped. */
+/* Counts the mapped pages among the @pages pages from @addr on. */
 static inline long mmap_count_present(const char *addr, unsigned long pages)
 {
 	long n = 0;
@@ -312,7 +312,7 @@ static inline long mmap_count_present(const char *addr, unsigned long pages)
 	return n;
 }
 
-/* The faults this thread has taken. */
+/* Returns the number of page faults of this thread. */
 static inline long mmap_faults(void)
 {
 	struct rusage ru;
@@ -328,7 +328,7 @@ static inline void mmap_on_signal(int sig)
 	siglongjmp(mmap_jump, sig);
 }
 
-/* Reads a byte: its value, or -SIGBUS if there is nothing to read. */
+/* Reads a byte. Returns its value, or -SIGBUS if the read fails. */
 static inline int mmap_peek(const char *p)
 {
 	struct sigaction act = { .sa_handler = mmap_on_signal }, old;
@@ -344,7 +344,7 @@ static inline int mmap_peek(const char *p)
 	return ret;
 }
 
-/* Writes a byte: 0, or SIGBUS if there is nowhere to write it to. */
+/* Writes a byte. Returns 0, or SIGBUS if the store fails. */
 static inline int mmap_store(char *p, char c)
 {
 	struct sigaction act = { .sa_handler = mmap_on_signal }, old;
@@ -358,13 +358,13 @@ static inline int mmap_store(char *p, char c)
 	return ret;
 }
 
-/* Writes a byte, now. */
+/* Writes a byte. The compiler does not drop this store. */
 static inline void mmap_poke(char *p, char c)
 {
 	__atomic_store_n(p, c, __ATOMIC_RELAXED);
 }
 
-/* Touches the first byte of each page, in order; their exclusive or. */
+/* Reads the first byte of each page in order and returns their XOR. */
 static inline unsigned char mmap_touch(const char *p, unsigned long pages,
 				       size_t bs)
 {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Readers of DAX mappings against all that changes the file.
+ * Readers of DAX mappings race with all changes of the file.
  *
- * One thread changes pages, others fault them in and look. Each page goes
- * through numbered steps: an odd step writes its number to the page, an even
- * one takes the page away, so that it reads as zeroes. What a step is called
- * is published before it begins and after it is done. A reader that knew step
- * d to be done before it looked, and step b to have begun after, may find what
- * steps d to b made and nothing else: never what was there before d.
+ * One thread changes pages. Other threads fault the pages in and read them.
+ * Each page goes through numbered steps. An odd step writes its number to the
+ * page. An even step removes the page, so that the page reads as zeroes. The
+ * number of a step is published before the step begins, and again when the step
+ * is done.
+ *
+ * A reader loads the last step that is done, d, before it reads the page. Then
+ * it loads the last step that has begun, b. The reader may only find the
+ * results of steps d to b. It never finds the state before step d.
  */
 
 #include <linux/falloc.h>
@@ -32,7 +35,7 @@ enum race_take {
 	BY_PUNCH,	/* page by page */
 	BY_ZERO_RANGE,
 	BY_TRUNCATE,	/* all at once */
-	BY_CLONE,	/* page by page, shares the blocks of a file of zeroes */
+	BY_CLONE,	/* page by page, clones blocks of zeroes */
 };
 
 struct race {
@@ -51,7 +54,7 @@ struct race {
 struct reader {
 	struct race *race;
 	unsigned int nr;
-	unsigned long start;	/* outlives a jump */
+	unsigned long start;	/* survives siglongjmp() */
 };
 
 FIXTURE(mmap_race)
@@ -124,7 +127,7 @@ FIXTURE_SETUP(mmap_race)
 
 FIXTURE_TEARDOWN(mmap_race)
 {
-	/* What is still mapped or open would keep the filesystem mounted. */
+	/* Mapped or open files would keep the filesystem mounted. */
 	for (unsigned int i = 0; i < NR_READERS; i++)
 		if (self->race.map[i].area_len)
 			mmap_gone(&self->race.map[i]);
@@ -141,7 +144,7 @@ static bool allowed(uint32_t value, uint32_t done, uint32_t begun)
 {
 	if (value)
 		return value % 2 && value >= done && value <= begun;
-	/* Zeroes are what an even step makes, and what comes before step 1. */
+	/* A page is zero before step 1 and after each even step. */
 	return done % 2 == 0 || begun > done;
 }
 
@@ -174,9 +177,9 @@ static void past_the_end(int sig)
 }
 
 /*
- * In order, as that is what maps pages around; each mapping is forgotten now
- * and then, so that there is something to fault. Past the end of a file that
- * is short for a moment there is SIGBUS, which is right.
+ * Read in order, because fault-around needs sequential reads. MADV_DONTNEED
+ * drops the mapped pages, so that each pass faults again. SIGBUS is correct
+ * while the file is truncated.
  */
 static void *read_on(void *arg)
 {
@@ -275,7 +278,7 @@ static int change(struct race *race, const struct mmap_map *own,
 	unsigned long order = dax_rnd_below(rnd, PAGES), page;
 	int ret = 0;
 
-	/* 7 has no factor in common with 48: all pages, none in sequence. */
+	/* 7 and 48 are coprime: write all pages, none in sequence. */
 	for (unsigned long i = 0; i < PAGES && !ret; i++) {
 		page = (order + 7 * i) % PAGES;
 		ret = write_page(race, own, write, page);
@@ -314,7 +317,7 @@ static void run_race(struct __test_metadata *_metadata, struct mmap_test *t,
 		unsigned long looks = atomic_load(&race->looks);
 
 		ret = change(race, &own, write, take, &rnd);
-		/* On one CPU, readers have to be let in. */
+		/* On a single CPU, let the readers run. */
 		while (atomic_load(&race->looks) == looks &&
 		       !atomic_load(&race->wrong))
 			sched_yield();
@@ -337,7 +340,7 @@ TEST_F(mmap_race, readers_see_the_last_step)
 		 variant->take);
 }
 
-/* Without fault-around, to see its part in it when the above fails. */
+/* The same without fault-around, to tell whether that is the cause. */
 TEST_F(mmap_race, readers_of_single_pages)
 {
 	if (self->t.window_was < 0)
@@ -348,9 +351,9 @@ TEST_F(mmap_race, readers_of_single_pages)
 }
 
 /*
- * No race, but what one came across: pages of a hole that are mapped, then
- * written one after the other. With preallocated ones, a filesystem may
- * convert more than it was asked to.
+ * A bug that a race has found, without the race. The pages of a hole are
+ * mapped, then written one after the other. If the pages are preallocated, a
+ * filesystem may convert more of them than the write covers.
  */
 FIXTURE(mmap_writes)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stores to a mapping of a DAX file are flushed by the time that fsync(2) returns,
- * whatever has been done to the file meanwhile.
+ * fsync(2) flushes stores to a mapping of a DAX file before it returns,
+ * whatever else has changed the file meanwhile.
  *
- * What was stored may be in caches of the processor only. The kernel knows by its
- * entries for the file which pages to flush, and truncation, hole punching and
- * cloning drop these. No program sees a flush that is missing before the power
- * fails, so this counts the kernel's own events, fs_dax:dax_writeback_one.
+ * Stores may only be in CPU caches. The kernel flushes the pages that have
+ * entries in the mapping tree of the file. Truncation, hole punching and
+ * cloning delete these entries. A missing flush is only visible after a power
+ * failure. The tests therefore count the trace event fs_dax:dax_writeback_one.
  */
 
 #include <linux/falloc.h>
@@ -38,10 +38,10 @@ FIXTURE_VARIANT_ADD(mmap_sync, xfs_reflink) { .kind = MMAP_XFS_REFLINK };
 
 /* -- the kernel's events */
 
-/* Whether this kernel traces; an instance of its own is nobody else's. */
+/* Makes a tracing instance for this test. Returns false without tracefs. */
 static bool tracing_begin(void)
 {
-	/* already mounted is as good */
+	/* Ignore the error: tracefs may already be mounted. */
 	mount("tracefs", TRACEFS, "tracefs", 0, NULL);
 	rmdir(INSTANCE);
 	return !mkdir(INSTANCE, 0700);
@@ -61,7 +61,7 @@ static int trace_file(int fd)
 	return ret ?: dax_put(EVENT "/enable", "1");
 }
 
-/* How often the kernel has flushed something of the file since the last call. */
+/* Counts the flushes of the file since the last call. */
 static int count_flushes(void)
 {
 	FILE *f = fopen(INSTANCE "/trace", "r");
@@ -105,7 +105,7 @@ FIXTURE_TEARDOWN(mmap_sync)
 	mmap_end(_metadata, &self->t);
 }
 
-/* Stores to page 0, does @op, and asks for what was stored to be durable. */
+/* Stores to page 0, does @op, and checks that fsync(2) flushes the store. */
 #define expect_flushed(op) do {						\
 	mmap_poke(self->m.at, 'S');					\
 	ASSERT_EQ(0, op);						\
@@ -113,7 +113,7 @@ FIXTURE_TEARDOWN(mmap_sync)
 	EXPECT_EQ(1, count_flushes())					\
 		TH_LOG("a page that was stored to is not flushed once");	\
 	EXPECT_EQ('S', self->m.at[0]);					\
-	/* it is clean, and known when it gets dirty again */		\
+	/* The page is clean now. A new store makes it dirty again. */	\
 	ASSERT_EQ(0, fsync(self->fd));					\
 	EXPECT_EQ(0, count_flushes());					\
 	mmap_poke(self->m.at, 'T');					\
@@ -153,7 +153,7 @@ static int punch(int fd, loff_t pos, size_t len)
 			 len);
 }
 
-/* Truncation and holes leave the other pages mapped and dirty. */
+/* Truncation and hole punching leave other pages mapped and dirty. */
 TEST_F(mmap_sync, store_beside_a_page_that_is_dropped)
 {
 	size_t bs = self->t.bs;
@@ -172,7 +172,7 @@ TEST_F(mmap_sync, store_beside_a_page_that_is_dropped)
 	EXPECT_EQ(0, self->m.at[2 * bs]);
 }
 
-/* A part of a huge page that stays is flushed, and read by other pages then. */
+/* The rest of a cut huge page is flushed. Single pages can read its data. */
 TEST_F(mmap_sync, store_to_a_huge_page_that_is_cut)
 {
 	const unsigned long pages = MMAP_HUGE / self->t.bs;
@@ -210,7 +210,7 @@ TEST_F(mmap_sync, store_to_a_huge_page_that_is_cut)
 	close(fd);
 }
 
-/* A clone that is refused, where blocks cannot be shared, loses nothing either. */
+/* Clones a page. If blocks cannot be shared, the clone has to fail. */
 static int clone_page(enum mmap_fs kind, int from, int to, loff_t pos, size_t len)
 {
 	struct file_clone_range range = {
@@ -224,7 +224,7 @@ static int clone_page(enum mmap_fs kind, int from, int to, loff_t pos, size_t le
 	return ret == -EOPNOTSUPP ? 0 : ret ?: -EINVAL;
 }
 
-/* Of the other file, too, whose mappings are broken while locks are held. */
+/* Stores to the source and to the target of a clone are flushed. */
 TEST_F(mmap_sync, store_and_clone)
 {
 	size_t bs = self->t.bs;
@@ -232,7 +232,7 @@ TEST_F(mmap_sync, store_and_clone)
 
 	ASSERT_GE(other, 0);
 	ASSERT_EQ(0, mmap_fill(&self->t, other, 0, PAGES, 'k'));
-	/* once each is the one with the higher inode number */
+	/* In turn, each file is the one with the higher inode number. */
 	for (i = 0; i < 2; i++) {
 		fd = self->fd;
 		expect_flushed(clone_page(variant->kind, fd, other, bs, bs));

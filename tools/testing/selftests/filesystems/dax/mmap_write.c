@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * write(2) to pages of a DAX file that are mapped.
+ * write(2) to pages of a DAX file that are mapped. The tests check these rules:
  *
- * A page that has references of its own, as one in a pipe, belongs to the file
- * until these are gone, whatever is written to it and to the pages beside it.
- * And a page that a mapping reads while write(2) replaces the block behind it
- * is the new one once write(2) has returned. Of a block that write(2) replaces, the
- * rest is what the old one holds, and a store beside write(2) fails in no page, and
- * takes no block from it.
- *
- * Stores to shared blocks, too: synchronous ones outlive a crash, and one that
- * fails leaves nothing behind. And what makes blocks shared, FIDEDUPERANGE, looks at
- * the data of files and not at what their blocks held before.
+ * - A page with references of its own, as in a pipe, belongs to the file until
+ *   these are gone. This holds even if the page or a page beside it is written.
+ * - A mapping may read a page while write(2) replaces its block. When write(2)
+ *   has returned, the mapping shows the new block.
+ * - If write(2) replaces a block, the rest of the block keeps the old data.
+ * - A store beside write(2) never fails, and takes no block from write(2).
+ * - A synchronous store to a shared block survives a crash. A failed store
+ *   leaves nothing behind.
+ * - FIDEDUPERANGE compares the data of files, not the old content of blocks.
  */
 
 #include <linux/fs.h>
@@ -51,7 +50,7 @@ FIXTURE_TEARDOWN(mmap_pin)
 
 struct truncation {
 	int fd;			/* the file to truncate */
-	int other_fd;		/* the one that takes its blocks then */
+	int other_fd;		/* takes the freed blocks */
 	size_t bs;
 	atomic_int tid;
 	atomic_bool truncated;
@@ -59,7 +58,7 @@ struct truncation {
 	int ret;
 };
 
-/* Fills the filesystem, so that every block that was free has other data. */
+/* Fills the filesystem: all free blocks get other data. */
 static void use_all_blocks(const struct truncation *tr)
 {
 	const size_t len = 64 * tr->bs;
@@ -109,7 +108,7 @@ static bool waits_for_page(const struct truncation *tr)
 	return state && !strncmp(state, ") S", 3);
 }
 
-/* A page of the file is in a pipe, and belongs to the file until it has left it. */
+/* Checks that truncation waits while a page of the file is in a pipe. */
 static void check_truncation_waits(struct __test_metadata *_metadata,
 				   struct mmap_test *t, int fd, int pipe_fd,
 				   char want)
@@ -155,13 +154,13 @@ TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
 	ASSERT_EQ(0, fallocate(fd, 0, 0, 2 * bs));
 	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, 2, PROT_READ, MAP_SHARED, 1));
 
-	/* Page 0 becomes data; page 1 stays mapped as the hole that it was. */
+	/* Page 0 becomes data. Page 1 stays mapped as a hole. */
 	mmap_touch(m.at, 2, bs);
 	ASSERT_EQ(0, dax_write_all(fd, "o", 1, 0));
 	mmap_touch(m.at, 1, bs);
 	pipe_page(_metadata, m.at, bs, pipefd);
 
-	/* Not read through the mapping again: a fault would mend it. */
+	/* Do not read through the mapping: a fault would hide the bug. */
 	memset(buf, 'o', 2 * bs);
 	ASSERT_EQ(0, dax_write_all(fd, buf, 2 * bs, 0));
 	check_truncation_waits(_metadata, &self->t, fd, pipefd[0], 'o');
@@ -178,7 +177,7 @@ static int punch(int fd, loff_t pos, size_t len)
 			 len);
 }
 
-/* Only the pages that go are unmapped. */
+/* Truncation unmaps only the pages that it removes. */
 TEST_F(mmap_pin, truncation_leaves_other_pages_mapped)
 {
 	size_t bs = self->t.bs;
@@ -206,7 +205,7 @@ TEST_F(mmap_pin, truncation_leaves_other_pages_mapped)
 	close(fd);
 }
 
-/* A huge page goes as a whole, also where another mapping has single pages of it. */
+/* Truncation removes huge pages as a whole, even if single pages map them. */
 TEST_F(mmap_pin, truncation_cuts_huge_pages)
 {
 	const unsigned long pages = MMAP_HUGE / self->t.bs;
@@ -245,9 +244,10 @@ TEST_F(mmap_pin, truncation_cuts_huge_pages)
 #define NOWAIT_ROUNDS 200
 
 /*
- * A write(2) that must not sleep leaves a zero page to one that may. ext4 makes
- * page 1 written with page 0. A write with another time stamp than the last one
- * would sleep for that, hence the rounds.
+ * A write(2) with RWF_NOWAIT to a page that is mapped as a hole fails with
+ * EAGAIN. In ext4 the write to page 0 also makes page 1 a written block. A
+ * changed time stamp is another reason for EAGAIN, so the test repeats the
+ * write.
  */
 TEST_F(mmap_pin, nowait_write_to_a_zero_page)
 {
@@ -258,7 +258,7 @@ TEST_F(mmap_pin, nowait_write_to_a_zero_page)
 
 	fd = mmap_file(&self->t, "file", 2);
 	ASSERT_GE(fd, 0);
-	/* ext4 takes RWF_NOWAIT for writes to such files only */
+	/* ext4 supports RWF_NOWAIT writes with O_DIRECT only. */
 	direct_fd = dax_open(&self->t.fs, "file", O_RDWR | O_DIRECT);
 	ASSERT_GE(direct_fd, 0);
 	ASSERT_EQ(0, fallocate(fd, 0, 0, 2 * bs));
@@ -302,7 +302,7 @@ static int clone_file(struct mmap_test *t, const char *name, int fd)
 	return clone_fd;
 }
 
-/* A page that the kernel has to ask us for, too. */
+/* Registers @page with userfaultfd. Copies by the kernel block there, too. */
 static int missing_page(char *page, size_t bs)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -374,7 +374,7 @@ static void *write_cow(void *arg)
 	return NULL;
 }
 
-/* Waits until a task has faulted on the page that is missing. */
+/* Waits until a task faults on the missing page. */
 static void wait_for_fault(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(mmap_cow) *self)
 {
@@ -386,7 +386,7 @@ static void wait_for_fault(struct __test_metadata *_metadata,
 		  msg.arg.pagefault.address & ~(self->t.bs - 1));
 }
 
-/* Begins a write(2), and waits until it is about to copy the page that is missing. */
+/* Starts a write(2) and waits until it copies the missing page. */
 static void begin_write(struct __test_metadata *_metadata,
 			FIXTURE_DATA(mmap_cow) *self, struct cow_write *wr)
 {
@@ -394,7 +394,7 @@ static void begin_write(struct __test_metadata *_metadata,
 	wait_for_fault(_metadata, self);
 }
 
-/* Gives it a copy of the page before that one, and waits until it is done. */
+/* Fills the missing page like the page before, and waits for the write. */
 static void end_write(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(mmap_cow) *self, struct cow_write *wr)
 {
@@ -409,8 +409,8 @@ static void end_write(struct __test_metadata *_metadata,
 }
 
 /*
- * The file has its old blocks until the new ones are filled, and so a read
- * fault maps an old block. It must not stay.
+ * The file keeps its old blocks until the new ones are filled. A read fault
+ * maps an old block meanwhile. This mapping must not stay.
  */
 TEST_F(mmap_cow, readers_during_copy_see_the_write)
 {
@@ -430,7 +430,7 @@ TEST_F(mmap_cow, readers_during_copy_see_the_write)
 	EXPECT_EQ('c', self->m.at[2 * bs]);
 }
 
-/* Fills all free blocks with 'x', and gives them back. */
+/* Fills all free blocks with 'x' and frees them again. */
 static int taint_free_blocks(struct mmap_test *t)
 {
 	struct truncation tr = {
@@ -448,8 +448,8 @@ static int taint_free_blocks(struct mmap_test *t)
 }
 
 /*
- * A write to shared blocks that ends early, as its buffer does, shows nothing that
- * the file has not held: it ends with the last block that it fills.
+ * If the buffer ends early, a write to shared blocks ends early, too. It ends
+ * with the last block that it fills, and shows no data of other files.
  */
 TEST_F(mmap_cow, short_write_shows_no_other_data)
 {
@@ -461,7 +461,7 @@ TEST_F(mmap_cow, short_write_shows_no_other_data)
 	ASSERT_EQ(0, taint_free_blocks(&self->t));
 	EXPECT_EQ(-1, pwrite(self->fd, end - good, bs - 1000, 0));
 	EXPECT_EQ(EFAULT, errno);
-	/* the end of a block, and half of the next one */
+	/* The end of a block, and half of the next one. */
 	EXPECT_EQ(good, pwrite(self->fd, end - bs / 2 - good, bs,
 			       2 * bs - good));
 	page = dax_alloc(_metadata, 3 * bs);
@@ -472,13 +472,13 @@ TEST_F(mmap_cow, short_write_shows_no_other_data)
 		ASSERT_EQ(written ? 'N' : 'a' + (char)(i / bs), page[i])
 			TH_LOG("byte %zu", i);
 	}
-	/* what shares the blocks has them as they were */
+	/* The clone is unchanged. */
 	ASSERT_EQ(3 * bs, pread(self->clone_fd, page, 3 * bs, 0));
 	for (size_t i = 0; i < 3 * bs; i++)
 		ASSERT_EQ('a' + (char)(i / bs), page[i]);
 }
 
-/* What write(2) leaves of a page is as a store leaves it that comes meanwhile. */
+/* A store to the rest of a block survives a concurrent write(2). */
 TEST_F(mmap_cow, store_beside_a_write_stays)
 {
 	const size_t bs = self->t.bs, good = 100, at = 2000;
@@ -500,8 +500,8 @@ TEST_F(mmap_cow, store_beside_a_write_stays)
 }
 
 /*
- * A store takes the new block of a page that write(2) is about to fill. The page is
- * the file's then, and stays so when write(2) ends.
+ * A store maps the new block of a page that write(2) is about to fill. The page
+ * belongs to the file then, and still does when write(2) ends.
  */
 TEST_F(mmap_cow, truncation_waits_after_store_beside_write)
 {
@@ -542,9 +542,9 @@ static void *read_shared(void *arg)
 
 /*
  * read(2) faults in its buffer between two shared blocks. Meanwhile, a store
- * replaces the second one, and its other owner frees it. The reader must not
- * return what a third file stores there. That file has the first block, so XFS
- * gives it the second one, too.
+ * replaces the second block, and its other owner frees it. A third file shares
+ * the first block, so XFS gives the second block to this file. read(2) must not
+ * return the data of the third file.
  */
 TEST_F(mmap_cow, reader_of_shared_blocks_sees_no_other_data)
 {
@@ -588,7 +588,7 @@ TEST_F(mmap_cow, reader_of_shared_blocks_sees_no_other_data)
 	close(other_fd);
 }
 
-/* A write(2) to shared pages does not wait for what others do with the old ones. */
+/* write(2) to shared pages does not wait for users of the old pages. */
 TEST_F(mmap_cow, write_to_pages_in_a_pipe)
 {
 	const size_t bs = self->t.bs;
@@ -609,9 +609,9 @@ TEST_F(mmap_cow, write_to_pages_in_a_pipe)
 }
 
 /*
- * A store to a shared page gives the file new blocks for pages around it, in
- * advance. A page beside it that is not shared has to stay where it is: write(2)
- * may be at it, which a store does not wait for.
+ * A store to a shared page allocates new blocks for pages around it in advance.
+ * A page beside it that is not shared has to keep its block. A store does not
+ * wait for write(2), and write(2) may be copying to this block.
  */
 TEST_F(mmap_cow, page_beside_a_shared_one_stays)
 {
@@ -660,9 +660,9 @@ TEST_F(mmap_cow, page_beside_a_shared_one_stays)
 }
 
 /*
- * A store looks for a huge page first, finds the new block that write(2) is
- * filling, which is too small, and falls back to a page of its own. The block stays
- * the one of write(2).
+ * A store tries to map a huge page first. It finds the new block that write(2)
+ * is filling. This block is too small, so the store falls back to a single
+ * page. The block has to stay with write(2).
  */
 TEST_F(mmap_cow, store_in_the_huge_page_of_a_write)
 {
@@ -704,7 +704,7 @@ TEST_F(mmap_cow, store_in_the_huge_page_of_a_write)
 
 /* -- shared blocks without write(2) */
 
-/* A status of FIDEDUPERANGE, or a negative errno. */
+/* Returns the status of FIDEDUPERANGE or a negative errno. */
 static int dedupe(int from, int to, size_t len)
 {
 	struct {
@@ -729,7 +729,7 @@ static int preallocated_file(struct mmap_test *t, const char *name)
 	return fd;
 }
 
-/* Else any user can ask what was in blocks of others, a byte at a time. */
+/* Preallocated blocks compare as zeroes: old data must not leak to users. */
 TEST_F(mmap_cow, preallocated_blocks_hold_no_data_to_share)
 {
 	const size_t bs = self->t.bs;
@@ -758,11 +758,11 @@ TEST_F(mmap_cow, preallocated_blocks_hold_no_data_to_share)
 	close(fd);
 }
 
-/* What XFS calls XFS_IOC_GOINGDOWN, and not even the log is written. */
+/* XFS_IOC_GOINGDOWN of XFS, without a flush of the log. */
 #define SHUTDOWN _IOR('X', 125, __u32)
 #define SHUTDOWN_NOLOGFLUSH 2
 
-/* A crash, and a mount of what it has left. */
+/* Simulates a crash and mounts the filesystem again. */
 static int crash_and_mount(struct mmap_test *t)
 {
 	__u32 how = SHUTDOWN_NOLOGFLUSH;
@@ -781,8 +781,9 @@ static int crash_and_mount(struct mmap_test *t)
 }
 
 /*
- * With MAP_SYNC they are in blocks that are known to be the file's. The first one
- * allocates blocks for those that follow, which log nothing before they are mapped.
+ * With MAP_SYNC, the metadata of a block is durable before a store to the
+ * block. The first store also allocates blocks for the stores that follow.
+ * These stores log nothing before their pages are mapped.
  */
 TEST_F(mmap_cow, synchronous_stores_outlive_a_crash)
 {
@@ -823,8 +824,8 @@ TEST_F(mmap_cow, synchronous_stores_outlive_a_crash)
 }
 
 /*
- * A store to a shared block that cannot be read takes a block for its copy, and
- * gives it back. No mapping is to have that one any more.
+ * If a shared block cannot be read, a store allocates a block for the copy and
+ * frees it again. No mapping may keep that block.
  */
 TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 {
@@ -840,7 +841,7 @@ TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 	EXPECT_EQ(SIGBUS, mmap_store(m.at, 'S'));
 	EXPECT_EQ(0, fsync(self->fd));
 
-	/* A write makes the block good, once it is this file's alone. */
+	/* A write clears the bad block when only this file owns it. */
 	ASSERT_EQ(0, ftruncate(self->clone_fd, 0));
 	ASSERT_EQ(0, mmap_fill(&self->t, self->fd, 0, 1, 'n'));
 	EXPECT_EQ('n', mmap_peek(m.at));
@@ -849,17 +850,17 @@ TEST_F(mmap_cow, failed_store_leaves_no_page_behind)
 	mmap_gone(&m);
 }
 
-/* Preallocates and fills a range that can be a huge page. */
+/* Preallocates and fills a range that a huge page can map. */
 static void fill_huge(struct __test_metadata *_metadata, struct mmap_test *t,
 		      int fd, unsigned long page)
 {
-	/* in one piece, at a multiple of the stripe */
+	/* The range is one extent and starts at a multiple of the stripe. */
 	ASSERT_EQ(0, fallocate(fd, 0, page * t->bs, MMAP_HUGE));
 	ASSERT_EQ(0, dax_physical(fd, page * t->bs) % MMAP_HUGE);
 	ASSERT_EQ(0, mmap_fill(t, fd, page, MMAP_HUGE / t->bs, 'a'));
 }
 
-/* A file that can be a huge page, and another one that has the same blocks. */
+/* Makes a file that a huge page can map, and a clone of the file. */
 static void huge_and_clone(struct __test_metadata *_metadata,
 			   struct mmap_test *t, int *fd, int *other_fd)
 {
@@ -871,8 +872,9 @@ static void huge_and_clone(struct __test_metadata *_metadata,
 }
 
 /*
- * Two files have the same blocks, one of them in single pages, and one in a mapping
- * where a huge page fits. Whichever is first, both are read, and both can go first.
+ * Two files share blocks. One file is mapped by single pages. The other one is
+ * mapped where a huge page fits. Check each order of the first reads, and each
+ * order of the removals.
  */
 TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
 {
@@ -904,7 +906,7 @@ TEST_F(mmap_cow, huge_pages_of_blocks_that_others_have_mapped)
 	}
 }
 
-/* Reads by a huge page, then by single ones, and has the file evicted. */
+/* Reads by a huge page, then by single pages, and truncates the file. */
 static void read_huge_and_single(struct __test_metadata *_metadata,
 				 struct mmap_test *t, int fd, unsigned long page)
 {
@@ -925,7 +927,7 @@ static void read_huge_and_single(struct __test_metadata *_metadata,
 	close(fd);
 }
 
-/* The same file has shared blocks mapped in a huge page and in single ones. */
+/* One file maps shared blocks by a huge page and by single pages. */
 TEST_F(mmap_cow, single_pages_of_a_shared_huge_page)
 {
 	int fd, other_fd;
@@ -954,9 +956,9 @@ static void *clone_meanwhile(void *arg)
 #define EXTENTS_BEFORE 1024UL
 
 /*
- * FICLONE lets others read the source while it shares one extent after the other.
- * A read of the last one finds blocks that only this file has, until they are
- * shared, too.
+ * FICLONE shares one extent after the other. Other tasks can read the source
+ * meanwhile. Only this file owns the blocks of the last extent, until FICLONE
+ * shares them, too.
  */
 TEST_F(mmap_cow, huge_page_while_its_blocks_get_shared)
 {
@@ -1012,9 +1014,9 @@ static void *write_meanwhile(void *arg)
 }
 
 /*
- * The zero page is mapped everywhere in a hole. A store to it meanwhile is one to
- * the hole or to the new block, and no error. That the two meet takes luck, and
- * more than one processor.
+ * The zero page is mapped everywhere in a hole. A store during write(2) goes to
+ * the hole or to the new block, and does not fail. The two only meet by chance,
+ * and only on several CPUs.
  */
 TEST_F(mmap_pin, store_while_write_fills_the_hole)
 {
@@ -1037,7 +1039,9 @@ TEST_F(mmap_pin, store_while_write_fills_the_hole)
 		mmap_touch(m.at, MEANWHILE_PAGES, bs);
 		atomic_store(&wr.done, false);
 		ASSERT_EQ(0, pthread_create(&thread, NULL, write_meanwhile, &wr));
-		/* once to each page: after that it is no hole */
+		/*
+		 * Store once to each page: afterwards the page is not a hole.
+		 */
 		for (; !atomic_load(&wr.done) && !sig; page += 1021)
 			sig = mmap_store(m.at + page % MEANWHILE_PAGES * bs, 1);
 		pthread_join(thread, NULL);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Holes that are read through a DAX mapping are the zero page.
+ * Reads of a hole through a DAX mapping map the zero page.
  *
- * They take no memory, whichever way they are mapped, and a page that is
- * written afterwards is seen by all mappings at once, whichever process writes
- * it and however. For contrast, the page cache is shown to take what DAX does
- * not.
+ * Holes use no memory, however they are mapped. When a page of a hole is
+ * written, all mappings see the data at once. This holds for each process and
+ * each kind of write. For comparison, one test shows the memory that the page
+ * cache uses.
  */
 
 #include <linux/falloc.h>
@@ -50,7 +50,7 @@ FIXTURE_TEARDOWN(mmap_zero_page)
 
 /* -- memory */
 
-/* A line of a file that consists of "Name: number kB". */
+/* Returns the number of a line "Name: number kB", or -1. */
 static long kb_of(FILE *f, const char *name)
 {
 	char line[256];
@@ -72,7 +72,7 @@ static long mem_kb(const char *name)
 	return kb;
 }
 
-/* A field of the mapping that starts at @addr. */
+/* Returns a field in smaps of the mapping at @addr. */
 static long map_kb(const void *addr, const char *name)
 {
 	FILE *f = fopen("/proc/self/smaps", "re");
@@ -92,8 +92,8 @@ static long map_kb(const void *addr, const char *name)
 }
 
 /*
- * The entries of a file's mapping tree. A DAX entry is not a page, and what is
- * not a page cachestat(2) takes for one that was evicted.
+ * Counts the entries of a file's mapping tree. DAX entries are not pages, and
+ * cachestat(2) counts such entries as evicted pages.
  */
 static long tree_entries(int fd)
 {
@@ -130,14 +130,13 @@ static void read_gib(struct __test_metadata *_metadata, struct mmap_test *t,
 			TH_LOG("%s", fields[i]);
 	}
 	/*
-	 * Of a GiB of pages nothing is in memory. Page tables and the entries
-	 * of the tree are: 16 bytes a page, and the slack is for the others
-	 * on this machine.
+	 * The pages themselves use no memory. Page tables and tree entries use
+	 * 16 bytes per page. The slack is for other tasks on this machine.
 	 */
 	EXPECT_LT(mem_kb("Cached") - cached, 32 * 1024);
 	EXPECT_LT(mem_kb("AnonPages") - anon, 32 * 1024);
 	EXPECT_LT(had - mem_kb("MemFree"), 128 * 1024);
-	/* Nor does it take space on the device. */
+	/* The file does not use space on the device, either. */
 	EXPECT_EQ(0, fstat(fd, &st));
 	EXPECT_EQ(0, st.st_blocks);
 	mmap_gone(&m);
@@ -161,7 +160,7 @@ TEST_F(mmap_zero_page, gib_without_huge_pages)
 	read_gib(_metadata, &self->t, 0);
 }
 
-/* The same through the page cache. Pages are counted as they come and go. */
+/* For comparison: the page cache uses memory for the same hole. */
 TEST_F(mmap_zero_page, page_cache_takes_a_gib)
 {
 	unsigned long pages = GIB_PAGES(self->t.bs);
@@ -189,8 +188,8 @@ TEST_F(mmap_zero_page, page_cache_takes_a_gib)
 }
 
 /*
- * Each page that was read has an entry. What is cut off or punched out has
- * none; more may go with it, as ext4 drops all entries of a file to punch.
+ * Each page that was read has an entry. Truncation and hole punching delete the
+ * entries of the range, and may delete more.
  */
 TEST_F(mmap_zero_page, entries_come_and_go)
 {
@@ -229,10 +228,10 @@ TEST_F(mmap_zero_page, entries_come_and_go)
 
 enum how {
 	BY_WRITE,	/* write(2) */
-	BY_MAPPING,	/* a store through another mapping, out of step */
-	BY_HUGE,	/* a store through a mapping in step */
+	BY_MAPPING,	/* a store through a mapping of single pages */
+	BY_HUGE,	/* a store through a mapping of huge pages */
 	BY_CHILD,	/* a store by another process */
-	BY_FALLOCATE,	/* allocated first, then written */
+	BY_FALLOCATE,	/* fallocate(2), then write(2) */
 	NR_HOW,
 };
 
@@ -268,8 +267,8 @@ static void store(struct __test_metadata *_metadata, struct mmap_test *t,
 }
 
 /*
- * All pages are read as holes through mappings of both kinds, and then one
- * after the other is written. Whatever was mapped around it has to go.
+ * All pages are read as holes through both kinds of mappings. Then some pages
+ * are written one after the other. Both mappings have to show the new data.
  */
 static void write_under_readers(struct __test_metadata *_metadata,
 				struct mmap_test *t, enum how how)
@@ -283,7 +282,7 @@ static void write_under_readers(struct __test_metadata *_metadata,
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(0, mmap_at(t, &m[i], fd, 0, pages, PROT_READ,
 				     MAP_SHARED, i));
-	/* Pages apart, neighbours, and the last. */
+	/* Distant pages, neighbours, and the last page. */
 	for (unsigned long page = 5; page < pages;
 	     page = page == 6 ? 31 : page == 31 ? pages - 1 : page + 1) {
 		for (int i = 0; i < 2; i++)
@@ -328,7 +327,7 @@ TEST_F(mmap_zero_page, fallocate_is_seen)
 	write_under_readers(_metadata, &self->t, BY_FALLOCATE);
 }
 
-/* What is taken away reads as zeroes again, and data is not left behind. */
+/* Removed pages read as zeroes, and leave no data behind. */
 TEST_F(mmap_zero_page, what_goes_is_gone)
 {
 	size_t bs = self->t.bs;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Readers of a DAX file against all that changes it.
+ * Readers of a DAX file race with all changes of the file.
  *
- * Every 32 bytes that these tests write say which file, which block and which
- * generation they were written for. A reader may find such a tag of its own
- * file where it was put, or zeroes, and nothing else: no byte of another file,
- * no byte that was never at that offset, no tag that is torn. What a single
- * write(2) or fallocate(2) does is seen whole or not at all.
+ * The tests write tags of 32 bytes. A tag names its file, its block and its
+ * generation. A reader may find zeroes, or tags of its own file at their place.
+ * A reader fails if it finds bytes of another file, bytes of another offset, or
+ * a torn tag. A single write(2) or fallocate(2) is visible as a whole or not at
+ * all.
  *
- * The filesystem is small and was full of another file's tags before, so that
- * blocks which are freed come back soon, and those that come too early tell.
+ * The filesystem is small, and tags of an old file fill it at first. Freed
+ * blocks are therefore reused soon, and tests detect blocks reused too early.
  */
 #ifndef _RACE_FIXTURE_H
 #define _RACE_FIXTURE_H
@@ -44,31 +44,31 @@ struct tag {
 	__u32 file;
 	__u32 block;
 	__u32 gen;
-	/* Byte in the block, and a sum that a torn tag does not have. */
+	/* Byte offset in the block, and a checksum to detect torn tags. */
 	__u32 offset;
 	__u32 zero;
 	__u64 sum;
 };
 
-/* Where blocks may have moved to, and what readers insist on. */
+/* Permitted moves of blocks, and requirements on the data of a read. */
 struct rules {
 	/*
-	 * From block shift_from on, block b may hold what was written for
-	 * block b + shift; but then all of them that are read do.
+	 * From block shift_from on, block b may contain the data of block b +
+	 * shift. If one block of a read has moved, all of them have.
 	 */
 	unsigned int shift;
 	unsigned int shift_from;
 	/* All tags of one read are of one generation. */
 	bool one_gen;
-	/* There may be zeroes. */
+	/* Zeroes are permitted. */
 	bool zeroes;
-	/* All of a read is zeroes or none of it is. */
+	/* Either all data of a read is zeroes, or none is. */
 	bool all_or_none;
 	/* Each read opens the file by its name. */
 	bool by_name;
 	/* A read may fail with EIO. */
 	bool may_eio;
-	/* A read of the page cache may see a part of a write, of any bytes. */
+	/* A read of the page cache may see any bytes of an unfinished write. */
 	bool may_tear;
 };
 
@@ -82,7 +82,7 @@ struct race {
 	atomic_ulong reads;
 	atomic_ulong eio;
 	atomic_uint running;
-	/* How many reads the writer waits for, and where it does. */
+	/* The number of reads that the writer waits for, and its semaphore. */
 	atomic_long wanted;
 	sem_t enough;
 	size_t bs;
@@ -199,7 +199,7 @@ static inline int check_tags(struct race *t, const char *buf,
 
 /* -- readers */
 
-/* By ->read, by ->read_iter in one piece and in two, and without waiting. */
+/* By ->read, by ->read_iter in one or two pieces, and with RWF_NOWAIT. */
 static inline ssize_t one_read(int fd, unsigned int way, void *buf, size_t len,
 			       loff_t pos)
 {
@@ -222,7 +222,7 @@ static inline ssize_t one_read(int fd, unsigned int way, void *buf, size_t len,
 	}
 }
 
-/* The same through a file that is opened for it. */
+/* The same with a file that is opened for each read. */
 static inline ssize_t read_by_name(struct race *t, unsigned int way, void *buf,
 				   size_t len, loff_t pos)
 {
@@ -246,7 +246,7 @@ static inline void read_and_check(struct race *t, struct dax_rnd *rnd,
 	unsigned int way = dax_rnd_below(rnd, 4);
 	ssize_t n;
 
-	/* What an earlier read found must not be taken for this one's. */
+	/* Do not mistake data of an earlier read for data of this one. */
 	memset(buf, 0xee, len);
 	n = t->rules.by_name ? read_by_name(t, way, buf, len, pos) :
 			       one_read(t->fd, way, buf, len, pos);
@@ -273,14 +273,14 @@ static inline void *reader(void *arg)
 	atomic_fetch_add(&t->running, 1);
 	while (!atomic_load(&t->stop) && !atomic_load(&t->failed))
 		read_and_check(t, &rnd, buf, size);
-	/* No task waits for a reader that has given up. */
+	/* The writer must not wait for a reader that has stopped. */
 	if (atomic_load(&t->failed))
 		sem_post(&t->enough);
 	free(buf);
 	return NULL;
 }
 
-/* Returns with the readers running. */
+/* Starts the readers and waits until they run. */
 static inline void start_readers(struct __test_metadata *_metadata,
 				 struct race *t, struct rules rules)
 {
@@ -305,9 +305,8 @@ static inline void start_readers(struct __test_metadata *_metadata,
 }
 
 /*
- * Returns when there have been @n more reads, or one that was wrong. Without it
- * a writer that never waits is done with all rounds before a reader runs, where
- * processors are emulated one after the other.
+ * Waits for @n more reads, or for a failed one. If CPUs are emulated one after
+ * the other, a writer that never waits ends before a reader runs.
  */
 static inline void wait_for_reads(struct race *t, long n)
 {
@@ -331,7 +330,7 @@ static inline void stop_readers(struct __test_metadata *_metadata,
 	TH_LOG("%lu reads", atomic_load(&t->reads));
 }
 
-/* -- what changes the file */
+/* -- changes of the file */
 
 static inline int write_file(struct race *t, int fd, __u32 file,
 			     __u32 first, __u32 n, __u32 gen)
@@ -343,14 +342,14 @@ static inline int write_file(struct race *t, int fd, __u32 file,
 	for (i = 0; i < n; i++)
 		tag_block(t->block + i * t->bs, t->bs, file,
 			  first + i, gen);
-	/* In one call: readers insist on seeing all of it or nothing. */
+	/* A single call: readers expect to see all of the write or nothing. */
 	ret = pwrite(fd, t->block, len, first * t->bs);
 	if (ret < 0)
 		return -errno;
 	return ret == (ssize_t)len ? 0 : -ENOSPC;
 }
 
-/* XFS cannot be as small as FS_BLOCKS: a file takes what is too much. */
+/* XFS cannot be as small as FS_BLOCKS: a file uses up the rest. */
 static inline void fill_up(struct __test_metadata *_metadata, struct race *t)
 {
 	struct statvfs st;
@@ -365,7 +364,7 @@ static inline void fill_up(struct __test_metadata *_metadata, struct race *t)
 	close(fd);
 }
 
-/* Leaves all free blocks with tags that no reader may ever see again. */
+/* Fills all free blocks with tags that no reader may see. */
 static inline void poison_free_blocks(struct __test_metadata *_metadata,
 				      struct race *t)
 {
@@ -388,7 +387,7 @@ static inline void poison_free_blocks(struct __test_metadata *_metadata,
 
 /* -- the start and the end of a test */
 
-/* The flag that makes a file a DAX one with dax=inode, from its next opening. */
+/* Sets or clears the DAX flag, which applies when the inode is read again. */
 static inline int race_flag(int fd, bool on)
 {
 	struct fsxattr attr;
@@ -402,7 +401,7 @@ static inline int race_flag(int fd, bool on)
 	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
 }
 
-/* Files inherit it. */
+/* Sets the DAX flag of the root directory. New files inherit it. */
 static inline int race_flag_dir(struct race *t, bool on)
 {
 	int fd = dax_open(&t->test.fs, ".", O_RDONLY | O_DIRECTORY), ret;

@@ -2,11 +2,10 @@
 /*
  * Every way to read a DAX file gives the same bytes.
  *
- * What a file should hold is kept in memory, next to random writes,
- * fallocates, holes and truncates of the file. Then random ranges are read in
- * every way there is, by the generic path and by the fast one, and compared
- * with that memory: the count, the bytes, and that nothing was written beyond
- * them.
+ * The tests apply random writes, fallocates, holes and truncates to a file, and
+ * to a model of the file in memory. Then they read random ranges in every way,
+ * by the generic path and by the fast path. The count and the bytes have to
+ * match the model. Reads must not write beyond the count.
  */
 
 #include <linux/falloc.h>
@@ -16,7 +15,7 @@
 
 #include "dax_fixture.h"
 
-/* What a file holds, as it should be. */
+/* The expected content of a file. */
 struct model {
 	char *data;
 	size_t size;
@@ -152,7 +151,7 @@ FIXTURE_TEARDOWN(read_diff)
 	dax_end(_metadata, &t->test);
 }
 
-/* -- changes to the file, and to what it should hold */
+/* -- changes to the file and to the model */
 
 static void model_grow(struct model *model, size_t size)
 {
@@ -190,7 +189,7 @@ static int op_truncate(struct diff *t, size_t size)
 {
 	struct model *model = &t->model;
 
-	/* What is cut off reads as zeroes should the file grow again. */
+	/* The removed part reads as zeroes if the file grows again. */
 	if (size < model->size)
 		memset(model->data + size, 0, model->size - size);
 	model->size = size;
@@ -200,7 +199,7 @@ static int op_truncate(struct diff *t, size_t size)
 static int op_fallocate(struct diff *t, int mode, size_t pos,
 			size_t len)
 {
-	/* Files without extents can do little of this. */
+	/* Files without extents support few of these modes. */
 	if (fallocate(t->fd, mode, pos, len))
 		return errno == EOPNOTSUPP ? 0 : -errno;
 	if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
@@ -239,7 +238,7 @@ static int op_insert(struct diff *t, size_t pos, size_t len)
 	return 0;
 }
 
-/* Whole blocks; what the kernel refuses it refuses without a change. */
+/* Moves whole blocks. A request that fails changes nothing. */
 static int op_move(struct diff *t, size_t pos, size_t len)
 {
 	size_t bs = dax_bs();
@@ -276,7 +275,7 @@ static int random_op(struct diff *t)
 	case 5:
 		return op_fallocate(t, FALLOC_FL_ZERO_RANGE, pos, len);
 	case 6:
-		/* Not too short, or there is little left to read. */
+		/* Keep half of the file, so that there is enough to read. */
 		return op_truncate(t, t->model.cap / 2 + pos / 2);
 	default:
 		return op_write(t, pos, len);
@@ -290,7 +289,7 @@ static void random_layout(struct __test_metadata *_metadata,
 
 	while (ops--)
 		ASSERT_EQ(0, random_op(t));
-	/* The file ends inside a block, and inside one that is written. */
+	/* The file ends in the middle of a written block. */
 	eof = t->model.cap - dax_bs() - 1 -
 	      dax_rnd_below(&t->rnd, dax_bs() - 2);
 	ASSERT_EQ(0, op_write(t, eof - 100, 200));
@@ -299,7 +298,7 @@ static void random_layout(struct __test_metadata *_metadata,
 
 /* -- comparing */
 
-/* The length that a read should have. */
+/* Returns the expected result of a read. */
 static size_t model_count(const struct model *model, size_t pos, size_t len)
 {
 	if (pos >= model->size)
@@ -335,7 +334,7 @@ static void check_read(struct __test_metadata *_metadata,
 
 	memset(t->buf, CANARY, want + CANARY_LEN);
 	ret = method->read(&t->rd, t->buf, len, pos);
-	/* Said once, by the test "methods". */
+	/* The test "methods" reports this once. */
 	if (ret == DAX_NO_METHOD)
 		return;
 	ASSERT_EQ((ssize_t)want, ret)
@@ -359,7 +358,7 @@ static void check_all(struct __test_metadata *_metadata,
 		check_read(_metadata, t, &dax_methods[i], pos, len);
 }
 
-/* Around block boundaries and the end of the file, where mistakes live. */
+/* Mistakes are likely around block boundaries and EOF. */
 static size_t interesting_pos(struct diff *t)
 {
 	size_t base, jitter = dax_rnd_below(&t->rnd, 5);
@@ -414,7 +413,7 @@ static void open_reader(struct __test_metadata *_metadata,
 
 /* -- tests */
 
-/* A method that this kernel does not have is not compared: say so. */
+/* Report the methods that this kernel lacks: nothing compares them. */
 TEST_F(read_diff, methods)
 {
 	struct diff *t = &self->t;
@@ -444,11 +443,11 @@ TEST_F(read_diff, random_layout)
 		open_reader(_metadata, t);
 		check_random(_metadata, t, 25);
 
-		/* The same without what the kernel remembers of the file. */
+		/* The same with cold caches of the kernel. */
 		ASSERT_EQ(0, dax_drop_caches());
 		check_random(_metadata, t, 8);
 
-		/* And with a new inode. */
+		/* The same with a new in-memory inode. */
 		dax_reader_close(&t->rd);
 		close(t->fd);
 		ASSERT_EQ(0, dax_drop_caches());
@@ -461,7 +460,7 @@ TEST_F(read_diff, random_layout)
 	}
 }
 
-/* Each change is seen by the next read, on a descriptor that stays open. */
+/* A descriptor that stays open sees each change with the next read. */
 TEST_F(read_diff, read_after_change)
 {
 	struct diff *t = &self->t;
@@ -477,8 +476,8 @@ TEST_F(read_diff, read_after_change)
 }
 
 /*
- * One file after the other, each at once removed: whatever the kernel keeps of
- * a file, the next one that gets its inode or its memory does not inherit it.
+ * Create files one after the other and remove each at once. A new file may get
+ * the inode or the memory of an old one. It must not inherit cached state.
  */
 TEST_F(read_diff, one_after_another)
 {
@@ -495,7 +494,7 @@ TEST_F(read_diff, one_after_another)
 		t->model.size = 0;
 		t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
 		ASSERT_GE(t->fd, 0);
-		/* Once with its first blocks, once without. */
+		/* Every second file starts with a hole. */
 		for (i = round % 2; i < 4; i += 2)
 			ASSERT_EQ(0, op_write(t, i * bs, bs));
 		open_reader(_metadata, t);
@@ -506,7 +505,7 @@ TEST_F(read_diff, one_after_another)
 	}
 }
 
-/* Extents that two files share, while one is changed; both are read. */
+/* Two files share extents. One file changes, both are read. */
 TEST_F(read_diff, clone)
 {
 	struct diff *t = &self->t;
@@ -537,7 +536,7 @@ TEST_F(read_diff, clone)
 	}
 	rd = t->rd;
 
-	/* The other one is as it was. */
+	/* The clone is unchanged. */
 	dax_path(&t->test.fs, "clone", path, sizeof(path));
 	ASSERT_EQ(0, dax_reader_open(&t->rd, path, t->fixed, t->max));
 	t->model = model;
@@ -624,7 +623,7 @@ FIXTURE_TEARDOWN(read_extents)
 	dax_end(_metadata, &t->test);
 }
 
-/* A block says where it belongs: even blocks are written, odd ones holes. */
+/* Even blocks are written and contain their number. Odd blocks are holes. */
 static void tag_block(__u64 *block, __u64 nr)
 {
 	size_t i;
@@ -689,7 +688,7 @@ TEST_F(read_extents, scattered)
 	ASSERT_EQ(0, dax_reader_open(&rd, path, dax_alloc(_metadata, len),
 				     len));
 	for (i = 0; i < 300 * dax_scale(); i++) {
-		/* Now and then, have the kernel look its extents up again. */
+		/* Now and then, the kernel has to look up extents again. */
 		if (i % 100 == 50)
 			ASSERT_EQ(0, dax_drop_caches());
 		check_extents(_metadata, t, &rd, variant->extents);

@@ -1,28 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The differential tests on device-mapper devices over DAX devices, and what is done
-# to blocks that files share, or are to share. An address that such a device gives is
-# good to the end of a target or of a stripe, so a read, or a copy, has to ask again
-# and again.
+# Run the differential tests on device-mapper devices over DAX devices. Also
+# write to, unshare and deduplicate blocks there. An address of such a device is
+# only valid to the end of a target or of a stripe. Reads and copies have to ask
+# for the next address again and again.
 
-# The commands of "check" are called by name.
+# "check" calls its commands by name.
 # shellcheck disable=SC2317
 
 # shellcheck source=lib.sh
 . ./lib.sh
 
-# With and without udev: the nodes are there when dmsetup returns.
+# The nodes exist when dmsetup returns, with and without udev.
 export DM_DISABLE_UDEV=1
 
-# Sectors at the start of each device that stay as they are: the label that
-# marks the device as the tests' lies there.
+# Sectors at the start of each device that stay unchanged: the label of the
+# tests is there.
 LABEL=2048
 
 PMD_SIZE=/sys/kernel/mm/transparent_hugepage/hpage_pmd_size
 
 remove_dm() { # NAME
-	# what probes new devices may have it open for a moment
+	# A prober of new devices may have the device open for a moment.
 	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --retry "$1"
 }
 
@@ -45,18 +45,18 @@ need_ext4
 need_tool dmsetup blockdev
 mnt=$tmp/mnt
 
-# Both devices belong to these tests from here on.
+# From here on, both devices belong to these tests.
 need_fs "$dev"
 need_fs "$second"
 
 create_dm() { # NAME TABLE
 	echo "$2" | dmsetup create "$1" || return
-	# So that the tests below know it for theirs.
+	# Label the device, so that the tests below may overwrite it.
 	make_fs "/dev/mapper/$1"
 }
 
-# A name that matches no test is no failure to the harness, and a test that is
-# skipped has read nothing: only its own "ok" will do.
+# The harness does not fail if no test matches the name, and a skipped test has
+# read nothing. Accept only the "ok" of the test itself.
 run_test() { # DEVICE TEST
 	DAX_TEST_DEV=$1 ./read_diff -r "$2" > "$tmp/one" 2>&1
 	run_ret=$?
@@ -64,7 +64,7 @@ run_test() { # DEVICE TEST
 	[ "$run_ret" -eq 0 ] && grep -q "^ok [0-9]* $2\$" "$tmp/one"
 }
 
-# The tests that read all kinds of layouts, by all paths that there are.
+# Run the tests that read all kinds of layouts, by every path of this kernel.
 run_tests() { # NAME
 	for variant in $(paths); do
 		run_test "/dev/mapper/$1" \
@@ -83,11 +83,12 @@ test_dm() { # WHAT NAME TABLE
 	fi
 }
 
-# A chunk of a stripe is less than what is written here at once, and what lies behind
-# it in memory is another file's: new blocks are to be had only between such files.
+# Each write here is longer than a chunk of a stripe. The memory behind a chunk
+# belongs to another file: leave_gaps() leaves free blocks only between such
+# files.
 FILES="1 2 3 4 5 6 7 8"
 
-# All that is not written to.
+# Check the files that the test does not write to.
 others_are_good() {
 	for other in "$mnt"/file* "$mnt"/beside*; do
 		cmp "$other" "$tmp/a" || return
@@ -131,7 +132,7 @@ make_shared() { # NAME
 
 write_to_shared() {
 	for number in $FILES; do
-		# one write(2)
+		# A single write(2).
 		dd if="$tmp/b" of="$mnt/clone$number" bs=256k count=1 \
 			conv=notrunc status=none || return
 	done
@@ -151,9 +152,10 @@ unshare_shared() {
 	others_are_good
 }
 
-# Of stripes of one block, every second block of a file is behind the first one in
-# memory, and then every second block of what follows the file. To look there is
-# not to see that two files differ, or to see a difference that is not theirs.
+# On stripes of one block, every second block of a file is behind its first
+# block in memory. Every second block of the next file follows. A comparison
+# that reads on there misses a difference, or finds a difference between other
+# files.
 make_alike() { # NAME
 	make_xfs "$1" || return
 	page=$(getconf PAGESIZE)
@@ -164,7 +166,8 @@ make_alike() { # NAME
 			count=1 conv=notrunc status=none || return
 		at=$((at + 2))
 	done
-	# 0, 2 and 4 are for the test, each with what follows it
+	# The test compares files 0, 2 and 4. The file behind each of them makes
+	# a comparison go wrong that reads on there.
 	n=0
 	for content in a a c a a b; do
 		dd if="$tmp/$content" of="$mnt/alike$n" bs=256k status=none ||
@@ -187,9 +190,9 @@ dedupe_alike() {
 		cmp "$mnt/alike4" "$tmp/a"
 }
 
-# Targets of one and a half huge pages, from the one and the other device in turn.
-# What is aligned to huge pages on the device is so in memory too, and every third
-# huge page is in two pieces.
+# Targets of one and a half huge pages, alternately on both devices. Data that
+# is aligned to huge pages on the device is also aligned in memory. Every third
+# huge page consists of two pieces.
 HUGE=4096
 halves_of_huge_pages() {
 	at=0
@@ -199,13 +202,13 @@ halves_of_huge_pages() {
 		echo "$at $((HUGE * 3 / 2)) linear $second $((HUGE + at))"
 		at=$((at + HUGE * 3 / 2))
 	done
-	# mkfs.xfs wants 300 MB
+	# mkfs.xfs needs 300 MB.
 	left=$(($(blockdev --getsz "$dev") - HUGE - at))
 	[ "$left" -lt "$HUGE" ] ||
 		echo "$at $((left / HUGE * HUGE)) linear $dev $((HUGE + at))"
 }
 
-# Where the huge pages of a file begin, in MiB.
+# Offsets of the huge pages of a file, in MiB.
 HUGE_PAGES="0 2 4 6 8 10 12 14 16 18 20 22"
 
 make_huge() { # NAME
@@ -225,7 +228,7 @@ make_huge() { # NAME
 	sync
 }
 
-# One byte into each huge page of a clone, which has to be copied for that.
+# Store one byte to each huge page of a clone. Each store copies the huge page.
 store_to_clone() { # NUMBER
 	clone=$mnt/clone$1
 	set -- -c "mmap -rw 0 24m"
@@ -236,8 +239,9 @@ store_to_clone() { # NUMBER
 	cmp "$mnt/file" "$tmp/huge" && cmp "$clone" "$tmp/stored"
 }
 
-# What lies between has each copy begin at another of the three huge pages that the
-# targets repeat after: one that is in two pieces gets its copy in one.
+# The targets repeat after three huge pages. The file "between" moves the copies
+# of each clone on by one huge page. A huge page in two pieces then gets a copy
+# in one piece.
 store_to_huge() {
 	for number in 1 2 3; do
 		dd if="$tmp/huge" of="$mnt/between$number" bs=2M count=1 \
@@ -269,11 +273,11 @@ test_shared() { # WHAT NAME TABLE MAKE COMMAND
 sectors=$(blockdev --getsz "$dev")
 other=$(blockdev --getsz "$second")
 [ "$other" -ge "$sectors" ] || sectors=$other
-# A size that all chunk sizes below divide.
+# All chunk sizes below divide this size.
 sectors=$(((sectors - 2 * LABEL) / 4096 * 4096))
 block=$(($(getconf PAGESIZE) / 512))
 
-# Targets of nine blocks from the one and the other device in turn.
+# Targets of nine blocks, alternately on both devices.
 many_targets() {
 	at=0
 	n=0

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bad buffers, odd buffers, and offsets where a file or the arithmetic ends.
+ * Bad buffers, odd buffers, and offsets at the end of a file or of the number
+ * range.
  *
- * What should happen there is not always written down, so each test is done by
- * the generic path and then by the fast one, and count, errno, file position
- * and the bytes in memory have to be the same. What is sure is checked as well.
+ * The expected result is not always documented. Each test runs by the generic
+ * path, then by the fast path. The count, errno, the file position and the
+ * bytes in memory have to be the same. The tests also check results that are
+ * certain.
  */
 
 #include <limits.h>
@@ -12,28 +14,28 @@
 
 #include "dax_fixture.h"
 
-/* The file: a stretch of each kind, and an end inside a block. */
+/* The file contains a range of each kind and ends inside a block. */
 enum { WRITTEN = 0, HOLE = 4, UNWRITTEN = 8, MIXED = 12, TAIL = 20 };
 
 #define FILE_BLOCKS 21
 #define BUF_BLOCKS 10
 
-/* What a read did. */
+/* The result of a read. */
 struct outcome {
 	ssize_t ret;
 	loff_t moved;
-	/* Of all the memory that it could have changed. */
+	/* Checksum of all memory that the read could have changed. */
 	__u64 sum;
 };
 
-/* Memory around a buffer that is looked at as well. */
+/* Bytes around a buffer that are checked, too. */
 #define MARGIN 64
 #define MAX_OUTCOMES 8192
 #define MAX_COMPLAINTS 5
 
 struct edges {
 	struct dax_test test;
-	/* What the generic path did, read by read. */
+	/* The results of the generic path, one per read. */
 	struct outcome *outcomes;
 	unsigned int nr_outcomes;
 	unsigned int complaints;
@@ -41,7 +43,7 @@ struct edges {
 	size_t bs;
 	size_t size;
 	char *want;
-	/* Followed by memory that cannot be accessed. */
+	/* Inaccessible memory follows the buffer. */
 	char *buf;
 	int fd;
 };
@@ -92,7 +94,7 @@ static void make_file(struct __test_metadata *_metadata,
 	t->fd = dax_open(&t->test.fs, "file", O_RDWR | O_CREAT);
 	ASSERT_GE(t->fd, 0);
 	write_blocks(_metadata, t, WRITTEN, HOLE - WRITTEN);
-	/* Without extents there are no unwritten blocks, but another hole. */
+	/* A file without extents gets a hole instead of unwritten blocks. */
 	if (extents)
 		ASSERT_EQ(0, fallocate(t->fd, 0, UNWRITTEN * t->bs,
 				       (MIXED - UNWRITTEN) * t->bs));
@@ -133,8 +135,9 @@ FIXTURE_TEARDOWN(read_edges)
 /* -- one read, remembered or compared */
 
 /*
- * ->read() and ->read_iter(), the two ways into a filesystem, and what reaches
- * ->read_iter() in pieces: with an empty one, and with a bad one in the middle.
+ * ->read() and ->read_iter() are the two ways into a filesystem. readv() passes
+ * pieces to ->read_iter(): with an empty piece, or with a bad piece in the
+ * middle.
  */
 enum entry { READ, PREAD, PREADV, READV, READV_BAD, NR_ENTRIES };
 
@@ -165,7 +168,7 @@ static struct outcome read_once(int fd, enum entry how, void *buf, size_t len,
 	struct iovec iov = { buf, len };
 	struct outcome out = {};
 
-	/* A position that lseek() refuses cannot be read from. */
+	/* If lseek() refuses a position, a read from there is not possible. */
 	if (moves_position(how) && lseek(fd, pos, SEEK_SET) < 0) {
 		out.ret = -errno;
 		return out;
@@ -203,8 +206,8 @@ static __u64 sum_of(const char *mem, size_t len)
 }
 
 /*
- * Reads to @buf. All of @check, when it is not NULL, is filled before, and is
- * part of the outcome.
+ * Reads to @buf. If @check is not NULL, it is filled before the read, and its
+ * checksum is part of the outcome.
  */
 static struct outcome do_read(struct __test_metadata *_metadata,
 			      struct edges *t, int fd,
@@ -241,7 +244,7 @@ static struct outcome do_read(struct __test_metadata *_metadata,
 typedef void (*body_fn)(struct __test_metadata *_metadata,
 			struct edges *t);
 
-/* Switching takes long, so a test is done as a whole by each path. */
+/* Switching paths is slow, so each path runs a test as a whole. */
 static void by_both_paths(struct __test_metadata *_metadata,
 			  struct edges *t, body_fn body)
 {
@@ -257,7 +260,7 @@ static void by_both_paths(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, t->complaints);
 }
 
-/* A test with a body that is done by both paths. */
+/* A test that runs by both paths. */
 #define TEST_BOTH(name)							\
 	static void name##_body(struct __test_metadata *_metadata,	\
 				struct edges *t);	\
@@ -270,7 +273,10 @@ static void by_both_paths(struct __test_metadata *_metadata,
 
 /* -- buffers */
 
-/* The last @room bytes of the buffer can be written, and no more. */
+/*
+ * Reads to the last @room bytes of the buffer. These are followed by
+ * inaccessible memory.
+ */
 static void check_short(struct __test_metadata *_metadata,
 			struct edges *t, enum entry how,
 			loff_t pos, size_t len, size_t room)
@@ -286,7 +292,7 @@ static void check_short(struct __test_metadata *_metadata,
 	} else {
 		EXPECT_EQ(-EFAULT, out.ret);
 	}
-	/* Nothing before the buffer, ever. */
+	/* A read never writes before the buffer. */
 	EXPECT_EQ(0x5a, to[-1]);
 }
 
@@ -327,7 +333,7 @@ TEST_BOTH(buffer_ends_unwritten)
 	check_short_all(_metadata, t, UNWRITTEN);
 }
 
-/* Written and hole by turns: the fault comes in any of them. */
+/* Written blocks and holes alternate, so that a fault hits either kind. */
 TEST_BOTH(buffer_ends_mixed)
 {
 	size_t room, block;
@@ -340,7 +346,7 @@ TEST_BOTH(buffer_ends_mixed)
 				    7 * t->bs, room);
 }
 
-/* The end of the file comes before the end of the buffer, or after it. */
+/* The file ends before or after the end of the buffer. */
 TEST_BOTH(buffer_ends_eof)
 {
 	size_t left, room;
@@ -351,7 +357,7 @@ TEST_BOTH(buffer_ends_eof)
 				    room);
 }
 
-/* A gap in the buffer stops the read, though there is memory behind it. */
+/* A read-only page in the buffer stops the read before the pages behind. */
 TEST_BOTH(buffer_with_gap)
 {
 	size_t bs = t->bs, block;
@@ -379,10 +385,10 @@ TEST_BOTH(buffer_with_gap)
 
 static const size_t kinds[] = { WRITTEN, HOLE, UNWRITTEN, MIXED };
 
-/* No memory at all; pos beyond the end is answered before the buffer is. */
+/* Buffers at bad addresses, also for reads beyond EOF. */
 TEST_BOTH(no_buffer)
 {
-	/* NULL, an address of the kernel, and one that wraps. */
+	/* NULL, a kernel address, and an address that wraps. */
 	static const unsigned long bad[] = { 0, -4096UL * 16, -8UL };
 	struct outcome out;
 	enum entry how;
@@ -409,8 +415,8 @@ TEST_BOTH(no_buffer)
 }
 
 /*
- * A bad piece ends the read with what was read before it, and the position
- * moves by that; nothing is put into the pieces behind.
+ * A read ends at a bad piece. It returns the bytes before this piece, and the
+ * file position moves by this count. The pieces behind stay unchanged.
  */
 TEST_BOTH(bad_piece)
 {
@@ -428,7 +434,7 @@ TEST_BOTH(bad_piece)
 	}
 }
 
-/* A hole and a buffer that is no good: 0 or -EFAULT, but the same on both. */
+/* A read of a hole to a bad buffer gives 0 or -EFAULT on both paths. */
 TEST_BOTH(no_buffer_for_hole)
 {
 	struct outcome out;
@@ -456,7 +462,7 @@ TEST_BOTH(read_only_buffer)
 	munmap(p, t->bs);
 }
 
-/* Lengths that are cut to MAX_RW_COUNT, or refused. */
+/* The kernel truncates these lengths to MAX_RW_COUNT, or refuses them. */
 TEST_BOTH(huge_length)
 {
 	static const size_t lens[] = {
@@ -473,7 +479,7 @@ TEST_BOTH(huge_length)
 				pos, t->buf, buf_len);
 }
 
-/* Memory that is not there yet: the copy has to fault it in. */
+/* The copy has to fault in the buffer. */
 TEST_BOTH(untouched_buffer)
 {
 	size_t len = 4 * t->bs, i;
@@ -503,19 +509,19 @@ static void read_to_itself(struct __test_metadata *_metadata,
 	munmap(p, len);
 	memmove(t->want + to * t->bs, t->want + from * t->bs, len);
 
-	/* Seen through the file, too. */
+	/* A read of the file gives the same data. */
 	EXPECT_EQ((ssize_t)len, pread(t->fd, t->buf, len,
 				      to * t->bs));
 	EXPECT_EQ(0, memcmp(t->buf, t->want + to * t->bs, len));
 }
 
 /*
- * The buffer is a mapping of the file that is read. The copy faults on the
- * file under the lock of its inode, and allocates blocks of it.
+ * The buffer is a mapping of the file that is read. The copy faults on the file
+ * under the inode lock, and allocates blocks.
  */
 TEST_BOTH(buffer_is_the_file)
 {
-	/* The second time the first blocks are no longer holes. */
+	/* In the second run, the first blocks are not holes any more. */
 	size_t next = t->compare ? 2 : 0;
 
 	read_to_itself(_metadata, t, WRITTEN, MIXED);
@@ -527,7 +533,7 @@ TEST_BOTH(buffer_is_the_file)
 
 /* -- offsets */
 
-/* Around @at: on it, before it, after it, and across it. */
+/* Reads at offset @at, before it, after it, and across it. */
 static void check_offsets(struct __test_metadata *_metadata, int fd,
 			  struct edges *t, loff_t at)
 {
@@ -551,7 +557,7 @@ static void check_offsets(struct __test_metadata *_metadata, int fd,
 	}
 }
 
-/* The largest size that a file here can have. */
+/* Finds the largest file size of the filesystem. */
 static loff_t max_size(int fd)
 {
 	loff_t low = 0, high = LLONG_MAX, mid;
@@ -572,7 +578,7 @@ TEST_BOTH(offsets_around_eof)
 	check_offsets(_metadata, t->fd, t, 0);
 }
 
-/* Where 32 bits of bytes or blocks end, in a file that ends elsewhere. */
+/* Offsets beyond EOF where 32-bit byte or block numbers overflow. */
 TEST_BOTH(offsets_beyond_eof)
 {
 	static const loff_t at[] = {
@@ -590,7 +596,7 @@ TEST_BOTH(offsets_beyond_eof)
 	TH_LOG("beyond 16 TiB a read gives %zd", out.ret);
 }
 
-/* The same in a file as large as can be, with data in its last block. */
+/* The same in a file of the largest size with data in its last block. */
 TEST_BOTH(offsets_in_largest_file)
 {
 	static const loff_t at[] = {
@@ -611,9 +617,9 @@ TEST_BOTH(offsets_in_largest_file)
 	for (i = 0; i < ARRAY_LEN(at); i++)
 		check_offsets(_metadata, fd, t, at[i]);
 
-	/* Room for the last block there may be or not; no read may fail for it. */
+	/* The last block may not fit. Reads must not fail because of that. */
 	if (!dax_write_all(fd, t->want, 100, max - 150)) {
-		/* Past the end, unless no offset is. */
+		/* Read past EOF, unless EOF is the largest offset. */
 		len = max == LLONG_MAX ? 150 : 1000;
 		out = do_read(_metadata, t, fd, PREAD, t->buf, len, max - 150,
 			      t->buf, t->bs);
@@ -627,9 +633,9 @@ TEST_BOTH(offsets_in_largest_file)
 }
 
 /*
- * A hole behind the last extent of a file of 9 GiB, at each block around 8 GiB,
- * and across. The largest block number of XFS less one of these is a length in
- * bytes that 64 bits do not hold.
+ * Read each block around 8 GiB, and across, in a hole of a 9 GiB file. In XFS
+ * the hole ends at the largest block number. Its length in bytes does not fit
+ * into 64 bits.
  */
 TEST_BOTH(hole_of_gigabytes)
 {
@@ -652,7 +658,7 @@ TEST_BOTH(hole_of_gigabytes)
 	close(fd);
 }
 
-/* Not asked for, not given. */
+/* A read of no bytes returns 0 and does not move the position. */
 TEST_BOTH(length_zero)
 {
 	struct outcome out;
@@ -666,7 +672,6 @@ TEST_BOTH(length_zero)
 	}
 }
 
-/* A descriptor that may not read. */
 TEST_BOTH(write_only_descriptor)
 {
 	struct outcome out;

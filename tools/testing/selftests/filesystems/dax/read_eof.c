@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The last page of a DAX file behind the end of the file.
+ * The part of the last page of a DAX file that is behind EOF.
  *
- * A store into a mapping can go behind EOF, as far as the page reaches. With DAX
- * it goes to the medium, from where no writeback takes it away. Whatever moves
- * EOF has to clear it: what a larger file has gained reads as zeroes, and so
- * does a mapping behind the new EOF (fsx -e 1 looks for both, in xfstests'
- * generic/363).
+ * A store to a mapping can go behind EOF, up to the end of the page. With DAX
+ * the store goes to the medium, and no writeback removes it. Calls that move
+ * EOF have to clear these bytes. The new part of a larger file reads as zeroes.
+ * A mapping shows zeroes behind the new EOF. generic/363 of xfstests checks
+ * both with fsx -e 1.
  *
- * Each test stores behind EOF, moves EOF, and compares the file, mapped and
- * read, with what it has to hold. The variant without DAX holds the tests
- * themselves against the page cache. A write that fails moves nothing, but for
- * one to the page cache, with which ext4 may move EOF to where it was to begin.
+ * Each test stores behind EOF and moves EOF. Then it compares the file, mapped
+ * and read, with the expected content. The variant without DAX checks the tests
+ * themselves on the page cache. A failed write does not move EOF. The only
+ * exception is the page cache: ext4 may move EOF to the start of the write.
  */
 
 #include <linux/falloc.h>
@@ -22,16 +22,16 @@
 #define FILE_BLOCKS 16
 #define START_BLOCKS 4
 #define START_TAIL 1000
-/* What is stored where nothing belongs; no byte of a file has this value. */
+/* The byte that is stored behind EOF. No byte of a file has this value. */
 #define STRAY 0xee
 
 struct eof {
 	struct dax_test test;
 	size_t bs;
 	size_t size;
-	char *want;		/* FILE_BLOCKS of them; zeroes behind the end */
+	char *want;		/* FILE_BLOCKS blocks; zeroes behind EOF */
 	char *got;
-	char *bad;		/* not accessible; a block before it is */
+	char *bad;		/* no access; the block before is accessible */
 	bool stay_mapped;
 	bool page_cache;
 	int fd;
@@ -52,7 +52,7 @@ FIXTURE_VARIANT_ADD(read_eof, dax)
 {
 };
 
-/* The page that was stored to stays mapped while the end moves. */
+/* The page with the store stays mapped while EOF moves. */
 FIXTURE_VARIANT_ADD(read_eof, dax_mapped)
 {
 	.stay_mapped = true,
@@ -63,7 +63,7 @@ FIXTURE_VARIANT_ADD(read_eof, page_cache)
 	.setup.mount = "dax=never",
 };
 
-/* Bytes that tell where they come from, and are neither 0 nor STRAY. */
+/* Bytes that depend on their position, and are neither 0 nor STRAY. */
 static void fill(char *buf, size_t len, unsigned int gen)
 {
 	size_t i;
@@ -101,7 +101,7 @@ FIXTURE_TEARDOWN(read_eof)
 	dax_end(_metadata, &t->test);
 }
 
-/* -- what moves EOF: each does the same to the file and to ->want */
+/* -- operations on EOF: each changes the file and ->want alike */
 
 struct range {
 	size_t pos;
@@ -149,7 +149,7 @@ static int zero(struct eof *t, struct range r)
 	return fallocate(t->fd, FALLOC_FL_ZERO_RANGE, r.pos, r.len);
 }
 
-/* Of the buffer nothing is there, and so EOF stays. */
+/* The whole buffer is inaccessible, and so EOF stays. */
 static int fail(struct eof *t, struct range r)
 {
 	size_t len = r.len < t->bs ? r.len : t->bs;
@@ -163,7 +163,7 @@ static int fail(struct eof *t, struct range r)
 	return 0;
 }
 
-/* Of the buffer what is there is written, and no more of it. */
+/* Only the accessible part of the buffer is written. */
 static int cut(struct eof *t, struct range r)
 {
 	fill(t->want + r.pos, r.len, r.pos);
@@ -198,11 +198,11 @@ static int insert(struct eof *t, struct range r)
 	return fallocate(t->fd, FALLOC_FL_INSERT_RANGE, r.pos, r.len);
 }
 
-/* -- what is done around each of them */
+/* -- stores and checks around each operation */
 
 /*
- * Stores behind EOF in the last page, but not at @end or behind it, where calls
- * that move EOF to @end leave what is there. The page is left mapped.
+ * Stores behind EOF in the last page, but only up to @end. Calls that start at
+ * @end do not clear the bytes from there on. The page stays mapped.
  */
 static char *stray(struct __test_metadata *_metadata, struct eof *t, size_t end)
 {
@@ -231,7 +231,7 @@ static void expect_same(struct __test_metadata *_metadata, struct eof *t,
 		TH_LOG("%s: byte %zu of %zu", how, at, t->size);
 }
 
-/* The file is what it has to be, and mapped it ends in zeroes. */
+/* Checks the content, and that the mapped last page ends in zeroes. */
 static void check(struct __test_metadata *_metadata, struct eof *t)
 {
 	size_t len = (t->size + t->bs - 1) / t->bs * t->bs;
@@ -258,7 +258,7 @@ static void move_eof(struct __test_metadata *_metadata, struct eof *t,
 	if (move == store || move == cut || move == allocate || move == zero)
 		end = r.pos;
 	else if (move == punch || move == fail)
-		end = 0;	/* EOF stays, and what is behind it */
+		end = 0;	/* EOF stays, nothing is cleared */
 	p = stray(_metadata, t, end);
 	if (!t->stay_mapped)
 		munmap(p, t->bs);
@@ -268,7 +268,7 @@ static void move_eof(struct __test_metadata *_metadata, struct eof *t,
 		munmap(p, t->bs);
 }
 
-/* The same, and all that a larger file has gained are zeroes. */
+/* The same, and the new part of a larger file reads as zeroes. */
 static void check_move(struct __test_metadata *_metadata, struct eof *t,
 		       move_fn move, size_t pos, size_t len)
 {
@@ -277,7 +277,7 @@ static void check_move(struct __test_metadata *_metadata, struct eof *t,
 	check(_metadata, t);
 }
 
-/* The block in which the file ends comes nearer to the start. */
+/* The last block moves towards the start. */
 TEST_F(read_eof, collapse)
 {
 	check_move(_metadata, &self->t, collapse, self->t.bs, self->t.bs);
@@ -289,7 +289,7 @@ TEST_F(read_eof, collapse_all_but_last)
 		   (START_BLOCKS - 1) * self->t.bs);
 }
 
-/* The block in which the file ends goes further away. */
+/* The last block moves away from the start. */
 TEST_F(read_eof, insert)
 {
 	check_move(_metadata, &self->t, insert, self->t.bs, 2 * self->t.bs);
@@ -343,7 +343,7 @@ TEST_F(read_eof, zero_behind)
 		   2 * self->t.bs);
 }
 
-/* Aligned: what flushes caches may leave out the last few bytes. */
+/* Aligned, because a flushing copy may drop the last few bytes. */
 TEST_F(read_eof, short_write_behind)
 {
 	check_move(_metadata, &self->t, cut, START_BLOCKS * self->t.bs + 32,
@@ -355,7 +355,7 @@ TEST_F(read_eof, failed_write_behind_in_last)
 	check_move(_metadata, &self->t, fail, self->t.size + 100, 50);
 }
 
-/* The block that was allocated for it goes again. */
+/* A failed write frees the block that it has allocated. */
 TEST_F(read_eof, failed_write_behind)
 {
 	struct eof *t = &self->t;
@@ -378,7 +378,7 @@ TEST_F(read_eof, failed_write_to_an_empty_file)
 
 /* -- any of them, one after the other */
 
-/* Whole blocks that end before the file does; none where it has too few. */
+/* Whole blocks that end before EOF, or none if the file is too short. */
 static struct range random_blocks(struct eof *t, struct dax_rnd *rnd)
 {
 	size_t blocks = t->size ? (t->size - 1) / t->bs : 0, first, n;
@@ -401,7 +401,7 @@ static struct range random_bytes(struct dax_rnd *rnd, size_t end)
 	return (struct range){ pos, len };
 }
 
-/* Whether there was anything to do. */
+/* Returns false if there was nothing to do. */
 static bool move_at_random(struct __test_metadata *_metadata, struct eof *t,
 			   struct dax_rnd *rnd)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reads that cannot succeed: bad blocks, a filesystem that was shut down, a
+ * Reads that cannot succeed: bad blocks, a filesystem that is shut down, and a
  * reader that is killed.
  */
 
@@ -99,7 +99,7 @@ static void open_reader(struct __test_metadata *_metadata,
 
 /* -- bad blocks */
 
-/* A write to a bad block makes it good. */
+/* Clears a bad block by a write. */
 static void repair(struct __test_metadata *_metadata,
 		   struct errors *t, int file, size_t block)
 {
@@ -123,7 +123,7 @@ static bool has_badblocks(const struct errors *t)
 	return fd >= 0;
 }
 
-/* A file of blocks that are extents of their own: holes lie between them. */
+/* Makes a file of one-block extents with holes between them. */
 static int scattered_file(struct __test_metadata *_metadata,
 			  struct errors *t)
 {
@@ -141,7 +141,7 @@ static int scattered_file(struct __test_metadata *_metadata,
 	return fd;
 }
 
-/* Bytes that a read of @len at @pos may give when block @bad is bad. */
+/* Returns the expected result of a read if block @bad is bad. */
 static ssize_t bad_count(size_t pos, size_t len, size_t bad, size_t bs)
 {
 	if (pos + len <= bad * bs || pos >= (bad + 1) * bs)
@@ -151,7 +151,7 @@ static ssize_t bad_count(size_t pos, size_t len, size_t bad, size_t bs)
 
 #define BAD 6
 
-/* By one method, all around the bad block. */
+/* Reads all around the bad block by one method. */
 static void check_bad(struct __test_metadata *_metadata, struct errors *t,
 		      struct dax_reader *rd, const struct dax_method *method,
 		      size_t pos)
@@ -173,8 +173,8 @@ static void check_bad(struct __test_metadata *_metadata, struct errors *t,
 }
 
 /*
- * Each block is an extent, so a read gives what comes before the bad one, and
- * -EIO when nothing does.
+ * Each block is an extent. A read returns the bytes before the bad block, or
+ * -EIO if there are none.
  */
 TEST_F(read_errors, bad_block_partial_count)
 {
@@ -215,8 +215,8 @@ static void read_all_ranges(struct errors *t,
 }
 
 /*
- * What a mapping that is bad in one place gives elsewhere is not written down:
- * it has to be the same on both paths.
+ * If an extent has a bad block, the result of reads in other blocks is not
+ * documented. Both paths have to give the same result.
  */
 TEST_F(read_errors, bad_block_in_extent)
 {
@@ -238,7 +238,7 @@ TEST_F(read_errors, bad_block_in_extent)
 			EXPECT_EQ(generic[first][n - 1], ret[first][n - 1])
 				TH_LOG("%zu blocks at %zu", n, first);
 
-	/* Without the bad block in it, it is a read like any other. */
+	/* A read that excludes the bad block succeeds. */
 	EXPECT_EQ((ssize_t)(BAD * bs), pread(t->fd, t->buf, BAD * bs, 0));
 	EXPECT_EQ(0, memcmp(t->buf, t->want, BAD * bs));
 	repair(_metadata, t, t->fd, BAD);
@@ -248,7 +248,7 @@ TEST_F(read_errors, bad_block_in_extent)
 
 /* -- shutdown */
 
-/* Every way to read says so. */
+/* All system calls that read a file fail after a shutdown. */
 TEST_F(read_errors, shutdown)
 {
 	struct errors *t = &self->t;
@@ -262,7 +262,7 @@ TEST_F(read_errors, shutdown)
 	ASSERT_EQ(0, ioctl(t->fd, EXT4_IOC_SHUTDOWN, &flags));
 
 	for (i = 0; i < dax_nr_methods; i++) {
-		/* A mapping of what is in memory goes on working. */
+		/* A mapping still works after a shutdown. */
 		if (!strcmp(dax_methods[i].name, "mmap"))
 			continue;
 		ret = dax_methods[i].read(&rd, t->buf, 100, 50);
@@ -276,7 +276,7 @@ TEST_F(read_errors, shutdown)
 						    2 * t->len))
 			TH_LOG("%s beyond the end", dax_methods[i].name);
 	}
-	/* Also when there is nothing to read. */
+	/* A read of no bytes fails, too. */
 	EXPECT_EQ(-1, pread(t->fd, t->buf, 0, 0));
 	EXPECT_EQ(EIO, errno);
 	dax_reader_close(&rd);
@@ -288,8 +288,8 @@ TEST_F(read_errors, shutdown)
 #define BIG_CHUNK (1024 * 1024UL)
 
 /*
- * BIG_CHUNKS extents that say which they are, each followed by a hole: after
- * each of them a reader gets a chance to notice that it is being killed.
+ * Makes a file of BIG_CHUNKS extents. Each extent has its own byte value, and a
+ * hole follows. A reader can notice a fatal signal after each extent.
  */
 static int big_file(struct __test_metadata *_metadata,
 		    struct errors *t)
@@ -311,7 +311,7 @@ static int big_file(struct __test_metadata *_metadata,
 
 #define BIG_LEN ((2 * BIG_CHUNKS - 1) * BIG_CHUNK)
 
-/* Memory that a child fills and its parent looks at. */
+/* Memory that a child fills and its parent checks. */
 static char *shared_buffer(struct __test_metadata *_metadata)
 {
 	char *p = mmap(NULL, BIG_LEN, PROT_READ | PROT_WRITE,
@@ -321,7 +321,7 @@ static char *shared_buffer(struct __test_metadata *_metadata)
 	return p;
 }
 
-/* Bytes that task @pid has read so far, as /proc counts them. */
+/* Returns the bytes that task @pid has read so far (rchar in /proc). */
 static long long rchar_of(pid_t pid)
 {
 	long long n = -1;
@@ -338,7 +338,7 @@ static long long rchar_of(pid_t pid)
 	return n;
 }
 
-/* Waits for task @pid to be killed, and says what its last read gave. */
+/* Waits until task @pid is killed. Returns the bytes that it has read. */
 static long long wait_killed(struct __test_metadata *_metadata, pid_t pid)
 {
 	long long rchar;
@@ -347,16 +347,16 @@ static long long wait_killed(struct __test_metadata *_metadata, pid_t pid)
 	ASSERT_EQ(0, waitid(P_PID, pid, &info, WEXITED | WNOWAIT));
 	EXPECT_EQ(CLD_KILLED, info.si_code);
 	EXPECT_EQ(SIGKILL, info.si_status);
-	/* Its accounts are there until it is waited for. */
+	/* The counters exist until the task is reaped. */
 	rchar = rchar_of(pid);
 	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
 	return rchar;
 }
 
 /*
- * The reader waits for the inode lock, which another task holds, and is
- * killed meanwhile. It gets the lock with the signal pending, and must not
- * read all of what it was asked for.
+ * The reader is killed while it waits for the inode lock of another task. The
+ * reader gets the lock with the signal pending. It must not read all of the
+ * requested bytes.
  */
 TEST_F(read_errors, killed_before_huge_read)
 {
@@ -383,7 +383,7 @@ TEST_F(read_errors, killed_before_huge_read)
 
 	rchar = wait_killed(_metadata, pid);
 	ASSERT_GE(before, 0);
-	/* The accounts of a child start at nothing. */
+	/* The counters of a child start at zero. */
 	EXPECT_LT(rchar, (long long)BIG_LEN);
 	EXPECT_EQ(0, buf[BIG_LEN - 1]);
 	TH_LOG("read %lld of %lu bytes", rchar, BIG_LEN);
@@ -394,8 +394,8 @@ TEST_F(read_errors, killed_before_huge_read)
 #define TRAP_AT (8 * BIG_CHUNK)
 
 /*
- * The reader is killed half-way, where its buffer lets it go no further. The
- * count is what it has been given, to the byte.
+ * The reader is killed while a trap in its buffer blocks it. The count is
+ * correct to the byte.
  */
 TEST_F(read_errors, killed_in_huge_read)
 {
@@ -414,7 +414,7 @@ TEST_F(read_errors, killed_in_huge_read)
 	pid = fork();
 	ASSERT_GE(pid, 0);
 	if (!pid) {
-		/* A page of its own in the shared buffer, with a trap. */
+		/* Map a private page with a trap in the shared buffer. */
 		p = mmap(buf + TRAP_AT, t->bs, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		if (p == MAP_FAILED || dax_trap_arm(&trap, p))
@@ -440,7 +440,7 @@ TEST_F(read_errors, killed_in_huge_read)
 	EXPECT_EQ(1, buf[0]);
 	c = 1 + (TRAP_AT / BIG_CHUNK - 2) / 2;
 	EXPECT_EQ(c, buf[TRAP_AT - BIG_CHUNK - 1]);
-	/* Nothing behind the trap. */
+	/* The reader has not passed the trap. */
 	EXPECT_EQ(0, buf[TRAP_AT + t->bs]);
 	EXPECT_EQ(0, buf[BIG_LEN - 1]);
 	munmap(buf, BIG_LEN);

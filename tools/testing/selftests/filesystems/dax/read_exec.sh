@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kernel's own reads of files on a DAX mount: programs, scripts, modules,
-# firmware, build ids, and filesystems that lie on top.
+# firmware, build ids, and filesystems on top.
 #
-# A file with both ->read and ->read_iter is refused by __kernel_read(), so an
-# ext4 with a ->read of its own needs care, or none of this works.
+# __kernel_read() refuses a file with both ->read and ->read_iter, unless
+# FOP_READ_SHORTCUT is set. Without this flag, all of these reads fail on ext4.
 
-# The commands of "check" are called by name.
+# "check" calls its commands by name.
 # shellcheck disable=SC2317
 
 # shellcheck source=lib.sh
@@ -16,7 +16,7 @@
 FW_TRIGGER=/sys/devices/virtual/misc/test_firmware/trigger_request
 FW_PATH=/sys/module/firmware_class/parameters/path
 
-# Modules and loop devices that are left have something in $tmp.
+# Files in $tmp tell which modules and loop devices are left.
 undo() {
 	[ ! -e "$tmp/module_loaded" ] || rmmod test_module 2> /dev/null
 	[ ! -e "$tmp/fw_loaded" ] || rmmod test_firmware 2> /dev/null
@@ -33,7 +33,7 @@ need_tool mount umount cmp
 need_fs "$dev"
 mount_fs "$dev" || exit 1
 
-# Modules may be compressed: prints the path of a plain copy.
+# Print the path of an uncompressed copy of a module.
 find_module() { # NAME
 	found=$(find "${DAX_TEST_MODULES:-/lib/modules/$(uname -r)/}" \
 		-name "$1.ko*" 2> /dev/null | head -n 1)
@@ -46,7 +46,7 @@ find_module() { # NAME
 	esac && echo "$tmp/$1.ko"
 }
 
-# -- what is run; each prints what went wrong and fails
+# -- checks: each prints the error and fails
 
 run_binary() {
 	[ "$("$dir/dax_exec" ran)" = ran ]
@@ -56,7 +56,7 @@ run_script() {
 	[ "$("$dir/script")" = "script ran" ]
 }
 
-# A script with an interpreter that is on the mount as well.
+# The interpreter of this script is on the mount, too.
 run_script_by_binary() {
 	[ "$("$dir/script2")" = "$dir/script2" ]
 }
@@ -73,7 +73,7 @@ load_firmware() { # DIRECTORY
 	cmp "$1/dax-selftest.bin" /dev/test_firmware
 }
 
-# The same bytes in a file of the mount and in one that is not.
+# Compare a file of the mount with its copy outside.
 compare_copies() {
 	cmp "$tmp/blob" "$1"
 }
@@ -92,8 +92,7 @@ compare_loop() {
 	return "$ret"
 }
 
-# The program that figures are repeated with: it reads what it is told to, and
-# refuses what it cannot measure.
+# Check that dax_bench prints its figures, and refuses a file that is too short.
 run_bench() {
 	./dax_bench --reads=100 --random --size=512 "$dir/blob" \
 		> "$tmp/bench" || return
@@ -111,13 +110,13 @@ fill_mount() {
 	printf '#!%s\n' "$dir/dax_exec" > "$dir/script2"
 	chmod 755 "$dir/script" "$dir/script2"
 	dd if=/dev/urandom of="$tmp/blob" bs=1000 count=513 2> /dev/null
-	# Whole sectors, or the loop device would be shorter.
+	# Use whole sectors, or the loop device would be shorter.
 	truncate -s 512k "$tmp/blob"
 	cp "$tmp/blob" "$dir/blob"
 	cp "$tmp/blob" "$dir/dax-selftest.bin"
 }
 
-# The kernel looks for firmware where its first process looks for files.
+# The kernel looks up firmware in the filesystem of process 1.
 init_sees() { # PATH
 	cmp -s "$1" "/proc/1/root$1"
 }
@@ -176,7 +175,7 @@ test_build_id() { # PATH-NAME
 
 test_path() { # PATH-NAME
 	use_path "$1"
-	# Nothing of it shall be in the page cache of an earlier turn.
+	# Drop the data that the previous path has cached.
 	sync
 	echo 3 > /proc/sys/vm/drop_caches
 	check "$1: a program runs" run_binary
@@ -193,7 +192,7 @@ test_path() { # PATH-NAME
 }
 
 fill_mount
-# What a file that is not on the mount says.
+# The build id of a file that is not on the mount.
 build_id=$(./dax_exec --build-id)
 module=$(find_module test_module)
 [ -z "$module" ] || cp "$module" "$dir/test_module.ko"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files that are accessed through DAX beside files that are not.
+ * Files with DAX beside files without DAX.
  *
- * With -o dax=inode it is the file's own flag that decides, and a change of it
- * counts once the inode has been evicted. A file that is not a DAX file has
- * its newest bytes in the page cache and perhaps no blocks yet, so a read of
- * such a file as if it were one gets old bytes, zeroes or an error.
+ * With -o dax=inode, the flag of a file decides. A change of the flag takes
+ * effect when the inode has been evicted. A file without DAX may have its
+ * newest bytes in the page cache, and may have no blocks yet. A DAX read of
+ * such a file would return old bytes, zeroes or an error.
  */
 
 #include <linux/ext4.h>
@@ -88,7 +88,7 @@ static int set_flag(int fd, bool on)
 	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
 }
 
-/* Opens the file anew, and makes sure that it is what its flag says. */
+/* Opens a file and makes sure that it uses DAX as @dax says. */
 static int open_as(struct __test_metadata *_metadata,
 		   struct flag *t, const char *name, bool dax)
 {
@@ -107,7 +107,7 @@ static int open_as(struct __test_metadata *_metadata,
 	return fd;
 }
 
-/* By every way to read, on descriptors of its own. */
+/* Checks the content by all methods, on new descriptors. */
 static void check_content(struct __test_metadata *_metadata,
 			  struct flag *t, const char *name)
 {
@@ -119,7 +119,7 @@ static void check_content(struct __test_metadata *_metadata,
 	dax_path(&t->test.fs, name, path, sizeof(path));
 	ASSERT_EQ(0, dax_reader_open(&rd, path, t->fixed, t->len));
 	for (i = 0; i < dax_nr_methods; i++) {
-		/* Reads what is on the medium: that is what it is for. */
+		/* Skip O_DIRECT, as it is meant to read the medium. */
 		if (!strcmp(dax_methods[i].name, "pread O_DIRECT"))
 			continue;
 		memset(t->buf, 0x5a, t->len);
@@ -142,7 +142,7 @@ static void fill(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, dax_write_all(fd, t->want, t->len, 0));
 }
 
-/* Bytes that were never written back: they have no blocks. */
+/* Bytes that were never written back have no blocks. */
 TEST_F(read_flag, page_cache_not_allocated)
 {
 	struct flag *t = &self->t;
@@ -153,7 +153,7 @@ TEST_F(read_flag, page_cache_not_allocated)
 	close(fd);
 }
 
-/* Blocks that hold older bytes than the page cache. */
+/* The blocks contain older bytes than the page cache. */
 TEST_F(read_flag, page_cache_newer)
 {
 	struct flag *t = &self->t;
@@ -178,7 +178,7 @@ static void store(struct __test_metadata *_metadata,
 	munmap(p, t->len);
 }
 
-/* Both kinds written through a mapping. */
+/* Write both kinds of files through a mapping. */
 TEST_F(read_flag, stored)
 {
 	struct flag *t = &self->t;
@@ -197,7 +197,7 @@ TEST_F(read_flag, stored)
 	close(fd);
 }
 
-/* Blocks of a DAX file are not given to another, which would free them. */
+/* ext4 must not swap blocks of a DAX file, because that could free them. */
 TEST_F(read_flag, defragmentation_is_refused)
 {
 	struct flag *t = &self->t;
@@ -216,7 +216,7 @@ TEST_F(read_flag, defragmentation_is_refused)
 	close(cached);
 }
 
-/* There and back, with new bytes each time and old ones to be mistaken for. */
+/* Switch back and forth, with new bytes each time. */
 TEST_F(read_flag, flag_changes)
 {
 	struct flag *t = &self->t;
@@ -233,7 +233,7 @@ TEST_F(read_flag, flag_changes)
 	}
 }
 
-/* As long as the file is open it stays what it is. */
+/* A change of the flag has no effect while the file is open. */
 TEST_F(read_flag, flag_changes_while_open)
 {
 	struct flag *t = &self->t;
@@ -258,7 +258,7 @@ TEST_F(read_flag, flag_changes_while_open)
 	}
 }
 
-/* One of each, in turn: nothing about one sticks to the other. */
+/* A file of each kind in turn: neither one affects the other. */
 TEST_F(read_flag, side_by_side)
 {
 	struct flag *t = &self->t;
@@ -282,7 +282,7 @@ TEST_F(read_flag, side_by_side)
 	close(dax);
 }
 
-/* A file system that keeps small files in their inodes. */
+/* A filesystem that stores small files in their inodes. */
 FIXTURE(read_inline)
 {
 	struct flag t;
@@ -317,9 +317,10 @@ FIXTURE_TEARDOWN(read_inline)
 }
 
 /*
- * The bytes of a small file with the DAX flag, where an inode without extents has
- * the number of its first block: they name a block of another file. They are the
- * file's content all the same, and the other file stays what it is.
+ * The first bytes of inline data are at the place of the first block number in
+ * an inode without extents. Here these bytes are the number of a block of
+ * another file. Reads have to return them as data, and the other file stays
+ * unchanged.
  */
 TEST_F(read_inline, content_is_no_block_number)
 {
@@ -348,7 +349,7 @@ TEST_F(read_inline, content_is_no_block_number)
 	ASSERT_GE(fd, 0);
 	EXPECT_EQ((ssize_t)sizeof(got), pread(fd, got, sizeof(got), 0));
 	EXPECT_EQ(0, memcmp(got, small, sizeof(got)));
-	/* out of the inode */
+	/* Move the data out of the inode. */
 	EXPECT_EQ(0, fallocate(fd, 0, 0, t->len));
 	EXPECT_EQ((ssize_t)sizeof(got), pread(fd, got, sizeof(got), 0));
 	EXPECT_EQ(0, memcmp(got, small, sizeof(got)));
@@ -359,7 +360,7 @@ TEST_F(read_inline, content_is_no_block_number)
 	close(other);
 }
 
-/* However a file comes into being, it can be read, then and after eviction. */
+/* However files are created, reads work at once and after eviction. */
 FIXTURE(read_new)
 {
 	struct dax_test test;
@@ -436,7 +437,6 @@ TEST_F(read_new, without_a_name)
 	check_new(_metadata, dax_open(&self->test.fs, "linked", O_RDWR), true);
 }
 
-/* A file without a name. */
 TEST_F(read_new, unlinked)
 {
 	char path[256];

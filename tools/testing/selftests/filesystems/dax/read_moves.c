@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Readers of a DAX file against what moves its blocks without writing to it, and
- * what changes the filesystem around them: extents that are converted, swapped
- * with those of another file or written down in another form, a file that is
- * replaced, files that become DAX ones and cease to be, a filesystem that grows,
- * is frozen, remounted or shut down.
+ * Readers of a DAX file race with moves of its blocks and with changes of the
+ * filesystem.
+ *
+ * Extents are converted, swapped with those of another file, or stored in
+ * another form. A file is replaced, or its DAX flag changes. The filesystem
+ * grows, is frozen, remounted or shut down.
  */
 
 #include <linux/ext4.h>
@@ -56,7 +57,7 @@ static int punch_all(struct race *t)
 			 FILE_BLOCKS * t->bs);
 }
 
-/* Writes what belongs at @pos, at and after which whole tags are. */
+/* Writes tags at @pos. @pos and @len are multiples of the size of a tag. */
 static int write_tags(struct race *t, loff_t pos, size_t len, __u32 gen)
 {
 	__u32 i;
@@ -66,7 +67,7 @@ static int write_tags(struct race *t, loff_t pos, size_t len, __u32 gen)
 	return dax_write_all(t->fd, t->block + pos, len, pos);
 }
 
-/* Blocks that are allocated and hold nothing yet become written ones. */
+/* Unwritten blocks become written blocks. */
 TEST_F(read_moves, unwritten_then_written)
 {
 	struct race *t = &self->t;
@@ -85,7 +86,7 @@ TEST_F(read_moves, unwritten_then_written)
 	stop_readers(_metadata, t);
 }
 
-/* An unwritten extent that is written bit by bit splits, and joins again. */
+/* Single writes split an unwritten extent. The parts merge again. */
 TEST_F(read_moves, unwritten_block_by_block)
 {
 	struct race *t = &self->t;
@@ -97,7 +98,7 @@ TEST_F(read_moves, unwritten_block_by_block)
 	for (gen = 1; gen <= rounds; gen++) {
 		ASSERT_EQ(0, fallocate(t->fd, FALLOC_FL_ZERO_RANGE, 0,
 				       FILE_BLOCKS * t->bs));
-		/* 5 and FILE_BLOCKS have no common divisor. */
+		/* 5 and FILE_BLOCKS are coprime. */
 		for (i = 0; i < FILE_BLOCKS; i++)
 			ASSERT_EQ(0, write_file(t, t->fd, OURS,
 						i * 5 % FILE_BLOCKS, 1, gen));
@@ -106,7 +107,7 @@ TEST_F(read_moves, unwritten_block_by_block)
 	stop_readers(_metadata, t);
 }
 
-/* The end of the file moves in the middle of blocks; nothing is zeroes. */
+/* EOF moves inside blocks. Readers never see zeroes. */
 TEST_F(read_moves, shrink_and_append)
 {
 	struct race *t = &self->t;
@@ -128,7 +129,7 @@ TEST_F(read_moves, shrink_and_append)
 	stop_readers(_metadata, t);
 }
 
-/* What is swapped is the whole file, its size too. */
+/* The whole file is swapped, including its size. */
 TEST_F(read_moves, swap_with_boot_loader)
 {
 	struct race *t = &self->t;
@@ -138,7 +139,7 @@ TEST_F(read_moves, swap_with_boot_loader)
 	start_readers(_metadata, t, rules);
 	for (gen = 1; gen <= rounds; gen++) {
 		ASSERT_EQ(0, ioctl(t->fd, EXT4_IOC_SWAP_BOOT));
-		/* The first time there is nothing in the other one. */
+		/* The boot loader inode is empty at first. */
 		if (gen % 3 == 1)
 			ASSERT_EQ(0, write_file(t, t->fd, OURS, 0,
 						FILE_BLOCKS, gen));
@@ -147,7 +148,7 @@ TEST_F(read_moves, swap_with_boot_loader)
 	stop_readers(_metadata, t);
 }
 
-/* A mapping is of the file, whatever blocks that has. */
+/* A mapping shows the current blocks of its file. */
 TEST_F(read_moves, mapping_follows_a_swap)
 {
 	struct race *t = &self->t;
@@ -164,7 +165,7 @@ TEST_F(read_moves, mapping_follows_a_swap)
 	munmap(map, t->bs);
 }
 
-/* Defragmentation leaves DAX files alone, so there is nothing to race with. */
+/* Defragmentation of DAX files fails, so nothing races with it. */
 TEST_F(read_moves, defragmentation_is_refused)
 {
 	struct race *t = &self->t;
@@ -180,11 +181,11 @@ TEST_F(read_moves, defragmentation_is_refused)
 	close(other);
 }
 
-/* The same blocks by an extent and by pointers to each. */
+/* The same blocks are mapped by an extent or by single pointers. */
 TEST_F(read_moves, extents_to_pointers)
 {
 	struct race *t = &self->t;
-	/* What fits into the inode; more is not turned back. */
+	/* Pointers that fit into the inode; more are not converted back. */
 	enum { BLOCKS = 12 };
 	const struct rules rules = { .one_gen = true };
 	unsigned int i, rounds = 60 * dax_scale();
@@ -203,7 +204,7 @@ TEST_F(read_moves, extents_to_pointers)
 	stop_readers(_metadata, t);
 }
 
-/* A task that has the old file open reads it, whatever becomes of blocks. */
+/* Readers of an unlinked file see its data, whatever others write. */
 TEST_F(read_moves, unlinked_while_others_write)
 {
 	struct race *t = &self->t;
@@ -230,7 +231,7 @@ TEST_F(read_moves, unlinked_while_others_write)
 	stop_readers(_metadata, t);
 }
 
-/* An open by name gets the old file or the new one: inodes come again. */
+/* An open by name gets the old file or the new one. Inodes are reused. */
 TEST_F(read_moves, replaced_by_rename)
 {
 	struct race *t = &self->t;
@@ -253,7 +254,7 @@ TEST_F(read_moves, replaced_by_rename)
 	stop_readers(_metadata, t);
 }
 
-/* What the kernel knows of extents goes, comes back, and is checked anew. */
+/* Cached extents are dropped, read again, and validated again. */
 TEST_F(read_moves, forgotten_and_checked_anew)
 {
 	struct race *t = &self->t;
@@ -277,7 +278,7 @@ TEST_F(read_moves, forgotten_and_checked_anew)
 	stop_readers(_metadata, t);
 }
 
-/* It cannot shrink while it is mounted. */
+/* A mounted filesystem can only grow. */
 TEST_F(read_moves, filesystem_grows)
 {
 	struct race *t = &self->t;
@@ -296,7 +297,7 @@ TEST_F(read_moves, filesystem_grows)
 	stop_readers(_metadata, t);
 }
 
-/* Readers go on in a filesystem that is frozen. */
+/* Readers continue while the filesystem is frozen. */
 TEST_F(read_moves, frozen)
 {
 	struct race *t = &self->t;
@@ -314,7 +315,7 @@ TEST_F(read_moves, frozen)
 	stop_readers(_metadata, t);
 }
 
-/* Readers get what is there or EIO, and soon only that. */
+/* Reads return data or EIO after a shutdown, and soon only EIO. */
 TEST_F(read_moves, shut_down)
 {
 	struct race *t = &self->t;
@@ -343,7 +344,7 @@ TEST_F(read_moves, shut_down)
 	}
 }
 
-/* -- files that are DAX ones by their flag */
+/* -- files that use DAX by their flag */
 
 FIXTURE(read_moves_flag)
 {
@@ -377,8 +378,8 @@ FIXTURE_TEARDOWN(read_moves_flag)
 }
 
 /*
- * The flag counts when the inode is read again, so all tasks open it by name,
- * and often none has it open.
+ * The flag takes effect when the inode is read again. All tasks open the file
+ * by name, so that the inode is often unused.
  */
 TEST_F(read_moves_flag, comes_and_goes)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Readers of a DAX file against all that writes to it and takes its blocks
- * away. What else moves them is read_moves.c's.
+ * Readers of a DAX file race with writes, and with calls that free its blocks.
+ * read_moves.c tests other moves of blocks.
  */
 
 #include "race_fixture.h"
@@ -27,7 +27,7 @@ FIXTURE_VARIANT_ADD(read_race, fast)
 	DAX_FAST, { .blocks = FS_BLOCKS },
 };
 
-/* Without a journal a freed block can be given away at once. */
+/* Without a journal, a freed block can be reused at once. */
 FIXTURE_VARIANT_ADD(read_race, fast_nojournal)
 {
 	DAX_FAST, { .mkfs = "-O ^has_journal", .blocks = FS_BLOCKS },
@@ -68,7 +68,7 @@ FIXTURE_TEARDOWN(read_race)
 	race_end(_metadata, &self->t);
 }
 
-/* A write is seen whole or not at all: both sides hold the inode lock. */
+/* With the inode lock, readers see all of a write or nothing. */
 TEST_F(read_race, write)
 {
 	struct race *t = &self->t;
@@ -84,9 +84,7 @@ TEST_F(read_race, write)
 	stop_readers(_metadata, t);
 }
 
-/*
- * What truncate frees goes to another file at once, while readers are at it.
- */
+/* Another file reuses the blocks that truncate frees, while readers run. */
 TEST_F(read_race, truncate_and_reuse)
 {
 	struct race *t = &self->t;
@@ -101,13 +99,13 @@ TEST_F(read_race, truncate_and_reuse)
 	for (gen = 1; gen <= rounds; gen++) {
 		blocks = dax_rnd_below(&t->rnd, 3);
 		ASSERT_EQ(0, ftruncate(t->fd, blocks * t->bs));
-		/* Freed blocks can be had after a commit. */
+		/* Freed blocks can be reused after a commit. */
 		ASSERT_EQ(0, fsync(t->fd));
 		ASSERT_EQ(0, write_file(t, other, OTHER, 0, FILE_BLOCKS,
 					gen));
 		/*
-		 * The size grows with the last write, so that nothing of an
-		 * old generation is in reach of a reader of the new one.
+		 * The file grows with the last write only, so that no read
+		 * finds data of two generations.
 		 */
 		ASSERT_EQ(0, ftruncate(t->fd, 0));
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS,
@@ -120,7 +118,7 @@ TEST_F(read_race, truncate_and_reuse)
 	close(other);
 }
 
-/* The same for blocks in the middle, by punching. */
+/* The same for blocks in the middle that are punched out. */
 TEST_F(read_race, punch_and_reuse)
 {
 	struct race *t = &self->t;
@@ -149,7 +147,7 @@ TEST_F(read_race, punch_and_reuse)
 	close(other);
 }
 
-/* A range is there, or is zeroes; never some of each. */
+/* With the inode lock, a read gives all data or all zeroes. */
 TEST_F(read_race, punch_all)
 {
 	struct race *t = &self->t;
@@ -189,9 +187,9 @@ TEST_F(read_race, zero_range)
 }
 
 /*
- * Blocks move down by collapse and up again by insert. There is no moment at
- * which one half of a read may see them before and the other after, and the
- * hole that insert makes is filled by a write that is seen whole.
+ * Collapse moves blocks down, insert moves them up again. No read may return
+ * some blocks before such a move and others after it. A write fills the hole
+ * that insert makes.
  */
 TEST_F(read_race, collapse_and_insert)
 {
@@ -225,17 +223,17 @@ static void store_blocks(struct __test_metadata *_metadata,
 	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
 	ASSERT_NE(MAP_FAILED, p);
 	for (i = 0; i < FILE_BLOCKS; i++) {
-		/* 5 and FILE_BLOCKS have no common divisor: each comes once. */
+		/* 5 and FILE_BLOCKS are coprime: each block comes once. */
 		nr = (i * 5 + gen) % FILE_BLOCKS;
 		tag_block(t->block, t->bs, OURS, nr, gen);
-		/* Of a store, a reader may see a part: but no old bytes. */
+		/* A reader may see a part of a store, but no old bytes. */
 		p[nr * t->bs] = 0;
 		memcpy(p + nr * t->bs, t->block, t->bs);
 	}
 	munmap(p, size);
 }
 
-/* A tag that is being stored: what is there of it is right, the rest zero. */
+/* Checks a partly stored tag: each byte is correct or zero. */
 static int check_partial(const char *got, const struct tag *want)
 {
 	const char *w = (const char *)want;
@@ -247,7 +245,7 @@ static int check_partial(const char *got, const struct tag *want)
 	return 0;
 }
 
-/* Readers of store_blocks(): only the generation of the round, or zeroes. */
+/* Readers may see the generation of this round, or zeroes. */
 static atomic_uint store_gen;
 
 static void *store_reader(void *arg)
@@ -267,7 +265,7 @@ static void *store_reader(void *arg)
 			     nr * t->bs) != (ssize_t)t->bs)
 			atomic_fetch_add(&t->failed, 1);
 		atomic_fetch_add(&t->reads, 1);
-		/* While the file is being emptied it holds old and new. */
+		/* While the file is emptied, it contains old and new data. */
 		if (!gen || gen != atomic_load(&store_gen))
 			continue;
 		tag_block(want, t->bs, OURS, nr, gen);
@@ -289,7 +287,7 @@ static void race_with_stores(struct __test_metadata *_metadata,
 	int i;
 
 	for (gen = 1; gen <= rounds; gen++) {
-		/* No generation: readers look away until the file is empty. */
+		/* Generation 0: readers skip checks until the file is empty. */
 		atomic_store(&store_gen, 0);
 		ASSERT_EQ(0, fallocate(t->fd, FALLOC_FL_PUNCH_HOLE |
 				       FALLOC_FL_KEEP_SIZE, 0,
@@ -325,7 +323,7 @@ TEST_F(read_race, store_to_unwritten)
 	race_with_stores(_metadata, t, 0);
 }
 
-/* All of it at once, with the kernel forgetting extents in between. */
+/* All changes in random order, also with dropped caches. */
 TEST_F(read_race, mixed)
 {
 	struct race *t = &self->t;

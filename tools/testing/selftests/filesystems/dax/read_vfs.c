@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a read does beside reading: it may refuse to wait, it moves the file
- * position, leaves the time of last access, wakes watchers, and is
- * counted.
+ * Side effects of reads: a read may refuse to wait, moves the file position,
+ * updates the time of last access, wakes watchers, and is counted.
  */
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@ struct vfs {
 	struct dax_test test;
 	char path[256];
 	char *buf;
-	/* Memory that cannot be written. */
+	/* Inaccessible memory. */
 	char *bad;
 	int fd;
 };
@@ -82,8 +81,8 @@ static ssize_t read_nowait(struct vfs *t)
 }
 
 /*
- * A write that cannot go on holds the inode lock: a read that must not wait gets
- * -EAGAIN, and can be repeated when it is over.
+ * A blocked write holds the inode lock. A read with RWF_NOWAIT returns -EAGAIN
+ * meanwhile, and succeeds after the write.
  */
 TEST_F(read_vfs, nowait)
 {
@@ -100,7 +99,7 @@ TEST_F(read_vfs, nowait)
 	EXPECT_EQ('x', t->buf[1]);
 }
 
-/* A read that may wait does, and then sees what was written. */
+/* A read that may wait waits for the write, and returns the new data. */
 TEST_F(read_vfs, waits_for_writer)
 {
 	struct vfs *t = &self->t;
@@ -129,20 +128,20 @@ TEST_F(read_vfs, position)
 	EXPECT_EQ(0, lseek(t->fd, 0, SEEK_SET));
 	EXPECT_EQ(100, read(t->fd, t->buf, 100));
 	EXPECT_EQ(100, lseek(t->fd, 0, SEEK_CUR));
-	/* Not by pread, not by nothing, not by what fails. */
+	/* pread, empty reads and failed reads do not move the position. */
 	EXPECT_EQ(50, pread(t->fd, t->buf, 50, 500));
 	EXPECT_EQ(0, read(t->fd, t->buf, 0));
 	EXPECT_EQ(-1, read(t->fd, t->bad, 10));
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(100, lseek(t->fd, 0, SEEK_CUR));
-	/* To the end, and no further. */
+	/* Reads move the position to EOF, but not further. */
 	EXPECT_EQ(FILE_LEN - 100, read(t->fd, t->buf, FILE_LEN));
 	EXPECT_EQ(FILE_LEN, lseek(t->fd, 0, SEEK_CUR));
 	EXPECT_EQ(0, read(t->fd, t->buf, FILE_LEN));
 	EXPECT_EQ(FILE_LEN, lseek(t->fd, 0, SEEK_CUR));
 }
 
-/* Tasks that share a position share the file: each byte is read once. */
+/* Two tasks share a file position, so each byte is read once. */
 TEST_F(read_vfs, shared_position)
 {
 	struct vfs *t = &self->t;
@@ -168,7 +167,7 @@ TEST_F(read_vfs, shared_position)
 
 /* -- the time of last access */
 
-/* Long ago, and so before the last change; or after it, and recent. */
+/* A time long before the last change of the file. */
 enum { OLD = 1000000000 };
 
 static void set_atime(struct __test_metadata *_metadata, int fd, time_t atime)
@@ -189,7 +188,7 @@ static time_t get_atime(struct __test_metadata *_metadata, int fd)
 	return st.st_atim.tv_sec;
 }
 
-/* Does a read change the time of last access? */
+/* Checks whether a read changes the time of last access. */
 #define EXPECT_ATIME(changes, atime, read)				\
 	do {								\
 		time_t was = (atime);					\
@@ -231,14 +230,14 @@ TEST_F(read_vfs, strictatime)
 	atime_by_every_method(_metadata, t, true);
 	EXPECT_ATIME(true, OLD, pread(t->fd, t->buf, 1, 0));
 	EXPECT_ATIME(true, future, pread(t->fd, t->buf, 1, 0));
-	/* A read of nothing is none; one at the end, or one that fails, is. */
+	/* Reads at EOF and failed reads update the time, empty reads do not. */
 	EXPECT_ATIME(false, OLD, pread(t->fd, t->buf, 0, 0));
 	EXPECT_ATIME(true, OLD, pread(t->fd, t->buf, 1, FILE_LEN));
 	EXPECT_ATIME(true, OLD, pread(t->fd, t->buf, 1, 2 * FILE_LEN));
 	EXPECT_ATIME(true, OLD, pread(t->fd, t->bad, 1, 0));
 }
 
-/* Unless the file was changed after, once a day is enough. */
+/* The time is updated if the file has changed since, or once a day. */
 TEST_F(read_vfs, relatime)
 {
 	struct vfs *t = &self->t;
@@ -251,14 +250,15 @@ TEST_F(read_vfs, relatime)
 }
 
 /*
- * Gives the file a time of last change, which no system call can, and opens it
- * anew. Both times are days ago.
+ * Sets the times of last change and access of the file, and opens it again.
+ * Both times are in days before now. No system call can set the time of last
+ * change, so this uses debugfs.
  */
 static void age_file(struct __test_metadata *_metadata, struct vfs *t,
 		     int changed, int accessed)
 {
 	time_t now = time(NULL), day = 24 * 60 * 60;
-	char script[64] = "/tmp/dax.XXXXXX";
+	char script[96];
 	const char *const argv[] = {
 		"debugfs", "-w", "-f", script, t->test.fs.dev, NULL,
 	};
@@ -267,6 +267,8 @@ static void age_file(struct __test_metadata *_metadata, struct vfs *t,
 
 	close(t->fd);
 	ASSERT_EQ(0, dax_umount(&t->test.fs));
+	snprintf(script, sizeof(script), "%s/dax.XXXXXX",
+		 getenv("TMPDIR") ?: "/tmp");
 	fd = mkstemp(script);
 	ASSERT_GE(fd, 0);
 	f = fdopen(fd, "w");
@@ -287,7 +289,7 @@ static void age_file(struct __test_metadata *_metadata, struct vfs *t,
 		  get_atime(_metadata, t->fd) / 60);
 }
 
-/* Accessed since it was changed: that is told again after a day. */
+/* If the file has not changed, the time is updated again after a day. */
 TEST_F(read_vfs, relatime_after_a_day)
 {
 	struct vfs *t = &self->t;
@@ -315,7 +317,7 @@ TEST_F(read_vfs, noatime)
 	atime_by_every_method(_metadata, t, false);
 }
 
-/* One descriptor, and one file, that ask for no time. */
+/* O_NOATIME is valid for one descriptor only. */
 TEST_F(read_vfs, o_noatime)
 {
 	struct vfs *t = &self->t;
@@ -356,11 +358,11 @@ TEST_F(read_vfs, read_only_mount)
 
 /* -- watchers */
 
-/* Access events since the last call. */
+/* Counts access events since the last call. */
 static int inotify_count(int in)
 {
 	const struct inotify_event *event;
-	/* Aligned as events are. */
+	/* __u64 gives the alignment of events. */
 	__u64 buf[512];
 	ssize_t n, i;
 	int count = 0;
@@ -395,7 +397,7 @@ TEST_F(read_vfs, inotify)
 		EXPECT_EQ(1, inotify_count(in))
 			TH_LOG("%s", dax_methods[i].name);
 	}
-	/* Where nothing is read nothing is seen. */
+	/* There is no event if nothing is read. */
 	EXPECT_EQ(0, pread(t->fd, t->buf, 100, FILE_LEN));
 	EXPECT_EQ(0, pread(t->fd, t->buf, 0, 0));
 	EXPECT_EQ(-1, pread(t->fd, t->bad, 100, 0));
@@ -441,7 +443,7 @@ TEST_F(read_vfs, fanotify)
 	close(fan);
 }
 
-/* -- accounts */
+/* -- I/O accounting */
 
 struct account {
 	long long rchar;
@@ -465,7 +467,7 @@ static int account_of(pid_t pid, struct account *a)
 	return n == 3 ? 0 : -EPROTO;
 }
 
-/* A child stops before and after its reads, so that they are all there is. */
+/* The child stops before and after these reads, so only they are counted. */
 static void do_counted_reads(struct vfs *t)
 {
 	struct iovec iov = { t->buf, 1000 };
@@ -510,7 +512,7 @@ TEST_F(read_vfs, accounting)
 	waitpid(pid, NULL, 0);
 
 	EXPECT_EQ(500 + 1000 + 30, after.rchar - before.rchar);
-	/* Each call counts, also one that gives nothing. */
+	/* Each call counts, even if it reads nothing. */
 	EXPECT_EQ(5, after.syscr - before.syscr);
 	/* Nothing went through a block device. */
 	EXPECT_EQ(0, after.read_bytes - before.read_bytes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Writes over blocks of an ext4 DAX file that are written already, the short way
- * and the generic way: contents, mappings, and what a write does beside them.
+ * Overwrites of blocks of an ext4 DAX file that are already written, by the
+ * fast path and by the generic path. The tests check contents, mappings and
+ * side effects.
  */
 
 #define _GNU_SOURCE
@@ -70,7 +71,7 @@ FIXTURE_TEARDOWN(write_over)
 	mmap_end(_metadata, &self->t);
 }
 
-/* In one piece, in two, and one that is synchronous. */
+/* Writes one piece, two pieces, or two pieces with RWF_DSYNC. */
 static ssize_t write_some(int fd, char *data, size_t len, off_t pos, int how)
 {
 	struct iovec iov[2] = {
@@ -88,7 +89,7 @@ static ssize_t write_some(int fd, char *data, size_t len, off_t pos, int how)
 	}
 }
 
-/* Two extents of data; between them a hole, and blocks that are not written. */
+/* Two extents of data. A hole and unwritten blocks are in between. */
 static void lay_out(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(write_over) *self)
 {
@@ -117,7 +118,7 @@ TEST_F(write_over, contents)
 		len = 1 + dax_rnd_below(&self->rnd, i % 2 ? 16 : 3 * bs);
 		if (len > size - pos)
 			len = size - pos;
-		/* What is not mapped yet is mapped as it is before the write. */
+		/* Map the old content of the page before the write. */
 		mmap_touch(m.at + pos / bs * bs, 1, 1);
 		dax_rnd_fill(&self->rnd, self->model + pos, len);
 		ASSERT_EQ((ssize_t)len,
@@ -140,7 +141,10 @@ TEST_F(write_over, contents)
 	ASSERT_EQ(0, memcmp(self->buf, self->model, size));
 }
 
-/* What ext4 writes zeroes to beside a block is mapped as a hole still. */
+/*
+ * ext4 fills unwritten blocks beside a write with zeroes. The mapping still
+ * shows such blocks as holes.
+ */
 TEST_F(write_over, zero_pages_go)
 {
 	size_t bs = self->t.bs;
@@ -159,7 +163,7 @@ TEST_F(write_over, zero_pages_go)
 	mmap_gone(&m);
 }
 
-/* Of a buffer what is there is written. */
+/* A write stores only the accessible part of its buffer. */
 TEST_F(write_over, bad_buffers)
 {
 	size_t bs = self->t.bs;
@@ -175,7 +179,7 @@ TEST_F(write_over, bad_buffers)
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
 	EXPECT_EQ(0, memcmp(self->buf, self->model, 4 * bs));
 
-	/* Aligned: what flushes caches may leave out the last few bytes. */
+	/* Aligned, because a flushing copy may drop the last few bytes. */
 	EXPECT_EQ(96, pwrite(self->fd, two + bs - 96, 320, bs + 32));
 	memset(self->model + bs + 32, 'b', 96);
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
