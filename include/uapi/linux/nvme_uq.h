@@ -32,11 +32,11 @@
  * The maximum length of metadata is 1 MiB.
  *
  * Waiting: a command waits if the number of commands in flight has reached a
- * limit or the depth of the queue, and while the controller is reset or frozen.
- * It waits in a worker of io_uring, so that io_uring_enter() does not block.
- * This costs several times as much as a command that need not wait. To avoid
- * waiting, a program submits no more commands than the limit of its open file.
- * The queue must also have tags for all open files that use it. See
+ * limit or the depth of the queue. It also waits while the controller is reset
+ * or frozen. A worker of io_uring waits for it, so that io_uring_enter() does
+ * not block. This costs several times as much as a command that need not wait.
+ * To avoid waiting, a program submits no more commands than the limit of its
+ * open file. The queue must also have tags for all open files that use it. See
  * NVME_UQ_IOCTL_GET_LIMIT, and @limit of struct nvme_uq_info.
  *
  * Doorbells: commands share one write to the doorbell if io_uring submits three
@@ -66,7 +66,7 @@
  *   node's namespace; the address or length of the buffer is not a multiple of
  *   four; the buffer is longer than the controller's limit, or the metadata
  *   longer than 1 MiB; the command has metadata and the namespace has none, or
- *   the command has no data. If the device does not support SGLs also: the
+ *   it is a vector without data. If the device does not support SGLs also: the
  *   command could transfer more than the buffer, the driver does not know the
  *   length of its transfer, or PRPs cannot describe the buffer. The same for
  *   metadata if the device does not support SGLs for it.
@@ -76,7 +76,8 @@
  * * ENOTTY: not an operation of this node, for example an admin command.
  * * ENXIO: the namespace was removed, or the queue is not available: the last
  *   reset did not create it.
- * * EOPNOTSUPP: the ring does not have SQEs of 128 and CQEs of 32 bytes.
+ * * EOPNOTSUPP: the SQE does not have 128 bytes, or the ring does not allow CQEs
+ *   of 32 bytes.
  * * EOVERFLOW: the sum of the lengths in a vector of a registered buffer
  *   exceeds the range of a size.
  */

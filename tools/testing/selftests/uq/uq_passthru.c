@@ -184,33 +184,37 @@ TEST_F(passthru, round_trips)
 	}
 }
 
-/* A huge page is one piece of memory, whatever its length. */
-TEST_F(passthru, huge_page)
+/*
+ * Huge pages are long pieces of memory. The registered buffer starts within the
+ * first one, so offsets in the buffer are not offsets in a page.
+ */
+TEST_F(passthru, huge_pages)
 {
-	unsigned char *huge, *area = self->buf;
+	const size_t head = 3 * 4096, size = 2 << 20;
+	unsigned char *huge, *map, *area = self->buf;
 	struct io_uring ring = self->ring;
 	struct iovec iov;
 
-	self->buf = uq_alloc(AREA);
-	ASSERT_NE(NULL, self->buf);
-	huge = (unsigned char *)(((uintptr_t)self->buf + (2 << 20) - 1) &
-				 ~((2ul << 20) - 1));
-	madvise(huge, 2 << 20, MADV_HUGEPAGE);
-	memset(self->buf, 0, AREA);
+	map = uq_alloc(AREA);
+	ASSERT_NE(NULL, map);
+	huge = (unsigned char *)(((uintptr_t)map + size - 1) & ~(size - 1));
+	madvise(huge, 3 * size, MADV_HUGEPAGE);
+	memset(huge, 0, 3 * size);
+	self->buf = huge + head;
 	iov.iov_base = self->buf;
-	iov.iov_len = AREA;
+	iov.iov_len = 3 * size - head;
 	ASSERT_EQ(0, uq_ring(&self->ring, ENTRIES, variant->flags));
 	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
-	round_trip(_metadata, self, FIXED, huge - self->buf, 131072, 1);
-	round_trip(_metadata, self, FIXED, huge - self->buf + 4096 - 512,
-		   131072, 2);
-	/* up to the end of the huge page, and beyond */
-	round_trip(_metadata, self, FIXED,
-		   huge - self->buf + (2 << 20) - 8192 - 4096, 4096, 3);
-	round_trip(_metadata, self, FIXED,
-		   huge - self->buf + (2 << 20) - 8192 - 512, 4096, 4);
+	round_trip(_metadata, self, FIXED, 0, 131072, 1);
+	round_trip(_metadata, self, FIXED, size - head + 512, 131072, 2);
+	round_trip(_metadata, self, FIXED, 2 * size - head + 65536 + 4096 - 512,
+		   131072, 3);
+	/* up to the end of a huge page, and beyond */
+	round_trip(_metadata, self, FIXED, size - head - 8192 - 4096, 4096, 4);
+	round_trip(_metadata, self, FIXED, size - head - 8192 - 512, 4096, 5);
+	round_trip(_metadata, self, FIXED, 2 * size - head - 8192 - 4096, 131072, 6);
 	io_uring_queue_exit(&self->ring);
-	munmap(self->buf, AREA);
+	munmap(map, AREA);
 	self->buf = area;
 	self->ring = ring;
 }

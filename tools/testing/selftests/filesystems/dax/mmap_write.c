@@ -50,6 +50,7 @@ FIXTURE_TEARDOWN(mmap_pin)
 
 struct truncation {
 	int fd;			/* the file to truncate */
+	int clone_fd;		/* or 0 */
 	int other_fd;		/* takes the freed blocks */
 	size_t bs;
 	atomic_int tid;
@@ -73,12 +74,26 @@ static void use_all_blocks(const struct truncation *tr)
 	free(other);
 }
 
+/*
+ * Truncates the file. If there is a clone, it makes the file longer, so that the
+ * last page gets another block, and truncates the clone.
+ */
+static int drop_blocks(const struct truncation *tr)
+{
+	int fd = tr->clone_fd ?: tr->fd;
+
+	if (tr->clone_fd && fallocate(tr->fd, FALLOC_FL_ZERO_RANGE, 2 * tr->bs,
+				      tr->bs))
+		return -errno;
+	return ftruncate(fd, 0) ? -errno : 0;
+}
+
 static void *truncate_and_reuse(void *arg)
 {
 	struct truncation *tr = arg;
 
 	atomic_store(&tr->tid, syscall(__NR_gettid));
-	tr->ret = ftruncate(tr->fd, 0) ? -errno : 0;
+	tr->ret = drop_blocks(tr);
 	atomic_store(&tr->truncated, true);
 	use_all_blocks(tr);
 	atomic_store(&tr->reused, true);
@@ -110,10 +125,12 @@ static bool waits_for_page(const struct truncation *tr)
 
 /* Checks that truncation waits while a page of the file is in a pipe. */
 static void check_truncation_waits(struct __test_metadata *_metadata,
-				   struct mmap_test *t, int fd, int pipe_fd,
-				   char want)
+				   struct mmap_test *t, int fd, int clone_fd,
+				   int pipe_fd, char want)
 {
-	struct truncation tr = { .fd = fd, .bs = t->bs };
+	struct truncation tr = {
+		.fd = fd, .clone_fd = clone_fd, .bs = t->bs,
+	};
 	char *buf = dax_alloc(_metadata, t->bs);
 	pthread_t thread;
 
@@ -123,7 +140,7 @@ static void check_truncation_waits(struct __test_metadata *_metadata,
 	while (!waits_for_page(&tr) && !atomic_load(&tr.reused))
 		sched_yield();
 	EXPECT_FALSE(atomic_load(&tr.truncated))
-		TH_LOG("ftruncate() did not wait for the page in the pipe");
+		TH_LOG("the file did not wait for the page in the pipe");
 	EXPECT_EQ((ssize_t)t->bs, read(pipe_fd, buf, t->bs));
 	EXPECT_EQ(want, buf[0])
 		TH_LOG("the pipe has '%c' of another file", buf[0]);
@@ -163,7 +180,7 @@ TEST_F(mmap_pin, truncation_waits_after_write_beside_hole)
 	/* Do not read through the mapping: a fault would hide the bug. */
 	memset(buf, 'o', 2 * bs);
 	ASSERT_EQ(0, dax_write_all(fd, buf, 2 * bs, 0));
-	check_truncation_waits(_metadata, &self->t, fd, pipefd[0], 'o');
+	check_truncation_waits(_metadata, &self->t, fd, 0, pipefd[0], 'o');
 
 	mmap_gone(&m);
 	close(pipefd[0]);
@@ -362,6 +379,7 @@ struct cow_write {
 	int fd;
 	const char *from;
 	size_t len;
+	loff_t pos;
 	int ret;
 	pthread_t thread;
 };
@@ -370,7 +388,7 @@ static void *write_cow(void *arg)
 {
 	struct cow_write *wr = arg;
 
-	wr->ret = dax_write_all(wr->fd, wr->from, wr->len, 0);
+	wr->ret = dax_write_all(wr->fd, wr->from, wr->len, wr->pos);
 	return NULL;
 }
 
@@ -519,10 +537,35 @@ TEST_F(mmap_cow, truncation_waits_after_store_beside_write)
 	ASSERT_EQ(0, fsync(self->fd));
 	pipe_page(_metadata, m.at + bs, bs, pipefd);
 	end_write(_metadata, self, &wr);
-	check_truncation_waits(_metadata, &self->t, self->fd, pipefd[0], 'N');
+	check_truncation_waits(_metadata, &self->t, self->fd, 0, pipefd[0], 'N');
 	mmap_gone(&m);
 	close(pipefd[0]);
 	close(pipefd[1]);
+}
+
+/* A shared block at the end of a file is replaced if the file grows. */
+TEST_F(mmap_cow, zeroing_past_eof_waits_for_the_last_page)
+{
+	const size_t bs = self->t.bs;
+	struct mmap_map m;
+	int fd, clone_fd, pipefd[2];
+
+	fd = mmap_file(&self->t, "short", 1);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, 1, 'a'));
+	ASSERT_EQ(0, ftruncate(fd, 1000));
+	clone_fd = clone_file(&self->t, "clone of short", fd);
+	ASSERT_GE(clone_fd, 0);
+	ASSERT_EQ(0, mmap_at(&self->t, &m, fd, 0, 1, PROT_READ, MAP_SHARED, 1));
+	EXPECT_EQ('a', m.at[0]);
+	pipe_page(_metadata, m.at, bs, pipefd);
+	check_truncation_waits(_metadata, &self->t, fd, clone_fd, pipefd[0],
+			       'a');
+	mmap_gone(&m);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	close(clone_fd);
+	close(fd);
 }
 
 struct cow_read {
@@ -935,6 +978,73 @@ TEST_F(mmap_cow, single_pages_of_a_shared_huge_page)
 	huge_and_clone(_metadata, &self->t, &fd, &other_fd);
 	read_huge_and_single(_metadata, &self->t, fd, 0);
 	close(other_fd);
+}
+
+/*
+ * write(2) to page 10 and a store to page 20 of a shared huge page. The store
+ * tries to map a huge page. This allocates new blocks for pages 0 to 9. They are
+ * not filled, and stay, because write(2) may use them.
+ */
+static void leave_new_blocks(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(mmap_cow) *self, int fd,
+			     struct mmap_map *m)
+{
+	const size_t bs = self->t.bs;
+	struct cow_write wr = {
+		.fd = fd, .from = self->from + bs, .len = 100, .pos = 10 * bs,
+	};
+
+	ASSERT_EQ(0, mmap_at(&self->t, m, fd, 0, MMAP_HUGE / bs,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	begin_write(_metadata, self, &wr);
+	mmap_poke(m->at + 20 * bs, 'S');
+	end_write(_metadata, self, &wr);
+}
+
+/* New blocks that nothing has filled do not fill a hole. */
+TEST_F(mmap_cow, hole_beside_a_write_is_empty)
+{
+	const size_t bs = self->t.bs, len = 10 * bs;
+	char *page = dax_alloc(_metadata, len);
+	struct mmap_map m;
+	int fd, other_fd;
+
+	ASSERT_EQ(0, taint_free_blocks(&self->t));
+	huge_and_clone(_metadata, &self->t, &fd, &other_fd);
+	leave_new_blocks(_metadata, self, fd, &m);
+	ASSERT_EQ(0, punch(fd, 0, len));
+	ASSERT_EQ((ssize_t)len, pread(fd, page, len, 0));
+	for (size_t i = 0; i < len; i++) {
+		ASSERT_EQ(0, page[i])
+			TH_LOG("byte %zu of the hole is '%c'", i, page[i]);
+	}
+	mmap_gone(&m);
+	close(other_fd);
+	close(fd);
+}
+
+/* A store replaces blocks of a huge page, and the file can be removed. */
+TEST_F(mmap_cow, huge_page_beside_new_blocks)
+{
+	const size_t bs = self->t.bs;
+	struct mmap_map m, single;
+	int fd, other_fd;
+
+	huge_and_clone(_metadata, &self->t, &fd, &other_fd);
+	leave_new_blocks(_metadata, self, fd, &m);
+	ASSERT_EQ(0, ioctl(fd, FICLONE, other_fd));
+	ASSERT_EQ(0, ftruncate(other_fd, 0));
+	ASSERT_EQ(0, mmap_at(&self->t, &single, fd, 0, MMAP_HUGE / bs,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	EXPECT_EQ('d', mmap_peek(m.at + 3 * bs));
+	mmap_poke(single.at + 3 * bs, 'S');
+	EXPECT_EQ('S', mmap_peek(m.at + 3 * bs));
+	EXPECT_EQ('f', mmap_peek(m.at + 5 * bs));
+	mmap_gone(&single);
+	mmap_gone(&m);
+	close(other_fd);
+	ASSERT_EQ(0, ftruncate(fd, 0));
+	close(fd);
 }
 
 struct cloning {
