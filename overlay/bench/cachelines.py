@@ -12,19 +12,15 @@ that is W turns that only warm up and T that count, each of X operations. Before
 the first cell come turns with known counts.
 """
 
-import bisect
 import statistics
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench import dax_mmap, dax_read, guests, nvme, profiles
+from bench import dax_mmap, dax_read, guests, nvme
 from bench import results as counted
-from bench.profiles import Symbols
 from bench.results import Key, Params, Row
-from engine import build, host, kernels
+from engine import host, kernels
 from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
@@ -66,12 +62,8 @@ the median of all turns and, in brackets, their 10th and 90th percentile.
 are the kernel's alone; of commands they would have waiting for the device in them."""
 
 
-@dataclass
-class Turn:
-    """The plugin's figures of one turn, and its lines if requested."""
-
-    figures: dict[str, int]
-    lines: list[tuple[int, int, str]] = field(default_factory=list)
+# The plugin's figures of one turn.
+Turn = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -89,25 +81,17 @@ class Told:
 def read_turns(raw: str) -> list[Turn]:
     """All turns that the plugin has seen, in order."""
     found: list[Turn] = []
-    lines: list[tuple[int, int, str]] = []
     for text in raw.splitlines():
         kind, *words = text.split()
+        if kind == "line":
+            continue
         try:
-            if kind == "line":
-                lines.append((int(words[0], 16), int(words[1], 16), words[2]))
-                continue
-            if kind != "turn":
-                raise ValueError
             values = {name: int(value) for name, value in
                       (word.split("=", 1) for word in words[1:])}
-            found.append(Turn({name: values[name] for name in
-                               (*FIELDS, "user", "lost")}, lines))
-        except (ValueError, KeyError, IndexError):
+            found.append({name: values[name] for name in (*FIELDS, "user", "lost")})
+        except (ValueError, KeyError):
             raise UserError("the plugin for cache lines wrote a line that cannot "
                             f"be read: {text[:80]!r}") from None
-        lines = []
-    if lines:
-        raise UserError("the plugin for cache lines broke off in a turn")
     return found
 
 
@@ -129,7 +113,7 @@ def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:
         if len(mine) != told.warm + told.turns or not told.turns:
             raise UserError("the plugin for cache lines has seen fewer turns "
                             "than there were")
-        if any(turn.figures["lost"] for turn in mine):
+        if any(turn["lost"] for turn in mine):
             raise UserError("QEMU did not know the address of an access")
         found.append((told, mine[told.warm:]))
     if turns or not found:
@@ -147,16 +131,15 @@ def check_known(told: Told, turns: list[Turn]) -> None:
     }
     if told.variant not in wanted:
         raise UserError(f"nothing is known of the turns of {told.variant!r}")
-    good = [turn for turn in turns if wanted[told.variant](turn.figures)]
+    good = [turn for turn in turns if wanted[told.variant](turn)]
     # A tick of the timer may be in one of them.
     if len(good) < len(turns) - 1:
-        seen = [turn.figures for turn in turns]
         raise UserError("the plugin for cache lines does not count right: "
-                        f"{told.variant} gave {seen}")
+                        f"{told.variant} gave {turns}")
 
 
 def _median(turns: list[Turn], name: str, ops: int) -> float:
-    return statistics.median(turn.figures[name] for turn in turns) / ops
+    return statistics.median(turn[name] for turn in turns) / ops
 
 
 def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
@@ -166,7 +149,7 @@ def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
     for name, called in FIELDS.items():
         row[called] = round(statistics.median(
             _median(turns, name, ops) for ops, turns in runs), 2)
-    taken = [turn.figures["taken"] / ops for ops, turns in runs
+    taken = [turn["taken"] / ops for ops, turns in runs
              for turn in turns]
     deciles = statistics.quantiles(taken, n=10, method="inclusive") \
         if len(taken) > 1 else taken * 9
@@ -197,57 +180,6 @@ def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
     return [_row(key, runs, config) for key, runs in cells.items()]
 
 
-def _variables(system_map: str) -> Symbols:
-    """System.map as sorted addresses and the variables that start there."""
-    rows = [line.split() for line in system_map.splitlines()]
-    found = sorted((int(row[0], 16), row[2]) for row in rows
-                   if len(row) == 3 and row[0] >= "ffffffff8" and row[1] in "bBdDrR")
-    return [at for at, _ in found], [name for _, name in found]
-
-
-def _variable_at(symbols: Symbols, address: int) -> str:
-    """The variable of an address, if it is in the kernel's image."""
-    at = bisect.bisect_right(symbols[0], address) - 1
-    return "-" if at < 0 or symbols[1][at] == "_end" else symbols[1][at]
-
-
-def by_function(turns: Iterable[Turn], ops: int,
-                system_map: str) -> list[tuple[str, str, float, float, float]]:
-    """(function, variable, lines, own, taken) per operation, most lines first.
-
-    A line is the function's that touched it first.
-    """
-    functions, variables = profiles.symbols(system_map), _variables(system_map)
-    seen: dict[str, Counter[tuple[str, str]]] = {
-        flag: Counter() for flag in ("", "o", "t")}
-    detailed = [turn for turn in turns if turn.lines]
-    for turn in detailed:
-        for pc, address, flags in turn.lines:
-            if "k" in flags or "t" in flags:
-                key = (profiles.function_at(functions, pc),
-                       _variable_at(variables, address))
-                for flag, count in seen.items():
-                    count[key] += flag in flags
-    per = len(detailed) * ops
-    return [(*key, nr / per, seen["o"][key] / per, seen["t"][key] / per)
-            for key, nr in seen[""].most_common()]
-
-
-def function_text(told: Told, turns: list[Turn], system_map: str) -> str:
-    """One cell by function."""
-    words = " ".join(f"{name}={value}" for name, value in told.params.items())
-    text = [f"# {told.bench} {told.variant} {words}: lines of data per operation",
-            f"{'lines':>8}{'own':>8}{'taken':>8}   function, variable of the "
-            "kernel's image"]
-    rows = by_function(turns, told.ops, system_map)
-    text += [f"{lines:8.2f}{own:8.2f}{taken:8.2f}   {name}"
-             + ("" if variable == "-" else f", {variable}")
-             for name, variable, lines, own, taken in rows]
-    sums = (sum(row[2] for row in rows), sum(row[3] for row in rows),
-            sum(row[4] for row in rows))
-    return "\n".join([*text, "".join(f"{one:8.2f}" for one in sums) + "   all"])
-
-
 def _boot(mode: str, out: Path, bench: str, script: str,
           command: tuple[Any, ...], machine: Machine) -> list[Row]:
     name = f"lines-{bench}"
@@ -257,13 +189,7 @@ def _boot(mode: str, out: Path, bench: str, script: str,
     with host.step(f"following cache lines: {bench} ({mode})"):
         output = guests.boot(mode, out, f"{name}-{mode}", script, command,
                               machine.adding(qemu=(option,)))
-    found = match(output, raw.read_text("ascii"))
-    rows = results(found, mode)
-    system_map = (build.folder(mode) / "System.map").read_text("ascii")
-    texts = [function_text(told, turns, system_map) for told, turns in found
-             if told.bench != KNOWN and any(turn.lines for turn in turns)]
-    host.write(out / f"{name}.txt", "\n\n".join(texts) + "\n")
-    return rows
+    return results(match(output, raw.read_text("ascii")), mode)
 
 
 def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
@@ -337,4 +263,4 @@ def section(found: list[Row]) -> str:
             parts += [f"### {bench}", counted.markdown(
                 ["variant", *shown, "instructions", "lines", "own", "code",
                  "taken"], lines)]
-    return "\n\n".join([*parts, "By function: `out/bench/lines-*.txt`."])
+    return "\n\n".join(parts)

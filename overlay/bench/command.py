@@ -24,7 +24,6 @@ from engine import build, guest, host, ktap, limits, source, store
 from engine.host import UserError
 from engine.ktap import Case
 
-BASELINE = guests.PROGRAMS / "baseline.json"
 PLOTS = guests.PROGRAMS / "plots"
 RUNS = 9
 # All parts that are judged.
@@ -80,39 +79,14 @@ def steady(rows: list[Row]) -> Case:
 
 # -- the report --------------------------------------------------------------
 
-def _baseline_part(rows: list[Row]) -> str:
-    baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
-    lines, flagged = [], False
-    same = baseline["compiler"] == guests.compiler()
-    for entry, now, moved in results.moves(rows, baseline):
-        flag = same and abs(moved) > results.MOVED
-        flagged |= flag
-        lines.append([entry["what"], f"{entry['first']:.0f}",
-                      f"{entry['insn_per_op']:.0f}", f"{now:.0f}",
-                      f"{moved:+.1f} %{' (!)' if flag else ''}"])
-    if not lines:
-        return ""
-    part = ["## Baselines", "", baseline["about"], "",
-            results.markdown(["what", "first", "unpatched", "now", "moved"], lines)]
-    if not same:
-        part += ["", f"These are of {baseline['compiler']}, this kernel is of "
-                 f"{guests.compiler()}: what moved is not ours alone."]
-    if flagged:
-        part += ["", "(!) moved by more than "
-                 f"{results.MOVED:g} %: {baseline['explained']}"]
-    return "\n".join(part)
-
-
-def report(data: Data, wall: dax_read.Wall | None, cases: list[Case]) -> str:
+def report(data: Data, cases: list[Case]) -> str:
     """out/bench.md."""
     rows = data["results"]
     text = [
         "# Instructions per operation", ABOUT.format(counted=COUNTED),
         f"Kernel {data['kernel']}, tree {data['commit']}, {data['tool']}.",
-        _baseline_part(rows),
         *(one.section(rows) for one in MEASUREMENTS),
         cachelines.section(data.get("lines") or []),
-        dax_read.clock_section(wall) if wall else "",
         "## Judged\n\n" + "\n".join(
             f"- {case.status}: {case.name}" +
             "".join(f"\n  - {line}" for line in case.detail.splitlines())
@@ -181,7 +155,6 @@ class Run:
     followed: list[Row] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     good: list[str] = field(default_factory=list)
-    wall: dax_read.Wall | None = None
 
     def attempt(self, title: str, work: Callable[[], Found]) -> Found | None:
         """Work without which other figures stand; that it is missing is a failure."""
@@ -247,8 +220,7 @@ def main(args: list[str]) -> list[Case]:
         _measure(run, _built(run, wanted))
     finally:
         # What was measured before something broke is kept all the same.
-        cases = _finish(_data(run.rows, run.followed), run.wall, run.cases,
-                        run.good)
+        cases = _finish(_data(run.rows, run.followed), run.cases, run.good)
     return cases
 
 
@@ -272,8 +244,6 @@ def _measure(run: Run, wanted: list[str]) -> None:
     for part in PARTS:
         if part.name in wanted:
             run.part(part)
-    if PARTS[0].name in wanted:
-        run.wall = run.attempt("wall clock", lambda: dax_read.clock(LEAN, run.out))
     if run.rows:
         run.cases.append(steady(run.rows))
     if LINES in wanted:
@@ -297,18 +267,16 @@ def _keep(data: Data, names: list[str]) -> list[str]:
     return ["overlay/bench/results.json", "overlay/bench/plots"]
 
 
-def _finish(data: Data, wall: dax_read.Wall | None,
-            cases: list[Case], good: list[str]) -> list[Case]:
-    text = report(data, wall, cases)
+def _finish(data: Data, cases: list[Case], good: list[str]) -> list[Case]:
+    text = report(data, cases)
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
     written = ["out/bench.json", "out/bench.md"]
     # A test has an out/ of its own, and its figures are no results.
     if host.OUT.parent == host.ROOT:
         written += _keep(data, good)
-    written += [f"out/bench/{files}" for files
-                in ("profile-*.txt", "profile-*.folded", "lines-*.txt")
-                if any((host.OUT / "bench").glob(files))]
+    if any((host.OUT / "bench").glob("profile-*.txt")):
+        written.append("out/bench/profile-*.txt")
     host.say(text)
     host.say(f"written: {', '.join(written)}")
     return cases

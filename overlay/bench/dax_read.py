@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reads of a DAX file by system calls: the iomap path and the fast one."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ MEANING = {
     "read_iter": "patched, through ->read_iter",
     "read": "patched, through ->read",
 }
-# Nanoseconds per 4 KB read: (variant, readers) -> the best round's.
-Wall = dict[tuple[str, int], float]
 
 
 @dataclass(frozen=True)
@@ -114,27 +111,15 @@ def few(out: Path, runs: int = 3) -> list[Row]:
             and not row["params"]["hole"]]
 
 
-def clock(mode: str, out: Path) -> Wall:
-    """What a read takes on the clock."""
-    with host.step("reading on the clock, by one and by two processes"):
-        output = _boot(mode, out, f"wall-{mode}", ("wall",),
-                       Machine(cpus=2, append=guests.PMEM))
-    found: dict[tuple[str, int], list[float]] = {}
-    for variant, readers, ns in re.findall(
-            r"^wall (\w+) (\d) \d+ ([\d.]+)$", output, re.MULTILINE):
-        found.setdefault((variant, int(readers)), []).append(float(ns))
-    return {key: min(values) for key, values in found.items()}
-
-
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function and by stack, written for each size and variant."""
+    """Write the profiles by function, for each size and variant."""
     with host.step("counting instructions by function"):
         seen = guests.profiles(
             mode, out, "profile",
             lambda plugin: _boot(mode, out, f"profile-{mode}", ("profile",),
                                  guests.COUNTING.adding(qemu=(plugin,))))
     for size in sorted({size for _, size in seen}):
-        profiles.write_profiles(
+        profiles.write(
             out, str(size), {variant: one for (variant, its), one in seen.items()
                              if its == size},
             f"pread of {size} bytes of an ext4 DAX file")
@@ -224,21 +209,6 @@ def section(found: list[Row]) -> str:
             parts += [f"## {title}", *([note] if note else []),
                       results.table(mine, BASE, ("read", _kind))]
     return "\n\n".join(parts)
-
-
-def clock_section(wall: Wall) -> str:
-    """The part of out/bench.md about the clock."""
-    lines = []
-    for readers in (1, 2):
-        base = wall.get((BASE, readers))
-        for (variant, count), ns in wall.items():
-            if count == readers and base:
-                lines.append([variant, count, f"{ns:.0f}", f"{ns / base:.2f}"])
-    note = ("4 KB reads of one warm file, each reader on a CPU of its own, "
-            "under plain TCG, the best of many short rounds: for information. "
-            "An emulator's clock is no promise for any machine.")
-    return "\n".join(["## On the clock", "", note, "", results.markdown(
-        ["variant", "readers", "ns per read", "/ generic"], lines)])
 
 
 def lines(found: list[Row]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import profiles as stacks
+from bench import profiles as functions
 from bench import results
 from bench.profiles import Profiles
 from engine import build, guest, host, ktap, plugins
@@ -46,15 +46,12 @@ def plugin(name: str) -> Path:
 
 def profiles(mode: str, out: Path, name: str,
              run: Callable[[str], str]) -> Profiles:
-    """What RUN, given an option of QEMU, has executed and by which calls.
-
-    What the plugin wrote is left in OUT.
-    """
+    """Return profiles of RUN, which boots a guest with an option of QEMU."""
     raw = out / f"{name}.raw"
     host.remove(raw)
     output = run(f"-plugin {plugin('insnprof')},out={raw}")
     system_map = build.folder(mode) / "System.map"
-    return stacks.profiles(output, raw.read_text("ascii"),
+    return functions.profiles(output, raw.read_text("ascii"),
                            system_map.read_text("ascii"))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import guests, profiles, results
-from bench.profiles import Profile, Profiles
+from bench.profiles import Functions, Profiles
 from bench.results import Key, Params, Row
 from engine import guest, host
 from engine.guest import Machine
@@ -98,8 +98,7 @@ node as *block* reads the block device. Registered files,
 *uq-memory*. Submission, interrupts and reaping count; waiting for the emulated
 device does not. An instruction that writes a doorbell or takes an interrupt costs
 far more than one: they are in columns of their own. By function:
-`out/bench/profile-nvme-*.txt`; by who has called whom, for any tool that draws
-flame graphs: `out/bench/profile-nvme-*.folded`.
+`out/bench/profile-nvme-*.txt`.
 
 A ring keeps 128 contexts of commands for the next ones; what it has in flight
 beyond that it allocates and frees, for *passthru* and *uq* alike.
@@ -234,7 +233,7 @@ def rows_distro(out: Path, mode: str = "distro") -> list[Row]:
 
 
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function and by stack, of all variants of a cell."""
+    """Write the profiles by function, of all variants of a cell."""
     with host.step(f"counting instructions of NVMe commands by function "
                    f"({mode})"):
         cells = by_cell(guests.profiles(
@@ -243,14 +242,14 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     for (way, depth), beside in cells.items():
         batch = min(32, depth)
         deep = "" if depth == batch else f", depth {depth}"
-        profiles.write_profiles(
+        profiles.write(
             out, f"nvme-{way}-{depth}", beside, f"NVMe commands, {way}, batch {batch}"
             f"{deep}: reads of 512 bytes, fixed", "command")
     return [judge_profile(found, cells)] if cells else []
 
 
 # By mode and depth, and by variant.
-Cells = dict[tuple[str, int], dict[str, Profile]]
+Cells = dict[tuple[str, int], dict[str, Functions]]
 
 
 def by_cell(found: Profiles) -> Cells:
@@ -258,7 +257,7 @@ def by_cell(found: Profiles) -> Cells:
     cells: Cells = {}
     for (name, depth), one in found.items():
         variant, mode = name.rsplit("_", 1)
-        cells.setdefault((mode, depth), {})[variant] = one.of_the_kernel()
+        cells.setdefault((mode, depth), {})[variant] = profiles.of_the_kernel(one)
     return cells
 
 
@@ -270,7 +269,7 @@ def judge_profile(found: list[Row], cells: Cells) -> Case:
         for variant, one in beside.items():
             counted = results.find(found, BENCH, variant, **_cell(
                 mode, min(32, depth), True, 512, depth=depth))
-            total = one.stacks.total() / one.operations
+            total = sum(one.values())
             seen += counted is not None
             if counted is None or abs(total / counted - 1) > HIDDEN:
                 bad.append(f"{variant} {mode}-{depth}: {total:.0f} by function, "

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import guests, profiles, results
-from bench.profiles import Profile, Profiles
 from bench.results import Row
 from engine import guest, host
 from engine.guest import Machine
@@ -57,8 +56,7 @@ submits the next ones and reaps by one entry, where *iopoll* has to ask before
 it may submit. Beyond that io_uring's walk along all that polls would cost more
 than the entry, and what *mmap* pays more is a look and what the kernel writes
 for it, about 20 instructions for all that are found at once. By function:
-`out/bench/profile-nvme-reap-*.txt`; by who has called whom:
-`out/bench/profile-nvme-reap-*.folded`.
+`out/bench/profile-nvme-reap-*.txt`.
 
 Entries are counted without a clock of instructions, with a device that takes
 0.3 ms to answer: those that look for completions, not those that submit. How
@@ -140,26 +138,21 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
-    """Profiles by function and by stack, of both variants."""
+    """Write the profiles by function, of both variants."""
     with host.step("counting instructions of completions by function "
                    f"({mode})"):
         seen = guests.profiles(
             mode, out, "profile-nvme-reap",
             lambda plugin: _boot(mode, out, "profile", (1, 12, 1, 32),
                                  COUNTING.adding(qemu=(plugin,))))
-    for depth, beside in by_depth(seen).items():
-        profiles.write_profiles(
-            out, f"nvme-reap-{depth}", beside, "NVMe commands and their "
+    for depth in sorted({depth for _, depth in seen}):
+        profiles.write(
+            out, f"nvme-reap-{depth}", {
+                variant: profiles.of_the_kernel(one)
+                for (variant, its), one in seen.items() if its == depth},
+            "NVMe commands and their "
             f"completions: reads of 512 bytes, fixed, depth {depth}", "command")
     return []
-
-
-def by_depth(found: Profiles) -> dict[int, dict[str, Profile]]:
-    """Profiles as depth -> variant -> profile, of the kernel."""
-    cells: dict[int, dict[str, Profile]] = {}
-    for (variant, depth), one in found.items():
-        cells.setdefault(depth, {})[variant] = one.of_the_kernel()
-    return cells
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:

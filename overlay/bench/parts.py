@@ -34,7 +34,7 @@ class Part:
     # an IOMMU.
     benches: tuple[str, ...]
     behind: bool = False
-    # What has profiles of it by function and by stack.
+    # The module that writes profiles of it.
     profiled: ModuleType | None = None
     # Is it measured on upstream's kernel too?
     pristine: bool = False

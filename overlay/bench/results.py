@@ -11,7 +11,7 @@ and at its end "complete"; without that line there are no results.
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from engine import ktap
@@ -26,8 +26,6 @@ Key = tuple[str, str, tuple[tuple[str, Any], ...]]
 
 # More than this between the runs of one cell is not the same measurement.
 SPREAD = 3.0
-# A baseline that moves by more than this is flagged until it is explained.
-MOVED = 3.0
 
 
 # -- results -----------------------------------------------------------------
@@ -157,15 +155,6 @@ def cell_name(row: Row) -> str:
     params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
                       for name, value in row["params"].items())
     return f"{row['bench']} {row['variant']} {params}"
-
-
-def moves(rows: list[Row],
-          baseline: Mapping[str, Any]) -> Iterator[tuple[Row, float, float]]:
-    """Baselines beside what is measured now: (entry, now, moved in %)."""
-    for entry in baseline["rows"]:
-        now = find(rows, entry["bench"], entry["variant"], **entry["params"])
-        if now is not None:
-            yield entry, now, 100 * (now / entry["insn_per_op"] - 1)
 
 
 # -- tables ------------------------------------------------------------------

@@ -128,32 +128,13 @@ class Judge(unittest.TestCase):
         self.assertEqual(judged(2, "poll"), ktap.FAIL)
 
 
-class Baseline(unittest.TestCase):
-
-    def test_move_is_flagged(self):
-        baseline = json.loads(command.BASELINE.read_text(encoding="utf-8"))
-        entry = next(entry for entry in baseline["rows"]
-                     if entry["params"].get("size") == 8)
-        for factor, flagged in ((1.02, False), (1.04, True), (0.96, True)):
-            insn = factor * entry["insn_per_op"]
-            for name in (baseline["compiler"], "gcc 99"):
-                same = name == baseline["compiler"]
-                with mock.patch.object(guests, "compiler",
-                                       return_value=name):
-                    part = command._baseline_part(rows(output(generic=insn)))
-                self.assertEqual("(!)" in part, flagged and same, factor)
-                self.assertEqual("is of gcc 99" in part, not same)
-
-
 class Report(unittest.TestCase):
     def test_table(self):
         data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                 "results": rows()}
-        text = command.report(data, {("generic", 1): 200.0, ("read", 1): 100.0},
-                            dax_read.judge(rows()))
+        text = command.report(data, dax_read.judge(rows()))
         self.assertRegex(text, r"8 B of data, 1 extent \| +1000 \| +600 \| "
                                r"+0\.600 \| +500 \| +0\.500")
-        self.assertRegex(text, r"read +\| +1 \| +100 \| +0\.50")
 
     def test_written_files(self):
         with tempfile.TemporaryDirectory() as folder, \
@@ -161,11 +142,9 @@ class Report(unittest.TestCase):
                 redirect_stdout(io.StringIO()) as said:
             data = {"kernel": "7.3.4", "commit": "none", "tool": "QEMU",
                     "results": rows()}
-            host.write(Path(folder) / "bench/lines-nvme.txt", "1\n")
-            command._finish(data, None, [], [])
-            # What cache lines are followed for alone has no profile.
+            command._finish(data, [], [])
             self.assertTrue(said.getvalue().endswith(
-                "written: out/bench.json, out/bench.md, out/bench/lines-*.txt\n"))
+                "written: out/bench.json, out/bench.md\n"))
             read = json.loads((Path(folder) / "bench.json").read_text())
             self.assertEqual(set(read), {"kernel", "commit", "tool",
                                          "results"})
@@ -242,31 +221,13 @@ class Profile(unittest.TestCase):
 
     def profiles(self, output=None, raw=None):
         """Instructions by function of each profile."""
-        found = profiles.profiles(output or self.OUTPUT, raw or self.RAW, MAP)
-        return {key: one.functions() for key, one in found.items()}
-
-    def test_by_stack(self):
-        found = profiles.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
-        self.assertEqual(found.stacks.total(), 12)
-        self.assertEqual(found.stacks["vfs_read", "ext4_map_blocks"], 3)
-        self.assertNotIn(("[user space]",), found.of_the_kernel().stacks)
-
-    def test_stacks_that_are_not_all(self):
-        for wrong in ("ran 3*2 1 2*3 1 2 1 2 1", "ran 3*3 1 2*3 1 2 1 2 2"):
-            with self.assertRaisesRegex(UserError, "of 12 that ran"):
-                self.profiles(raw=self.RAW.replace("ran 3*2 1 2*3 1 2 1 2 1 2",
-                                                   wrong))
+        return profiles.profiles(output or self.OUTPUT, raw or self.RAW, MAP)
 
     def test_written(self):
         found = profiles.profiles(self.OUTPUT, self.RAW, MAP)["generic", 8]
         with tempfile.TemporaryDirectory() as folder:
-            profiles.write_profiles(Path(folder), "8", {"generic": found}, "a read")
+            profiles.write(Path(folder), "8", {"generic": found}, "a read")
             self.assertIn("6   all", (Path(folder) / "profile-8.txt").read_text())
-            lines = (Path(folder) / "profile-8-generic.folded"
-                     ).read_text().splitlines()
-        self.assertEqual(lines[0], "2 reads: generic;[user space] 2")
-        self.assertIn("2 reads: generic;vfs_read;ext4_map_blocks 3", lines)
-        self.assertEqual(sum(int(line.split()[-1]) for line in lines), 12)
 
     def test_windows_and_the_rounds_that_count(self):
         # Two windows a round; one round of four has others' work in it.
@@ -295,9 +256,9 @@ class Main(unittest.TestCase):
         """main() without guests; returns its cases and what it wrote."""
         finish = command._finish
 
-        def finished(data, wall, cases, good):
+        def finished(data, cases, good):
             self.kept = good, len(data["results"])
-            return finish(data, wall, cases, good)
+            return finish(data, cases, good)
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(host, "OUT", Path(folder)), \
                 mock.patch.object(command, "PARTS", (parts.Part(
@@ -307,7 +268,6 @@ class Main(unittest.TestCase):
                 mock.patch.object(command.build, "build", side_effect=
                                   self.built_or_not(broken)) as build, \
                 mock.patch.object(command, "_finish", finished), \
-                mock.patch.object(command.dax_read, "clock", return_value=None), \
                 mock.patch.object(command.cachelines, "rows", return_value=[]), \
                 mock.patch.object(command.cachelines, "judge", return_value=[]), \
                 mock.patch.object(command.limits.Others, "look",

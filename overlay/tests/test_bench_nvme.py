@@ -3,10 +3,9 @@
 
 import tempfile
 import unittest
-from collections import Counter
 from pathlib import Path
 
-from bench import nvme, profiles
+from bench import nvme
 from engine import disks, guest, kselftest, ktap
 from engine.host import UserError
 
@@ -32,12 +31,6 @@ def rows(output, bells):
     trace = "".join(ADMIN * 200 + IO + MARK + IO * count + MARK + IO
                     for count in bells)
     return nvme.complete_rows(output + "complete\n", trace, "lean")
-
-
-def profile(functions):
-    """A profile of one command, in which none of these calls another."""
-    return profiles.Profile(1, Counter({(name,): insns for name, insns
-                                       in functions.items()}))
 
 
 def status(cases, start):
@@ -172,7 +165,7 @@ class Profile(unittest.TestCase):
         """How a profile of a cell of 1000 instructions is judged."""
         found = rows(cell("uq", 1000), [1])
         return nvme.judge_profile(
-            found, {("poll", 32): {"uq": profile(functions)}}).status
+            found, {("poll", 32): {"uq": functions}}).status
 
     def test_a_sum_within_two_percent(self):
         self.assertEqual(self.judge(a=600, b=390), ktap.PASS)
@@ -183,8 +176,8 @@ class Profile(unittest.TestCase):
 class Report(unittest.TestCase):
 
     def test_profiles_leave_the_program_out(self):
-        f, g = (profile({name: 2}) for name in "fg")
-        found = {("passthru_poll", 32): profile({"[user space]": 9000, "f": 2}),
+        f, g = ({name: 2} for name in "fg")
+        found = {("passthru_poll", 32): {"[user space]": 9000, "f": 2},
                  ("uq_poll", 32): g, ("uq_irq", 32): g}
         self.assertEqual(nvme.by_cell(found), {
             ("poll", 32): {"passthru": f, "uq": g}, ("irq", 32): {"uq": g}})
