@@ -263,7 +263,7 @@ def _keep(data: Data, names: list[str]) -> list[str]:
     if names == [LINES]:
         return ["overlay/bench/results.json"]
     # What README.md shows of the results.
-    host.module("engine.page.plots", RESULTS, PLOTS, what="drawing the results")
+    host.module("bench.draw", RESULTS, PLOTS, what="drawing the results")
     return ["overlay/bench/results.json", "overlay/bench/plots"]
 
 

@@ -135,7 +135,8 @@ def _command(name: str, args: list[str]) -> int:
     host.remove(host.OUT / "engine.log")
     store.forget_if_asked()
     package = "" if module.startswith("bench.") else "engine."
-    if args and name in ("selftest", "edit", "save", "rebase", "docs", "demo"):
+    if args and name in ("selftest", "edit", "save", "rebase", "docs", "demo",
+                         "report"):
         raise UserError(f"make {name} takes no argument {args[0]!r}")
     run = importlib.import_module(f"{package}{module}")
     ran.begin(name)
