@@ -5,21 +5,36 @@ A step that cannot run, or fails by an error of the engine, is a failing case. T
 steps run.
 """
 
+import contextlib
 import importlib
 import json
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from engine import cli, host, ktap, ran, ready, store
+from engine import (
+    build,
+    cli,
+    docs,
+    guest,
+    host,
+    ktap,
+    kunit,
+    lint,
+    ran,
+    series,
+    share,
+    source,
+    store,
+)
 from engine.host import UserError
 from engine.ktap import Case
 
 # Quick steps, and those that fail most often, come first.
 STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
          "results")
-# The preparation, in the tables.
-START = "start"
+# Modules that list the packages of the steps.
+LISTED = (build, docs, guest, kunit, lint, series, share, source)
 # Shorter parts of a step (in seconds) are not in the table.
 LONG = 5
 
@@ -47,16 +62,6 @@ def one(name: str) -> list[Case]:
             return _broke_off(name, error)
         return [Case(name, ktap.FAIL, f"NOT RUN: {why}")]
     return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
-
-
-def _ready(names: Sequence[str]) -> list[Case]:
-    """Ask for all packages now; what cannot be had is a failing case."""
-    try:
-        ready.ready(*names)
-    except UserError as error:
-        host.say(f"    {error}")
-        return [Case("what the steps need", ktap.FAIL, f"NOT RUN: {error}")]
-    return []
 
 
 def table(name: str, seconds: float, cases: list[Case],
@@ -87,9 +92,14 @@ def main(args: list[str]) -> list[Case]:
     out = host.fresh("check")
     began = time.monotonic()
     host.TIMES.clear()
-    everything = _ready(args or STEPS)
-    lines = list(table(START, time.monotonic() - began, [], host.TIMES))
-    times = list(spans(START, host.TIMES, began))
+    everything: list[Case] = []
+    lines: list[str] = []
+    times: list[dict[str, str | float]] = []
+    if not args:
+        # Do not ask for a password later. A step that lacks a package fails.
+        with contextlib.suppress(UserError):
+            host.need("python3-venv", *dict.fromkeys(
+                name for one in LISTED for name in one.PACKAGES))
     for name in args or STEPS:
         host.say(f"=== {name}")
         start = time.monotonic()

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from bench import guests
 from bench.parts import MEASUREMENTS
-from engine import build, guest, host, ktap, ready
+from engine import build, guest, host, ktap
 from engine.guest import Machine
 from engine.ktap import Case
 
@@ -47,6 +47,6 @@ def _measure(one: ModuleType, out: Path) -> Case:
 def main(args: list[str]) -> list[Case]:
     """Build, boot, show."""
     out = host.fresh("demo")
-    ready.ready("demo")
+    host.need(*guest.PACKAGES, *guests.PACKAGES, "fio")
     build.build("lean")
     return [*_show(out), *(_measure(one, out) for one in MEASUREMENTS)]

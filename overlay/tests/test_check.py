@@ -34,7 +34,7 @@ class Steps(Folder):
                    series=[Case("b", ktap.PASS)], page=[Case("page", ktap.PASS)])
         names = ("selftest", "kselftest", "series")
         with mock.patch.object(check, "STEPS", names), \
-                mock.patch.object(check.ready, "ready"):
+                mock.patch.object(host, "need"):
             cases = check.main([])
         self.assertEqual([(case.name, case.status) for case in cases], [
             ("selftest: a", ktap.PASS), ("kselftest: kselftest", ktap.FAIL),
@@ -71,8 +71,7 @@ class Steps(Folder):
     def test_a_step_that_tests_kernels_says_what_its_results_are_of(self):
         self.steps(lint=[Case("a", ktap.PASS)], kunit=[Case("b", ktap.PASS)],
                    page=[])
-        with mock.patch.object(check.ready, "ready"), \
-                mock.patch.object(ran.source, "fetched", return_value=True), \
+        with mock.patch.object(ran.source, "fetched", return_value=True), \
                 mock.patch.object(ran, "now", return_value={"linux": "7.3.4"}), \
                 mock.patch.object(ran, "begun", return_value={"linux": "7.3.4"}):
             check.main(["lint", "kunit"])
