@@ -10,7 +10,7 @@ result a lie.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from engine import edit, host, lay, ran, repository, source, stack, store
@@ -20,8 +20,8 @@ from engine.kernels import BASE, KERNELS
 CONFIGS = host.ROOT / "overlay" / "configs"
 PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
-# What a compiler or linker line of make's output looks like.
-COMPILED = re.compile(r"^\s+(CC|LD|AR|AS|LDS|GEN|HOSTCC|MODPOST|OBJCOPY)\b")
+# A line of make's output about a file.
+COMPILED = re.compile(r"\s+(?:CC|LD|AR|AS|GEN|HOSTCC|CHECK|MODPOST)\b.*?(\S+)$")
 # Where the kernel's own sources are, ours among them.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 # Objects of what runs before the kernel (arch/x86/boot) that have the name of one
@@ -151,40 +151,30 @@ def variables(mode: str) -> list[str]:
 
 def make(mode: str, *args: str, what: str, log: Path | None = None,
          progress: host.Shows | None = None,
-         out: Path | None = None, check: bool = True,
          env: Mapping[str, str] | None = None) -> host.Done:
-    """make in the tree of a mode, into the folder of a mode (or `out`).
+    """Run make in the tree of a mode, into its build directory.
 
     Without ccache: the folder keeps what was compiled, and to keep it once more
     takes 20 ms of each object.
     """
-    cmd = ["make", "-C", tree(KERNELS[mode].below), f"O={out or folder(mode)}",
+    cmd = ["make", "-C", tree(KERNELS[mode].below), f"O={folder(mode)}",
            f"-j{host.jobs()}", *variables(mode), *args]
     return host.run(cmd, env={**environment(), **(env or {})}, what=what,
-                    log=log, check=check, progress=progress)
+                    log=log, progress=progress)
 
 
-class Progress:
-    """Counts what make says it compiled, of about as much as last time."""
+class Counter:
+    """Show the progress of make: how many files, and the latest."""
 
-    def __init__(self, note: Path, usual: int) -> None:
-        self.note, self.count = note, 0
-        try:
-            self.usual = int(note.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            self.usual = usual
+    def __init__(self) -> None:
+        self.count = 0
 
-    def line(self, line: str) -> str | None:
-        """Count a line; returns what to show."""
-        if not COMPILED.match(line):
+    def __call__(self, line: str) -> str | None:
+        match = COMPILED.match(line.rstrip())
+        if not match:
             return None
         self.count += 1
-        return f"{self.count} of at most about {self.usual} steps of make"
-
-    def save(self) -> None:
-        """Remember a full build's count."""
-        if self.count > self.usual * 0.8:
-            host.write(self.note, str(self.count))
+        return f"{self.count} files, {match[1]}"
 
 
 # -- configuration -----------------------------------------------------------
@@ -203,8 +193,7 @@ def settings(text: str) -> dict[str, str]:
     return found
 
 
-def wanted_config(mode: str,
-                  extra: Iterable[Path | str] = ()) -> dict[str, str]:
+def wanted_config(mode: str) -> dict[str, str]:
     """What a mode's fragments ask for, later ones winning."""
     wanted = {}
     for name in KERNELS[mode].fragments:
@@ -212,8 +201,6 @@ def wanted_config(mode: str,
         if not path.exists():
             raise UserError(f"{host.short(path)} is missing")
         wanted.update(settings(path.read_text(encoding="utf-8")))
-    for more in extra:
-        wanted.update(settings(Path(more).read_text(encoding="utf-8")))
     return wanted
 
 
@@ -225,11 +212,10 @@ def dropped(wanted: dict[str, str], config: str) -> list[str]:
             if have.get(name, "n") != value]
 
 
-def configure(mode: str, out: Path | None = None,
-              extra: Iterable[Path | str] = ()) -> None:
+def configure(mode: str) -> None:
     """Write the .config of a mode, when it is not there or not right."""
-    into = Path(out or folder(mode))
-    wanted = wanted_config(mode, extra)
+    into = folder(mode)
+    wanted = wanted_config(mode)
     text = "".join(f"{name}={value}\n" for name, value in wanted.items())
     below = KERNELS[mode].below
     key = store.digest([text, repository.git(
@@ -242,7 +228,7 @@ def configure(mode: str, out: Path | None = None,
     note.unlink(missing_ok=True)
     host.write(into / "overlay.config", text)
     make(mode, f"KCONFIG_ALLCONFIG={into}/overlay.config", "allnoconfig",
-         what=f"configuring the {mode} kernel", out=into)
+         what=f"configuring the {mode} kernel")
     lost = dropped(wanted, (into / ".config").read_text(encoding="utf-8"))
     # Options of a series do not exist below it.
     if lost and not below:
@@ -252,18 +238,6 @@ def configure(mode: str, out: Path | None = None,
 
 
 # -- building ----------------------------------------------------------------
-
-def prepare(mode: str) -> Path:
-    """A laid tree and a configured build folder for a mode."""
-    host.check_machine()
-    host.need(*PACKAGES)
-    if not (folder(mode) / "vmlinux").exists():
-        host.need_space(host.WORK, KERNELS[mode].gigabytes + 1,
-                        f"building the {mode} kernel")
-    lay_tree(KERNELS[mode].below)
-    configure(mode)
-    return folder(mode)
-
 
 _built: set[Path] = set()
 # How a build ended, as `make results` reports it. One that was interrupted has
@@ -302,12 +276,16 @@ def build(mode: str) -> Path:
 
 
 def _build(mode: str, path: Path, log: Path) -> None:
-    prepare(mode)
+    host.check_machine()
+    host.need(*PACKAGES)
+    if not (path / "vmlinux").exists():
+        host.need_space(host.WORK, KERNELS[mode].gigabytes + 1,
+                        f"building the {mode} kernel")
+    lay_tree(KERNELS[mode].below)
+    configure(mode)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
-        progress = Progress(path / "overlay.steps", KERNELS[mode].steps)
-        make(mode, "bzImage", "modules", log=log, progress=progress.line,
+        make(mode, "bzImage", "modules", log=log, progress=Counter(),
              what=f"building the {mode} kernel")
-        progress.save()
 
 
 def main(args: list[str]) -> None:

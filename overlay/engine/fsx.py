@@ -8,27 +8,23 @@ of DAX file systems, by overlay/guest/fsx.toml.
 """
 
 import os
-import re
 import secrets
 from pathlib import Path
 
-from engine import guest, host, limits
+from engine import guest, host, limits, source
 from engine.kernels import KERNELS
 from engine.ktap import Case, parse
 
 NAME = "fsx"
 VERSION = "0.3.2"
 PACKAGES = ("gcc", "libc6-dev", "e2fsprogs", "xfsprogs")
-RELEASE = Path("/etc/os-release")
 # The file systems of overlay/guest/fsx.sh, each in a guest of its own.
 KINDS = ("ext4", "ext4-unlocked", "xfs", "xfs-reflink")
 
 
 def cargo() -> str:
-    """The package with a cargo for it: Debian 12 has it beside an older one."""
-    text = RELEASE.read_text("utf-8") if RELEASE.exists() else ""
-    return "cargo-web" if re.search(r'^VERSION_ID="?12\b', text,
-                                    re.MULTILINE) else "cargo"
+    """Return the package with a new enough cargo."""
+    return "cargo-web" if source.release().get("VERSION_ID") == "12" else "cargo"
 
 
 def program(log: Path) -> Path:

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any, TypeVar, cast
 
 from engine import limits, packages
@@ -71,7 +70,6 @@ COMPILER_TAKES = 1 << 30
 # A signal that comes just before a wait is only seen after it, so no wait for
 # jobs is for longer than so many seconds.
 TICK = 1.0
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def say(text: str) -> None:
@@ -93,39 +91,6 @@ class Status:
             if now - cls.last >= (cls.EVERY / 3 if sys.stdout.isatty() else cls.EVERY):
                 cls.last = now
                 print("    " + text, flush=True)
-
-
-class Beat:
-    """Says how a program goes on even while it says nothing itself."""
-
-    def __init__(self, progress: Shows | None, what: str) -> None:
-        self.progress, self.text = progress, what
-        self.start = time.monotonic()
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Beat":
-        if self.progress:
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        if self.progress:
-            self.thread.join()
-
-    def _run(self) -> None:
-        while not self.ended.wait(Status.EVERY / 3):
-            self._show()
-
-    def _show(self) -> None:
-        Status.show(f"{self.text}, {elapsed(time.monotonic() - self.start)}")
-
-    def line(self, line: str) -> None:
-        """Take a line of the program, and show new progress."""
-        if shown := self.progress and self.progress(line):
-            self.text = shown
-            self._show()
 
 
 def elapsed(seconds: float) -> str:
@@ -334,7 +299,7 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
     what = what or words[0]
     log = Path(log) if log else OUT / "engine.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines, start = [], time.monotonic()
     late, hung = threading.Event(), threading.Event()
     with open(log, "a", buffering=1, encoding="utf-8") as file:
         file.write(f"$ {shlex.join(words)}\n")
@@ -344,12 +309,12 @@ def run(cmd: Sequence[object], *, log: Path | str | None = None,
         timers = _timers(proc, late, hung, timeout, early)
         try:
             _go_on()
-            with Beat(progress, what) as beat:
-                for line in output:
-                    lines.append(line)
-                    file.write(line)
-                    beat.line(line)
-                proc.wait()
+            for line in output:
+                lines.append(line)
+                file.write(line)
+                if shown := progress and progress(line):
+                    Status.show(f"{shown}, {elapsed(time.monotonic() - start)}")
+            proc.wait()
             _go_on()
         except BaseException:
             _stop(proc)
@@ -478,29 +443,6 @@ def _may(root: Sequence[str] | None) -> bool:
     return True
 
 
-def _to_its_end(cmd: Sequence[str], file: IO[str]) -> int:
-    """Run a program that must not be cut short: an interrupt waits for its end."""
-    seen = []
-
-    def note(signum: int, _: FrameType | None) -> None:
-        seen.append(signum)
-        say("    interrupted; apt comes to its end first, or packages would be "
-            "half installed")
-
-    old = {signum: signal.signal(signum, note) for signum in INTERRUPTS
-           if threading.current_thread() is threading.main_thread()
-           and callable(signal.getsignal(signum))}
-    try:
-        code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
-                                stderr=file, process_group=0).wait()
-    finally:
-        for signum, handler in old.items():
-            signal.signal(signum, handler)
-    if seen:
-        raise KeyboardInterrupt
-    return code
-
-
 def _apt(root: Sequence[str], *args: str) -> list[str]:
     """Run apt-get; return its errors, none if it succeeded."""
     cmd = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
@@ -511,7 +453,9 @@ def _apt(root: Sequence[str], *args: str) -> list[str]:
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
         start = file.tell()
-        code = _to_its_end(cmd, file)
+        # In a group of its own: an interrupt does not end it.
+        code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
+                                stderr=file, process_group=0).wait()
         file.seek(start)
         output = file.read()
     errors = re.findall(r"^E: *(.*\S)", output, re.MULTILINE)
@@ -529,14 +473,9 @@ def _install(root: Sequence[str], names: Iterable[str]) -> list[str]:
     return errors + more if more else []
 
 
-# Installed packages, so that none is installed twice.
-_installed: set[str] = set()
-
-
 def need(*names: str) -> None:
     """Install those of these Debian packages that are missing."""
-    lacking = {name: words for name, words in packages.missing(names).items()
-               if name not in _installed}
+    lacking = packages.missing(names)
     if not lacking:
         return
     listed = " ".join(lacking)
@@ -556,7 +495,6 @@ def need(*names: str) -> None:
         if errors:
             raise UserError(f"apt could not install {listed}: {errors[0]} "
                             f"(see {short(OUT / 'apt.log')})")
-    _installed.update(lacking)
 
 
 def _venv_stamp() -> str:

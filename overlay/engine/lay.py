@@ -117,34 +117,23 @@ def lay(src: Source, path: Path, revision: str) -> int:
     return len(repository.changed(before, revision))
 
 
-def diff(base: str, revision: str, target: str) -> bytes:
-    """Return the patch of one upstream file between two commits."""
-    text = repository.run("diff", "--no-ext-diff", "--no-color", base, revision,
-                          "--", target).stdout
-    return text.encode()
-
-
 def form(base: str, revision: str) -> dict[str, tuple[bytes, bool]]:
     """Return the tree form of a commit: path -> content, executable."""
     found: dict[str, tuple[bytes, bool]] = {}
     for target, letter in repository.changed(base, revision).items():
         if letter == "A":
-            found[target] = (_blob(revision, target), _mode(revision, target))
+            mode = repository.git("ls-tree", revision, "--", target)
+            found[target] = (repository.read(revision, target).encode(),
+                             mode.startswith("100755"))
         elif letter == "M":
-            found[f"{target}{PATCH}"] = (diff(base, revision, target), False)
+            text = repository.run("diff", "--no-ext-diff", "--no-color", base, revision,
+                                  "--", target).stdout
+            found[f"{target}{PATCH}"] = (text.encode(), False)
         else:
             raise UserError(f"the series change {target} in a way that the tree form "
                             f"cannot express ({letter}): only additions and "
                             "modifications are possible")
     return found
-
-
-def _blob(revision: str, target: str) -> bytes:
-    return repository.read(revision, target).encode()
-
-
-def _mode(revision: str, target: str) -> bool:
-    return repository.git("ls-tree", revision, "--", target).startswith("100755")
 
 
 def write(wanted: dict[str, tuple[bytes, bool]], root: Path = host.ROOT) -> list[str]:

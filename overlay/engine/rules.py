@@ -5,13 +5,11 @@ No path of the machine it was written on, no host name of a package registry,
 no e-mail address of a person, and a licence line in every source.
 """
 
-import os
 import re
-import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from engine import host
+from engine import host, source
 
 # Put together here, so that this file does not break its own rule.
 REGISTRIES = re.compile(r"\b(?:[\w-]+\.)*(?:" + "|".join(
@@ -34,18 +32,13 @@ NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
 
 def files(root: Path) -> list[str]:
     """Every file of the tree that git has or would take, as paths."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
-             "--exclude-standard"], capture_output=True, text=True,
-            check=True, env=dict(os.environ, GIT_OPTIONAL_LOCKS="0"))
-        names = [name for name in done.stdout.split("\0") if name]
-    except (OSError, subprocess.CalledProcessError):
-        names = [str(path.relative_to(root)) for path in root.rglob("*")
-                 if path.relative_to(root).parts[0] not in (".git", "out")]
+    text = source.git(root, "ls-files", "-z", "--cached", "--others",
+                      "--exclude-standard")
+    names = text.split("\0") if text is not None else [
+        str(path.relative_to(root)) for path in root.rglob("*")]
     return sorted(name for name in set(names)
                   if (root / name).is_file()
-                  and Path(name).parts[0] != "out"
+                  and Path(name).parts[0] not in (".git", "out")
                   and not any(host.JUNK.search(part)
                               for part in Path(name).parts))
 

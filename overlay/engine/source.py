@@ -9,6 +9,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -122,6 +123,14 @@ def edits(src: Source) -> str:
     """
     found = git(src.path, "diff", "HEAD") if src.is_git else ""
     return "" if found == "" else hashlib.sha256(str(found).encode()).hexdigest()
+
+
+def release() -> dict[str, str]:
+    """Return /etc/os-release."""
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
 
 
 def _order(version: str) -> list[int]:

@@ -14,16 +14,6 @@ from tests.test_host import Folder
 class Artifacts(Folder):
     """The same bytes at any time."""
 
-    def test_epoch(self):
-        with mock.patch.dict(artifacts.os.environ,
-                             {"SOURCE_DATE_EPOCH": "1000"}):
-            self.assertEqual(artifacts.epoch(), 1000)
-            self.assertIn("--mtime=@1000", artifacts._tar_options())
-        with mock.patch.dict(artifacts.os.environ,
-                             {"SOURCE_DATE_EPOCH": "now"}), \
-                self.assertRaisesRegex(UserError, "no number"):
-            artifacts.epoch()
-
     def test_the_root_file_system_has_what_tests_call(self):
         found = set(artifacts.rootfs_packages())
         for name in ("fio", "nvme-cli", "e2fsprogs", "xfsprogs", "dmsetup",
@@ -61,9 +51,6 @@ class Artifacts(Folder):
 
     def test_what_cannot_be_made_deletes_nothing(self):
         self.make(bzImage="x")
-        with mock.patch.dict(artifacts.os.environ, {"SOURCE_DATE_EPOCH": "now"}), \
-                self.assertRaisesRegex(UserError, "no number"):
-            self.make(bzImage="y")
         with mock.patch.object(Artifacts, "suite",
                                side_effect=UserError("no Debian")), \
                 self.assertRaisesRegex(UserError, "no Debian"):
