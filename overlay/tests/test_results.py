@@ -2,12 +2,10 @@
 """Results for KCIDB: a test's path is the same in the next report."""
 
 import importlib
-import io
 import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stdout
 from unittest import mock
 
 from engine import build, cli, host, ktap, lay, ran, results, source
@@ -299,37 +297,37 @@ class Command(Folder):
 
     TESTS = ({"path": "kselftest.uq"},)
 
-    def run_with(self, code, output, *args):
-        """The cases, when the venv's module ends so."""
-        done = host.Done([], code, output)
-        with mock.patch.object(results, "_venv", return_value=done), \
+    def run_with(self, output, *args):
+        """The cases, when the venv's module prints this."""
+        done = host.Done([], 0, f"1..1\n{output}\n")
+        with mock.patch.object(host, "module", return_value=done), \
                 mock.patch.object(kcidb, "report",
                                   return_value={"builds": [], "tests": self.TESTS}):
             return results.main(list(args))
 
     def test_valid(self):
-        self.assertEqual(self.run_with(0, "")[0].status, ktap.PASS)
-        case, = self.run_with(1, "'x' does not match at $.tests[0].path")
+        self.assertEqual(self.run_with("ok 1 - a")[0].status, ktap.PASS)
+        case, = self.run_with("# 'x' does not match at $.tests[0].path\nnot ok 1 - a")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("$.tests[0].path", case.detail)
 
     def test_nothing_to_report(self):
         with mock.patch.object(Command, "TESTS", ()):
-            case, = self.run_with(0, "")
+            case, = self.run_with("ok 1 - a")
         self.assertEqual(case.status, ktap.FAIL)
         self.assertIn("NOT RUN", case.detail)
 
     def test_compare(self):
         path = self.top / "a"
         with self.assertRaisesRegex(host.UserError, "not there"):
-            self.run_with(0, "", path, path)
+            self.run_with("", path, path)
         host.write(path, "")
-        self.assertEqual(self.run_with(0, "", path, path)[0].status, ktap.PASS)
-        case, = self.run_with(2, "gone: 1\n  ! lean qemu x: PASS -> -\n", path, path)
-        self.assertEqual((case.status, case.detail),
-                         (ktap.FAIL, "lean qemu x: PASS -> -"))
-        with self.assertRaisesRegex(host.UserError, "could not be compared"):
-            self.run_with(1, "Traceback\nError: x", path, path)
+        self.assertEqual(self.run_with("ok 1 - a", path, path)[0].status, ktap.PASS)
+        case, = self.run_with("# gone: 1\n# ! lean qemu x: PASS -> -\nnot ok 1 - a",
+                              path, path)
+        self.assertEqual(case.status, ktap.FAIL)
+        self.assertIn("lean qemu x: PASS -> -", case.detail)
+        self.assertNotEqual(self.run_with("Traceback", path, path)[0].status, ktap.PASS)
 
     def compared(self, old):
         """What `results OLD` gives to the venv, and what is in these files."""
@@ -337,7 +335,7 @@ class Command(Folder):
 
         def venv(*paths, what):
             seen.append([host.Path(path).read_text("utf-8") for path in paths])
-            return host.Done([], 0, "")
+            return []
 
         with mock.patch.object(results, "_venv", venv), \
                 mock.patch.object(kcidb, "report", return_value={
@@ -376,23 +374,21 @@ class Comparison(Folder):
             return importlib.import_module("engine.results.compare")
 
     def compare(self, *items):
-        """The exit code, and what is said, where kci-dev has found these."""
-        module, text = self.module([
+        """What is said of the results that kci-dev has found, and the verdict."""
+        module = self.module([
             {"category": category, "base_status": old, "head_status": new,
              "identity": {"config": "lean", "platform": "qemu",
                           "path": f"uq.{category}"}}
-            for category, old, new, _ in items]), io.StringIO()
-        with mock.patch.object(module, "_results"), redirect_stdout(text):
-            code = module.compare("a", "b")
-        self.assertEqual(module.LOST, results.LOST)
-        return code, text.getvalue()
+            for category, old, new, _ in items])
+        with mock.patch.object(module, "_results"):
+            return module.compare("a", "b")
 
     def test_what_passed_and_did_not_run_or_is_gone_is_named(self):
         for item in self.ITEMS:
-            code, text = self.compare(item)
-            self.assertEqual(code, 2 if item[3] else 0, item)
-            self.assertEqual(f"{results.LOST}lean qemu uq.{item[0]}: " in text,
-                             item[3], item)
+            lines, good = self.compare(item)
+            self.assertEqual(good, not item[3], item)
+            self.assertEqual(any(line.startswith(f"! lean qemu uq.{item[0]}: ")
+                                 for line in lines), item[3], item)
 
     def test_what_is_no_report_is_named(self):
         path = self.top / "x.json"
@@ -400,4 +396,4 @@ class Comparison(Folder):
                      b'{"builds": null}', b"\xff"):
             host.write(path, text)
             self.assertEqual(self.module().compare(str(path), str(path)),
-                             f"{path} is no report for KCIDB", text)
+                             ([f"{path} is not a report for KCIDB"], False), text)

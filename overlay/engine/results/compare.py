@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Validates a report of KCIDB's, or compares two; run in the venv.
+"""Validate a report for KCIDB, or compare two: compare FILE, compare OLD NEW.
 
-compare FILE says what kcidb-io has against a report. compare OLD NEW ends with 2 if
-something passed before and now fails, did not run or is gone; lines that begin with
-LOST name what.
+This runs in the venv, and prints one result as TAP. A comparison fails if something
+passed in OLD, and now fails, could not run or is absent.
 """
 
 import json
@@ -19,17 +18,14 @@ Row = dict[str, Any]
 SHOWN = {"regression": "new failures", "fixed": "fixed", "new": "new",
          "missing": "gone", "unstable": "otherwise changed",
          "persistent_fail": "still failing"}
-# kci-dev calls a test that passed and now could not run unstable: it is lost as
-# one that fails, and so is one that is not there at all.
+# kci-dev calls a test "unstable" that passed and now could not run.
 BAD = (None, "FAIL", "ERROR", "MISS")
-LOST = "  ! "
 
 
 def _results(path: str) -> Row:
-    """A report's builds and tests, as kci-dev compares them.
+    """Return a report's builds and tests in the form that kci-dev compares.
 
-    KCIDB asks for little of what ours has; and one CI's results may be compared with
-    another's, so that the origin is left out.
+    Reports of two CIs can be compared, so the origin does not count.
     """
     with open(path, encoding="utf-8") as file:
         data: Row = json.load(file)
@@ -42,45 +38,53 @@ def _results(path: str) -> Row:
 
 
 def _line(item: Row) -> str:
-    """A result, and how it was and is."""
+    """Return the name of a result, and how it changed."""
     about = item["identity"]
     return (f"{about['config']} {about['platform']} {about['path']}: "
             f"{item['base_status'] or '-'} -> {item['head_status'] or '-'}")
 
 
 def lost(item: Row) -> bool:
-    """Whether it passed before and is none that can be relied on now."""
+    """Return whether a result passed before and does not pass now."""
     return item["base_status"] == "PASS" and item["head_status"] in BAD
 
 
-def complaint(path: str) -> str:
-    """Return the complaint of kcidb-io about a report, if any."""
+def validate(path: str) -> tuple[list[str], bool]:
+    """Return the complaint of kcidb-io about a report, and whether it is valid."""
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
     try:
         kcidb_io.schema.V5_3.validate_exactly(data)
     except jsonschema.exceptions.ValidationError as error:
-        return f"{error.message[:300]} at {error.json_path}"
-    return ""
+        return [f"{error.message[:300]} at {error.json_path}"], False
+    return [], True
 
 
-def compare(*paths: str) -> int | str:
-    """Print the differences; return an exit code or an error."""
+def compare(*paths: str) -> tuple[list[str], bool]:
+    """Return the differences of two reports, and whether nothing was lost."""
     reports = []
     for path in paths:
         try:
             reports.append(_results(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return f"{path} is no report for KCIDB"
+            return [f"{path} is not a report for KCIDB"], False
     found = RegressionReport.compare(*paths, *reports)
+    lines = []
     for category, words in SHOWN.items():
         items = [item for item in found.items if item["category"] == category]
-        print(f"{words}: {len(items)}")
-        for item in items:
-            print(f"{LOST if lost(item) else '    '}{_line(item)}")
-    return 2 if any(map(lost, found.items)) else 0
+        lines += [f"{words}: {len(items)}", *(
+            f"{'!' if lost(item) else ' '} {_line(item)}" for item in items)]
+    return lines, not any(map(lost, found.items))
+
+
+def main(paths: list[str]) -> None:
+    """Print the result."""
+    name, (lines, good) = (
+        ("what passed before passes, or is skipped", compare(*paths))
+        if len(paths) > 1 else ("kcidb.json is valid by kcidb-io", validate(*paths)))
+    print("TAP version 13\n1..1", *(f"# {line}" for line in lines), sep="\n")
+    print(f"{'ok' if good else 'not ok'} 1 - {name}")
 
 
 if __name__ == "__main__":
-    sys.exit(compare(*sys.argv[1:]) if len(sys.argv) > 2
-             else complaint(sys.argv[1]) or 0)
+    main(sys.argv[1:])
