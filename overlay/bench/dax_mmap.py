@@ -23,8 +23,6 @@ MACHINE = replace(guests.COUNTING, timeout=3600)
 # What fault-around may cost at most beside a fault per page, and ought to.
 BARS = (("sequential", "hole", 0.15, 0.12), ("sequential", "data", 0.15, 0.12),
         ("random", "hole", 1.15, 1.00), ("random", "data", 1.15, 1.00))
-# dax_load_hole() beside the zeroed page cache page it replaced, in 2017.
-SEED = 0.8 / 3.4
 
 ABOUT = """\
 Pages of a file of 16 MiB that are read through a mapping, one byte each.
@@ -33,14 +31,6 @@ series; *dax-fault-around* has the window. *pte*: the mapping is out of step
 with the file, so that no huge page fits. *first*: the file was not mapped
 before, but with *pagecache* it is cached; *remap*: all of it was read through
 a mapping that is gone. *random* reads one page in 32, none twice."""
-
-COLD = """\
-The page cache reads a hole by allocating and clearing a page, DAX by mapping
-the zero page. Each page is a fault here (`MADV_RANDOM`), and nothing is cached:
-{dax:.0f} / {cache:.0f} = {ratio:.2f} for the whole fault. The commit that brought
-the zero page to DAX gave 0.8 us / 3.4 us = {seed:.2f} for `dax_load_hole()`
-alone, on the clock."""
-
 
 def programs(out: Path) -> Path:
     """A folder with the measuring program."""
@@ -90,25 +80,16 @@ def _kind(params: Params) -> str:
                    else f", window {params['window']}")
 
 
-def _cold(found: list[Row]) -> str:
-    dax, cache = (results.find(found, BENCH, variant, touch="cold", config="lean")
-                  for variant in (BASE, "pagecache"))
-    if not dax or not cache:
-        return ""
-    return COLD.format(dax=dax, cache=cache, ratio=dax / cache, seed=SEED)
-
-
 def section(found: list[Row]) -> str:
     """The part of out/bench.md."""
     parts = []
     for bench, title in ((BENCH, "DAX reads through a mapping"),
                          (f"{BENCH}-xfs", "The same on XFS")):
-        mine = [row for row in found if row["bench"] == bench
-                and row["params"]["touch"] != "cold"]
+        mine = [row for row in found if row["bench"] == bench]
         if mine:
             parts += [f"## {title}", *([ABOUT] if bench == BENCH else []),
                       results.table(mine, BASE, ("read", _kind))]
-    return "\n\n".join(part for part in [*parts, _cold(found)] if part)
+    return "\n\n".join(parts)
 
 
 def lines(found: list[Row]) -> list[str]:

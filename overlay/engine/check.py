@@ -67,7 +67,7 @@ def one(name: str) -> list[Case]:
 def table(name: str, seconds: float, cases: list[Case],
           parts: list[host.Took]) -> Iterator[str]:
     """Lines of the table that ends a run: a step, and what took long in it."""
-    kept = store.count()
+    kept = sum(store.STORED in case.detail for case in cases)
     taken = f", {kept} of them taken from the store" if kept else ""
     total = f"   {ktap.total(cases)}{taken}" if cases else ""
     yield f"{name:10} {host.elapsed(seconds):>12}{total}"

@@ -55,36 +55,28 @@ def _branches() -> dict[str, str]:
     return found
 
 
-def _unfinished() -> str | None:
-    """Return the git command that has not ended in the work tree, or None."""
+def _busy() -> str | None:
+    """Return why the work tree is not at a commit, or None."""
     for name, command in (("rebase-merge", "rebase"), ("rebase-apply", "rebase"),
                           ("CHERRY_PICK_HEAD", "cherry-pick"), ("MERGE_HEAD", "merge")):
         if Path(PATH, _git("rev-parse", "--git-path", name)).exists():
-            return command
-    return None
+            return f"a git {command} is not finished there"
+    edited = repository.edited(PATH)
+    return edited and f"{edited} has an uncommitted change"
 
 
 def _must_be_idle() -> None:
-    command = _unfinished()
-    if command:
-        raise UserError(f"a git {command} is not finished in {PATH}: run `git "
-                        f"{command} --continue` or `git {command} --abort` there")
-    name = repository.edited(PATH)
-    if name:
-        raise UserError(f"{PATH} has an uncommitted change in {name}: commit it there "
-                        "(git commit --fixup=COMMIT, or git absorb), or discard it")
+    if why := _busy():
+        raise UserError(f"{PATH}: {why}: finish it (git rebase --continue, or git "
+                        "commit --fixup=COMMIT), or discard it")
 
 
 def unsaved() -> str | None:
     """Return why the work tree contains work that is not in the clone, or None."""
     if not exists():
         return None
-    command = _unfinished()
-    if command:
-        return f"a git {command} is not finished there"
-    name = repository.edited(PATH)
-    if name:
-        return f"{name} has an uncommitted change"
+    if why := _busy():
+        return why
     old, new = _saved(), _branches()
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):

@@ -77,17 +77,11 @@ def laid(src: Source, root: Path = host.ROOT) -> str:
                             f"change it by {item.path}{PATCH}")
         if item.kind == "patch" and item.target not in upstream:
             raise UserError(f"{item.path} changes a file that Linux {src.version} "
-                            "does not contain" + _written_for(src))
+                            "does not contain")
     _apply(index, [item for item in found if item.kind == "patch"], src, root)
     index.add({item.target: root / item.path for item in found
                if item.kind == "file"})
     return repository.commit(index.tree(), "The series laid over the kernel", base)
-
-
-def _written_for(src: Source) -> str:
-    return "" if src.version == source.BASE else \
-        (f" (the tree is written for {source.BASE}; `make rebase "
-         "ONTO=` moves the series to another kernel)")
 
 
 def _apply(index: repository.Index, patches: list[Item], src: Source,
@@ -101,10 +95,10 @@ def _apply(index: repository.Index, patches: list[Item], src: Source,
             continue
         done = index.apply([root / item.path], "--3way")
         if done.returncode:
-            _, line = repository.failed_patch(done.stdout)
-            near = f" near line {line}" if line else ""
+            line = re.search(r"^error: patch failed: .+:(\d+)$", done.stdout,
+                             re.MULTILINE)
             raise UserError(f"{item.path} does not apply to Linux {src.version}"
-                            f"{near}{_written_for(src)}")
+                            + (f" near line {line[1]}" if line else ""))
 
 
 def lay(src: Source, path: Path, revision: str) -> int:
@@ -150,15 +144,7 @@ def write(wanted: dict[str, tuple[bytes, bool]], root: Path = host.ROOT) -> list
         host.write(there, content)
         there.chmod(0o755 if executable else 0o644)
         changed.append(path)
-    for folder, folders, files in os.walk(root, topdown=False):
-        if not folders and not files and Path(folder) != root \
-                and ".git" not in Path(folder).parts and not _is_ours(root, folder):
-            host.remove(folder)
     return changed
-
-
-def _is_ours(root: Path, folder: str) -> bool:
-    return Path(folder).relative_to(root).parts[0] in OURS
 
 
 @functools.cache

@@ -9,7 +9,6 @@ are fixed, so the same source always yields the same commit.
 import functools
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -245,13 +244,3 @@ def _create(path: Path, revision: str) -> bool:
     run("worktree", "prune")
     run("worktree", "add", "--quiet", "--force", "--detach", path, revision)
     return True
-
-
-def failed_patch(text: str) -> tuple[str, str]:
-    """Return the file and the line at which git apply failed."""
-    found = re.search(r"^error: patch failed: (.+):(\d+)$", text, re.MULTILINE)
-    if found:
-        return found[1], found[2]
-    found = re.search(r"^error: (\S+): (?:does not exist|No such file)", text,
-                      re.MULTILINE)
-    return (found[1], "") if found else ("", "")

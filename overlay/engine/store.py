@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -46,9 +45,6 @@ SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
             "GCC_EXEC_PREFIX")
 # The detail of a case that was not run.
 STORED = "taken from the store"
-# How many cases of this run were taken from here, and not run.
-_taken = [0]
-_counting = threading.Lock()
 
 
 def folder() -> Path:
@@ -110,8 +106,6 @@ def take(kind: str, key: str | None) -> Kept | None:
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    with _counting:
-        _taken[0] += len(kept.cases)
     return kept
 
 
@@ -155,12 +149,6 @@ def mark(cases: Iterable[Case], when: str) -> list[Case]:
     return [Case(case.name, case.status, "\n".join(
         [*case.detail.splitlines(), f"{STORED}: it ran at {when}"]))
         for case in cases]
-
-
-def count() -> int:
-    """How many cases were taken from here since the last call."""
-    number, _taken[0] = _taken[0], 0
-    return number
 
 
 def forget_if_asked() -> None:

@@ -295,7 +295,7 @@ class Refused(Clone):
 
     def test_unfinished_rebase(self):
         self.git("rebase", "-q", "-x", "false", "one~", ok=False)
-        self.refused("save", says="git rebase is not finished")
+        self.refused("save", says="git rebase --continue")
 
     def test_edit_in_the_clone_that_conflicts(self):
         self.change("fs/new.c", "int new;", "long new;")
