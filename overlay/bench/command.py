@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench import cachelines, dax_read, guests, nvme, parts, results
-from bench.parts import DISTRO, LINES, MEASUREMENTS, PARTS, Part
+from bench import cachelines, guests, parts, results
+from bench.parts import DISTRO, LEAN, LINES, MEASUREMENTS, PARTS, Part
 from bench.results import Row
 from bench.tables import RESULTS
 from engine import build, guest, host, ktap, limits, source, store
@@ -26,8 +26,6 @@ from engine.ktap import Case
 
 PLOTS = guests.PROGRAMS / "plots"
 RUNS = 9
-# All parts that are judged.
-LEAN = "lean"
 # Where others' work takes more than so much of a processor, QEMU's device ends the
 # commands of a batch apart, and each has an interrupt.
 QUIET, OTHERS = "the machine did nothing else", 0.25
@@ -166,47 +164,35 @@ class Run:
         self.cases.append(Case(title, ktap.PASS))
         return found
 
-    def measure(self, name: str, work: Callable[[], list[Row]],
-                *judges: Callable[[list[Row]], list[Case]]) -> list[Row]:
-        """Measure and judge a part, beside nothing else."""
+    def measure(self, part: Part) -> None:
+        """Measure and judge a part, and profile it."""
         others = limits.Others()
-        found = self.attempt(f"{name} was measured", work)
+        found = self.attempt(f"{part.name} was measured", lambda: part.rows(
+            part.mode, self.out, RUNS))
         taken = others.look()
         busy = [f"others took {taken:.1f} processors"] if taken > OTHERS else []
-        self.cases.append(results.none_of(f"{name}: {QUIET}", busy))
+        self.cases.append(results.none_of(f"{part.name}: {QUIET}", busy))
         if found is None:
-            return []
+            return
         if not busy:
-            self.good.append(name)
-        for judge in judges:
-            self.cases += judge(found)
-        return found
-
-    def part(self, part: Part) -> None:
-        """One of those on the kernel that is judged."""
-        found = self.measure(part.name, lambda: part.rows(LEAN, self.out, RUNS),
-                             part.judge)
-        self.rows += found
+            self.good.append(part.name)
+        self.cases += part.judge(found)
+        rows = self.followed if part.name == LINES else self.rows
+        rows += found
         profiled = part.profiled
         if profiled and found:
             self.cases += self.attempt(profiled.PROFILE, lambda: profiled.profile(
-                LEAN, self.out, found)) or []
+                part.mode, self.out, found)) or []
 
 
-def _distro(out: Path) -> list[Row]:
-    with host.step("counting instructions of NVMe commands (distro)"):
-        found = nvme.rows_distro(out, DISTRO)
-    return [*dax_read.rows(DISTRO, out, RUNS), *found]
-
-
-def _wanted(args: list[str]) -> list[str]:
-    """The parts that are named."""
+def _wanted(args: list[str]) -> list[Part]:
+    """Return the named parts."""
     for name in args:
         if name != LEAN and name not in parts.NAMES:
             raise UserError("bench measures "
                             f"{', '.join((LEAN, *parts.NAMES))}, not {name}")
-    return [name for name in parts.NAMES if not args or name in args
-            or (LEAN in args and name != DISTRO)]
+    return [part for part in PARTS if not args or part.name in args
+            or part.mode in args]
 
 
 def main(args: list[str]) -> list[Case]:
@@ -217,41 +203,27 @@ def main(args: list[str]) -> list[Case]:
     wanted = _wanted(args)
     run = Run(host.fresh("bench"))
     try:
-        _measure(run, _built(run, wanted))
+        for part in _built(run, wanted):
+            run.measure(part)
+        if lean := [row for row in run.rows if row["params"]["config"] != DISTRO]:
+            run.cases.append(steady(lean))
     finally:
         # What was measured before something broke is kept all the same.
         cases = _finish(_data(run.rows, run.followed), run.cases, run.good)
     return cases
 
 
-def _built(run: Run, wanted: list[str]) -> list[str]:
-    """Build the kernels, before it is known that the machine does nothing else.
-
-    Returns the parts whose kernel is there.
-    """
+def _built(run: Run, wanted: list[Part]) -> list[Part]:
+    """Build the kernels, and return the parts whose kernels were built."""
     lacking = set()
-    for mode in dict.fromkeys(mode for name in wanted for mode in parts.kernels(name)):
+    for mode in dict.fromkeys(mode for part in wanted for mode in part.kernels()):
         try:
             build.build(mode)
         except UserError as error:
             lacking.add(mode)
             run.cases.append(results.missing(f"the {mode} kernel was built",
                                              str(error)))
-    return [name for name in wanted if lacking.isdisjoint(parts.kernels(name))]
-
-
-def _measure(run: Run, wanted: list[str]) -> None:
-    for part in PARTS:
-        if part.name in wanted:
-            run.part(part)
-    if run.rows:
-        run.cases.append(steady(run.rows))
-    if LINES in wanted:
-        run.followed = run.measure(LINES, lambda: cachelines.rows(LEAN, run.out),
-                                   cachelines.judge)
-    if DISTRO in wanted:
-        run.rows += run.measure(DISTRO, lambda: _distro(run.out),
-                                dax_read.judge_distro, nvme.judge_distro)
+    return [part for part in wanted if lacking.isdisjoint(part.kernels())]
 
 
 def _keep(data: Data, names: list[str]) -> list[str]:

@@ -228,7 +228,9 @@ def rows_behind(mode: str, out: Path, runs: int) -> list[Row]:
 
 def rows_distro(out: Path, mode: str = "distro") -> list[Row]:
     """A few cells of the kernel that is like a distribution's."""
-    return [row for row in _both(mode, out, "few", 3)
+    with host.step(f"counting instructions of NVMe commands ({mode})"):
+        found = _both(mode, out, "few", 3)
+    return [row for row in found
             if row["params"].get("config") == mode and row["bench"] == BENCH]
 
 

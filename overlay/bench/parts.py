@@ -12,37 +12,44 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench import dax_mmap, dax_read, nvme, nvme_reap
+from bench import cachelines, dax_mmap, dax_read, nvme, nvme_reap
 from bench.results import Row
 from engine.kernels import pristine
 from engine.ktap import Case
 
 MEASUREMENTS: tuple[ModuleType, ...] = (dax_read, dax_mmap, nvme, nvme_reap)
-# What is measured on the kernel like a distribution's, and what follows cache
-# lines, are parts too.
+# The part that runs on a kernel like a distribution's, and the part that follows
+# cache lines, whose rows are kept apart.
 DISTRO, LINES = "distro", "lines"
+LEAN = "lean"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of those on the kernel that is judged."""
+    """One part of the benchmarks."""
 
     name: str
     rows: Callable[[str, Path, int], list[Row]]
     judge: Callable[[list[Row]], list[Case]]
-    # Its rows in results.json: those of these benches, and whether they are behind
-    # an IOMMU.
-    benches: tuple[str, ...]
+    # The benches of its rows in results.json, and whether they run behind an IOMMU.
+    benches: tuple[str, ...] = ()
     behind: bool = False
     # The module that writes profiles of it.
     profiled: ModuleType | None = None
-    # Is it measured on upstream's kernel too?
+    # Does upstream's kernel run it, too?
     pristine: bool = False
+    mode: str = LEAN
 
     def has(self, row: dict[str, Any]) -> bool:
-        """Whether a result is one of its own."""
+        """Return whether a result belongs to this part."""
+        if row["params"].get("config") == DISTRO:
+            return self.mode == DISTRO
         behind = row["params"].get("iommu", "off") != "off"
         return row["bench"] in self.benches and behind == self.behind
+
+    def kernels(self) -> tuple[str, ...]:
+        """Return the kernels that run this part."""
+        return (self.mode, pristine(self.mode)) if self.pristine else (self.mode,)
 
 
 PARTS = (
@@ -55,26 +62,22 @@ PARTS = (
          pristine=True),
     Part("nvme-reap", nvme_reap.rows, nvme_reap.judge, ("nvme-reap", "nvme-qos"),
          profiled=nvme_reap),
+    Part(DISTRO, lambda mode, out, runs: [
+        *dax_read.rows(mode, out, runs), *nvme.rows_distro(out, mode)],
+        lambda found: [*dax_read.judge_distro(found), *nvme.judge_distro(found)],
+        mode=DISTRO, pristine=True),
+    Part(LINES, cachelines.rows, cachelines.judge, pristine=True),
 )
-NAMES = (*(part.name for part in PARTS), DISTRO, LINES)
-
-
-def kernels(name: str) -> tuple[str, ...]:
-    """The kernels that a part is measured on."""
-    mode = DISTRO if name == DISTRO else "lean"
-    alone = any(part.name == name and not part.pristine for part in PARTS)
-    return (mode,) if alone else (mode, pristine(mode))
+NAMES = tuple(part.name for part in PARTS)
 
 
 def of(row: dict[str, Any]) -> str:
-    """The name of the part that a result is of."""
-    if row["params"].get("config") == DISTRO:
-        return DISTRO
+    """Return the name of the part that a result belongs to."""
     return next((part.name for part in PARTS if part.has(row)), "")
 
 
 def merged(before: Iterable[dict[str, Any]], now: Iterable[dict[str, Any]],
            names: Iterable[str]) -> list[dict[str, Any]]:
-    """Results in the order of their parts, those of the named ones from NOW."""
+    """Return results in the order of their parts, those of the named ones from NOW."""
     rows = [*(row for row in before if of(row) not in names), *now]
     return [row for name in NAMES for row in rows if of(row) == name]

@@ -6,6 +6,7 @@ import json
 import tempfile
 import unittest
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -163,7 +164,7 @@ class Apart(unittest.TestCase):
                           lambda found: [Case("judged", ktap.PASS)], ("toy",))
         with mock.patch.object(command.limits.Others, "look",
                                return_value=taken):
-            run.part(part)
+            run.measure(part)
         return run
 
     def test_a_busy_machine(self):
@@ -263,13 +264,13 @@ class Main(unittest.TestCase):
                 mock.patch.object(host, "OUT", Path(folder)), \
                 mock.patch.object(command, "PARTS", (parts.Part(
                     "dax-read", lambda *_: rows(),
-                    lambda _: dax_read.judge(rows(met())), ("dax-read",)),)), \
-                mock.patch.object(command, "_distro", **distro), \
+                    lambda _: dax_read.judge(rows(met())), ("dax-read",)),
+                    replace(parts.PARTS[-2], rows=mock.Mock(**distro)),
+                    replace(parts.PARTS[-1], rows=mock.Mock(return_value=[]),
+                            judge=mock.Mock(return_value=[])))), \
                 mock.patch.object(command.build, "build", side_effect=
                                   self.built_or_not(broken)) as build, \
                 mock.patch.object(command, "_finish", finished), \
-                mock.patch.object(command.cachelines, "rows", return_value=[]), \
-                mock.patch.object(command.cachelines, "judge", return_value=[]), \
                 mock.patch.object(command.limits.Others, "look",
                                   return_value=0.0), \
                 mock.patch.object(
@@ -317,7 +318,7 @@ class Main(unittest.TestCase):
     def test_what_breaks_off_keeps_what_was_measured(self):
         with self.assertRaises(ZeroDivisionError):
             self.run_main(distro={"side_effect": ZeroDivisionError})
-        self.assertEqual(self.kept, (["dax-read", "lines"], 3))
+        self.assertEqual(self.kept, (["dax-read"], 3))
 
 
 if __name__ == "__main__":
