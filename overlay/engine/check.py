@@ -39,15 +39,6 @@ LISTED = (build, docs, guest, kunit, lint, series, share, source)
 LONG = 5
 
 
-def _broke_off(name: str, error: Exception) -> list[Case]:
-    """A step that ended by an error of the engine's own, which a file has whole."""
-    path = host.OUT / "check" / f"{name}.traceback"
-    host.write(path, "".join(traceback.format_exception(error)))
-    said = (str(error).splitlines() or ["no more is known"])[0]
-    return [Case(name, ktap.FAIL, "an error of the engine's own ended it "
-                 f"({type(error).__name__}: {said}); see {host.short(path)}")]
-
-
 def one(name: str) -> list[Case]:
     """The cases of one step; only an interrupt ends the run."""
     try:
@@ -55,12 +46,13 @@ def one(name: str) -> list[Case]:
     except UserError as error:
         return [Case(name, ktap.FAIL, f"NOT RUN: {error}")]
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == f"engine.{name}":
-            return [Case(name, ktap.FAIL, "NOT RUN: this step is not there")]
-        why = host.explain(error) if isinstance(error, OSError) else None
-        if why is None:
-            return _broke_off(name, error)
-        return [Case(name, ktap.FAIL, f"NOT RUN: {why}")]
+        if isinstance(error, OSError) and (why := host.explain(error)):
+            return [Case(name, ktap.FAIL, f"NOT RUN: {why}")]
+        path = host.OUT / "check" / f"{name}.traceback"
+        host.write(path, "".join(traceback.format_exception(error)))
+        said = " ".join(str(error).splitlines())
+        return [Case(name, ktap.FAIL, f"the engine failed ({type(error).__name__}: "
+                     f"{said}); see {host.short(path)}")]
     return cases or [Case(name, ktap.FAIL, "NOT RUN: nothing ran")]
 
 

@@ -24,8 +24,6 @@ from engine.host import UserError
 STEPS = ("kunit", "kselftest", "soak")
 # The file that a step leaves.
 FILE = "ran-of.json"
-# kselftest.py reports the time of a guest under this word and the guest's name.
-GUEST = "guest "
 # These configure kernels, boot guests and judge their output.
 CODE = [*(Path(__file__).with_name(f"{name}.py") for name in (
     "disks", "guest", "kernels", "kselftest", "ktap", "kunit", "plugins", "reuse",
@@ -77,20 +75,6 @@ def begin(step: str) -> None:
     _began[step] = time.time()
 
 
-def stamp(seconds: float) -> str:
-    """A time as KCIDB takes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _guests() -> dict[str, dict[str, Any]]:
-    """When each guest of this step began, and how long it took."""
-    behind = time.time() - time.monotonic()
-    return {took.what.removeprefix(GUEST): {
-        "start_time": stamp(behind + took.end - took.seconds),
-        "duration": round(took.seconds, 1)}
-        for took in host.TIMES if took.what.startswith(GUEST)}
-
-
 def end(step: str) -> None:
     """Note the sources of a step that ended.
 
@@ -107,8 +91,9 @@ def end(step: str) -> None:
                      "its results out")
             return
         host.write(path, json.dumps({
-            **begun(), "start_time": stamp(_began.get(step, time.time())),
-            "took": _guests()}, indent=1) + "\n")
+            **begun(), "start_time": datetime.fromtimestamp(
+                _began.get(step, time.time()), UTC).isoformat(timespec="seconds")},
+            indent=1) + "\n")
 
 
 def note(path: Path) -> None:

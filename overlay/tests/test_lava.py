@@ -352,8 +352,7 @@ class Command(Folder):
 
     def test_jobs_that_no_farm_can_run_are_said(self):
         said, _ = self.lava()
-        self.assertIn("without checksums: there are no artifacts of debug and lean",
-                      said)
+        self.assertIn("without checksums", said)
         self.assertIn("ARTIFACTS_URL=", said)
 
     def artifacts(self, linux="7.3.4"):
@@ -369,7 +368,7 @@ class Command(Folder):
     def test_artifacts_of_other_sources_are_as_none(self):
         self.artifacts(linux="7.3.3")
         said, cases = self.lava("https://ci.example.org/a")
-        self.assertIn("without checksums: the artifacts are of other sources", said)
+        self.assertIn("without checksums", said)
         self.assertEqual([case.status for case in cases], [ktap.PASS])
         self.assertEqual(lava.checksums(), {})
         self.artifacts()

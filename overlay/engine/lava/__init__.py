@@ -45,18 +45,6 @@ def checksums() -> dict[str, str]:
     return artifacts.digests() if artifacts.current() else {}
 
 
-def _lacking(found: list[jobs.Group]) -> str:
-    """Why jobs have no checksums, if there are some that have none."""
-    sums = checksums()
-    if artifacts.digests() and not sums:
-        return ("the artifacts are of other sources than those that are here now; "
-                "`make artifacts` makes new ones")
-    lacking = sorted({group.mode for group in found
-                      if f"{group.mode}/bzImage" not in sums})
-    return (lacking and (f"there are no artifacts of {' and '.join(lacking)} here; "
-                        "`make artifacts` makes them")) or ""
-
-
 def modules() -> Path:
     """Where LAVA's Python modules are: of Debian's package, or this system's."""
     if shutil.which("apt-get"):
@@ -88,8 +76,9 @@ def _show(found: list[jobs.Group], where: str) -> None:
                  f"{' '.join(group.tests)}")
     host.say(f"    {len(found)} jobs; the longest takes "
              f"{jobs.balance(found):.2f} times the average")
-    if why := _lacking(found):
-        host.say(f"    without checksums: {why}")
+    if not all(f"{group.mode}/bzImage" in checksums() for group in found):
+        host.say("    without checksums: `make artifacts` has not run since the last "
+                 "change")
     if where.startswith("file:"):
         host.say(f"    they fetch from {where}, which only this machine has: "
                  "ARTIFACTS_URL= names what dispatchers can reach")

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,6 @@ BUILDS = {build.BUILT: "PASS", build.FAILED: "FAIL", build.BEGAN: "ERROR"}
 # What stands for a kernel where a case is about none, such as a step that could
 # not run. It is no build, and has no status.
 NONE = "none"
-# A result that was kept, and when it came (store.py).
-KEPT = re.compile(rf"^{store.STORED}: it ran at (\d+-\d+-\d+ \d+:\d+)$",
-                  re.MULTILINE)
 # A repository that others can read, as KCIDB takes it: no name or password is in it,
 # and it is not on this machine.
 PUBLIC = re.compile(r"https://[\w-]+(\.[\w-]+)+(:\d+)?/[^\s@]*")
@@ -53,8 +49,7 @@ class Result:
     status: str
     detail: str
     stored: bool
-    # The start time and the duration, if known.
-    times: Row
+    began: str
 
 
 def _digest(*words: str) -> str:
@@ -75,18 +70,6 @@ def _status(case: Case) -> str:
     return {FAIL: "FAIL", SKIP: "SKIP", PASS: "PASS"}[case.status]
 
 
-def _times(noted: Row, name: str, detail: str) -> Row:
-    """Return KCIDB's fields for the time of a case."""
-    if kept := KEPT.search(detail):
-        when = datetime.strptime(kept[1], "%Y-%m-%d %H:%M")
-        return {"start_time": when.astimezone().isoformat()}
-    guest, _, rest = name.partition(": ")
-    took = noted["took"].get(guest)
-    if took and rest == "the guest ran to its end":
-        return dict(took)
-    return {"start_time": noted["start_time"]}
-
-
 def results(out: Path) -> Iterator[Result]:
     """Yield all cases of kernels that ran on the present sources."""
     for step in ran.STEPS:
@@ -97,7 +80,7 @@ def results(out: Path) -> Iterator[Result]:
             host.say(f"    left out: {step} ran of other files, or over another "
                      "kernel")
             continue
-        noted = ran.noted(note)
+        began = ran.noted(note)["start_time"]
         for case in ktap.read(path):
             name = case.name
             first, _, rest = name.partition(": ")
@@ -111,7 +94,7 @@ def results(out: Path) -> Iterator[Result]:
             elif mode != known:
                 rest = f"{mode}: {rest}"
             yield Result(step, known, hardware, rest, _status(case), case.detail,
-                         store.STORED in case.detail, _times(noted, name, case.detail))
+                         store.STORED in case.detail, began)
 
 
 def origin() -> str:
@@ -215,8 +198,9 @@ def tests(row: Row, found: Iterable[Result]) -> list[Row]:
                "origin": row["origin"], "build_id": build_id, "path": path,
                "status": result.status,
                "environment": _environment(result, emulator),
-               "misc": {"name": result.name, "stored": result.stored},
-               **result.times}
+               "misc": {"name": result.name, "stored": result.stored}}
+        if not result.stored:
+            one["start_time"] = result.began
         if result.detail and result.status != "PASS":
             one["log_excerpt"] = _excerpt(result.detail)
         made.append(one)
