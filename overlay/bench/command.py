@@ -32,21 +32,20 @@ QUIET, OTHERS = "the machine did nothing else", 0.25
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 
 ABOUT = """\
-Instructions per operation, counted in a QEMU guest ({counted}); all variants
-of a row come from the same boot, and the file is warm. **Instructions are not
-cycles**: cache misses and contended atomic operations do not show, and
-`rep movsb` counts one instruction per byte it copies, in every variant alike.
+Instructions per operation, counted in a QEMU guest ({counted}). All variants of a row
+come from the same boot, and the file is cached. **Instructions are not cycles**: cache
+misses and contended atomic operations do not show, and `rep movsb` counts one
+instruction per byte, in all variants.
 
-- *generic*: today's iomap path. `ext4.dax_fast_read` is off, and a measuring
-  module (`overlay/bench/noread.c`) took `->read` away from the open file. It
-  has the patches of the series that help every file system.
-- *read_iter*: the same with the parameter on: the same `pread()` arrives at
-  `->read_iter`, which has the fast path.
-- *read*: the parameter on; `pread()` arrives at `->read`.
-- *off*: the parameter off; what `->read` costs systems that switch it off.
+- *generic*: the iomap path. `ext4.dax_fast_read` is off, and a module
+  (`overlay/bench/noread.c`) removed `->read` from the open file.
+- *read_iter*: `pread()` arrives at `->read_iter`, which contains the fast path.
+- *read*: `pread()` arrives at `->read`.
+- *off*: the cost of `->read` on systems that switch the parameter off.
 
-Data with more than one extent has extents of a single block; a hole is read
-within a file of as many data extents. With one extent the offsets vary too."""
+*preadv-2* is preadv() of two segments, *read-fixed* READ_FIXED of io_uring, *splice*
+splice() and read() of the pipe, *appended* pread() after each append of a block. If a
+file has several extents, each is a single block. Task switches of two readers count."""
 
 # What out/bench.json holds.
 Data = dict[str, Any]

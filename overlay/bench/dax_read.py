@@ -55,15 +55,6 @@ BARS = (
 )
 # The same on the kernel that is like a distribution's.
 DISTRO_BARS = (Bar("read", EXT4, 0.55, 0.50),)
-# System calls beside pread() and preadv(), for a reader that is new to them.
-OTHERS = {
-    "preadv-2": "preadv() of two segments",
-    "read-fixed": "io_uring's READ_FIXED, by itself",
-    "splice": "splice() and read() of the pipe",
-    "appended": "pread() of what was there before, each after a block was "
-                "appended, which is not counted",
-}
-
 
 # -- guests ------------------------------------------------------------------
 
@@ -168,47 +159,21 @@ def _kind(params: Params) -> str:
     if params["syscall"] == "pwrite":
         return f"{params['size']} B"
     extents = params["extents"]
-    text = (f"{params['size']} B of {'a hole' if params['hole'] else 'data'}, "
-            f"{extents} extent{'' if extents == 1 else 's'}")
-    return f"{params['syscall']}, {text}" if params["syscall"] in OTHERS else text
-
-
-PREAD = {"config": "lean", "syscall": "pread", "threads": 1}
-# Of each table its title, a note, the parameters and variants of its rows.
-TABLES: tuple[tuple[str, str, Params, tuple[str, ...]], ...] = (
-    ("DAX reads of ext4 by pread()", "", {**PREAD, "fs": "ext4"}, tuple(MEANING)),
-    ("DAX reads of XFS by pread()", "", {**PREAD, "fs": "xfs"}, ()),
-    ("Switched off", "", {**PREAD, "fs": "ext4", "extents": 1, "hole": False},
-     ("generic", "off")),
-    ("The same by preadv() of one segment", "preadv() costs more before it reaches "
-     "the file; what is saved behind ->read_iter is the same.",
-     {**PREAD, "syscall": "preadv", "fs": "ext4"}, ()),
-    *((f"Other ways to read, {fs}", "; ".join(
-        f"*{name}* is {what}" for name, what in OTHERS.items()) + ".",
-       {"config": "lean", "fs": fs, "syscall": tuple(OTHERS)}, ())
-      for fs in ("ext4", "xfs")),
-    ("Overwrites of DAX files of ext4 by pwrite()", "",
-     {"config": "lean", "syscall": "pwrite"}, ()),
-    ("Two readers of one file", "Two tasks on one CPU, task switches and ticks "
-     "included. Locks are never contended here.",
-     {"config": "lean", "threads": 2}, ()),
-    ("On a distribution-like config, ext4", "Mitigations, cgroups, LSM, hardened "
-     "usercopy: overlay/configs/distro.config.",
-     {**PREAD, "config": "distro", "fs": "ext4"}, ()),
-)
+    return (f"{params['size']} B of {'a hole' if params['hole'] else 'data'}, "
+            f"{extents} extent{'' if extents == 1 else 's'}"
+            + (", two readers" if params["threads"] > 1 else ""))
 
 
 def section(found: list[Row]) -> str:
-    """The part of out/bench.md."""
-    parts = []
-    for title, note, params, variants in TABLES:
-        mine = [row for row in found if row["bench"] in (BENCH, WRITES)
-                and results.matches(row, params)
-                and (not variants or row["variant"] in variants)]
-        if mine:
-            parts += [f"## {title}", *([note] if note else []),
-                      results.table(mine, BASE, ("read", _kind))]
-    return "\n\n".join(parts)
+    """Return the part of out/bench.md: a table for each system call and kernel."""
+    tables: dict[str, list[Row]] = {}
+    for row in found:
+        if row["bench"] in (BENCH, WRITES):
+            params = row["params"]
+            tables.setdefault(f"## {params['syscall']} of {params['fs']} DAX files, "
+                              f"{params['config']} kernel", []).append(row)
+    return "\n\n".join(part for title, mine in tables.items() for part in (
+        title, results.table(mine, BASE, ("read", _kind))))
 
 
 def lines(found: list[Row]) -> list[str]:

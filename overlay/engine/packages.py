@@ -64,21 +64,11 @@ PROOFS = {
 }
 INCLUDE = ("/usr/include", "/usr/include/x86_64-linux-gnu", "/usr/local/include")
 
-# Words that were found: packages are not removed during a run.
-_found: set[str] = set()
-
-
 def missing(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the packages that are not installed, each with the words it lacks."""
     lacking = {name: [word for word in PROOFS.get(name, name).split()
-                      if not _there(word)] for name in dict.fromkeys(names)}
+                      if not _exists(word)] for name in dict.fromkeys(names)}
     return {name: words for name, words in lacking.items() if words}
-
-
-def _there(word: str) -> bool:
-    if word not in _found and _exists(word):
-        _found.add(word)
-    return word in _found
 
 
 def _exists(word: str) -> bool:

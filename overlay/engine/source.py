@@ -44,12 +44,6 @@ class Source:
     head: str | None
     origin: str             # 'debian' or 'kdir'
 
-    @property
-    def name(self) -> str:
-        """How we speak of it."""
-        where = {"debian": f"Debian's {PACKAGE}", "kdir": str(self.path)}
-        return f"Linux {self.version} ({where[self.origin]})"
-
 
 def version_of(path: Path | str) -> str:
     """The kernel version a source tree's Makefile states."""
@@ -82,7 +76,7 @@ def kernel() -> Source:
     """The kernel to work on, fetched first if need be."""
     named = os.environ.get("KDIR")
     found = tree_at("KDIR", Path(named).expanduser()) if named else _debian()
-    host.say(f"    over {found.name}")
+    host.say(f"    over Linux {found.version} ({found.path if named else PACKAGE})")
     if found.version.split("-")[0] != BASE:
         host.say(f"    note: the tree is written for {BASE}; this is "
                  f"{found.version}")

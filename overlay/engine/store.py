@@ -8,7 +8,6 @@ said on the screen and stands as such in junit.xml. `CLEAN=1` forgets all.
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -59,18 +58,12 @@ def digest(what: object) -> str:
 
 
 def of_file(path: Path | str) -> str | None:
-    """A digest of a file's content, or None if it is not there."""
+    """Return a digest of a file's content, or None if there is no such file."""
     try:
-        stat = Path(path).stat()
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    return _of_file(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
-
-
-@functools.cache
-def _of_file(path: str, *_: object) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def of_files(paths: Iterable[Path | str],

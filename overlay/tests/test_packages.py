@@ -16,11 +16,9 @@ class There(Folder):
     def setUp(self):
         super().setUp()
         (self.top / "bin").mkdir()
-        for name, value in (("PATH", str(self.top / "bin")),
-                            ("_found", set())):
-            patch = mock.patch.object(packages, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        patch = mock.patch.object(packages, "PATH", str(self.top / "bin"))
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def test_a_program(self):
         self.assertEqual(packages.missing(["fio"]), {"fio": ["fio"]})
