@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cache lines: how many an operation touches, and takes from other processors.
+"""Count cache lines that an operation touches, and takes from other CPUs.
 
-The measuring programs have tasks that take turns, each on a processor of its own
-(overlay/bench/turns.h); QEMU's plugin cachelines.c writes what each turn has
-touched. A program prints for each run of a cell which of the plugin's turns are
-of it, in their order:
+Tasks of the measuring programs take turns, each on its own CPU (overlay/bench/turns.h).
+QEMU's plugin cachelines.c writes the counts of each turn. The program prints for each
+run of a cell, in the order of the plugin's turns:
 
     turns BENCH VARIANT name=value... run=N ops=X warm=W turns=T
 
-that is W turns that only warm up and T that count, each of X operations. Before
-the first cell come turns with known counts.
+W turns warm up and T turns count, with X operations each. Turns with known counts come
+before the first cell.
 """
 
 import statistics
@@ -25,7 +24,7 @@ from engine.guest import Machine
 from engine.host import UserError
 from engine.ktap import Case
 
-# Of the measuring programs.
+# The number of tasks of the measuring programs.
 CPUS = 4
 RUNS = 3
 KNOWN = "known"
@@ -33,33 +32,30 @@ KNOWN = "known"
 FIELDS = {"insns": "insn_per_op", "lines": "lines_per_op",
           "own": "own_lines_per_op", "code": "code_lines_per_op",
           "taken": "transfers_per_op"}
-# The fields that the tree keeps: instructions are measured without the plugin.
+# The fields in results.json. Instructions are measured without the plugin.
 KEPT = tuple(called for called in FIELDS.values() if called != "insn_per_op")
-# Lines of a known loop that are the loop's own: its stack, and no more.
+# A known loop may touch so many lines of its stack.
 SLACK = 2
 # Lines of data of a polled command in a batch of 32, without rings and buffers.
 MOST_LINES = 14
 DAX = Machine(append=guests.PMEM, icount=True, cpus=CPUS, timeout=3600)
-# Interrupts where the commands are submitted: elsewhere they are not seen.
+# Interrupts arrive on the CPU that submits: the plugin only sees that one.
 NVME = replace(nvme.MACHINE.adding(append=("irqaffinity=0",)), cpus=CPUS)
 
 ABOUT = """\
-**This stands in for time, where there is no hardware.** QEMU's plugin
-`overlay/host/cachelines.c` follows lines of 64 bytes of physical memory while an
-operation runs, and a model of caches that are never full: a processor *takes* a
-line when it touches one that another has written last, or writes to one of which
-another has a copy. What the kernel touches counts. Devices, page walks, prefetching
-and lines that no longer fit are not in it, and neither lines nor transfers are
-nanoseconds.
+**Cache lines stand in for time, as there is no hardware.** QEMU's plugin
+`overlay/host/cachelines.c` follows lines of 64 bytes of physical memory, with a model
+of caches that are never full. A CPU *takes* a line when it touches a line that another
+CPU wrote last, or writes to a line that another CPU has cached. Only accesses of the
+kernel count, without devices, page walks and prefetching. Neither lines nor transfers
+are nanoseconds.
 
-Tasks on so many processors take turns: one operation runs, or one batch, from its
-begin to its end, then one of the next task. So the figures do not depend on how an
-emulator switches processors, and a line counts once in a turn. Tasks that run at
-the same time take a line at least as often. *own*: those of the lines that the
-program has in common with the kernel by intent, its rings and its buffer. *taken*:
-the median of all turns and, in brackets, their 10th and 90th percentile.
-*files shared*: the tasks share a table of descriptors, as threads do. Instructions
-are the kernel's alone; of commands they would have waiting for the device in them."""
+Tasks take turns of one operation or one batch, and a line counts once per turn. Tasks
+that run at the same time take a line at least as often. *own*: lines that the program
+shares with the kernel, its rings and its buffer. *taken*: the median of all turns, and
+the 10th and 90th percentile. *files shared*: the tasks share a file descriptor table,
+as threads do. Instructions are those of the kernel; commands show none, as they would
+include waiting for the device."""
 
 
 # The plugin's figures of one turn.
@@ -68,7 +64,7 @@ Turn = dict[str, int]
 
 @dataclass(frozen=True)
 class Told:
-    """The program's description of some turns."""
+    """The program's description of turns."""
 
     bench: str
     variant: str
@@ -79,7 +75,7 @@ class Told:
 
 
 def read_turns(raw: str) -> list[Turn]:
-    """All turns that the plugin has seen, in order."""
+    """Return all turns of the plugin's output, in order."""
     found: list[Turn] = []
     for text in raw.splitlines():
         kind, *words = text.split()
@@ -117,13 +113,13 @@ def match(output: str, raw: str) -> list[tuple[Told, list[Turn]]]:
             raise UserError("QEMU did not know the address of an access")
         found.append((told, mine[told.warm:]))
     if turns or not found:
-        raise UserError("the turns that the plugin for cache lines has seen are "
-                        "not those that the program had")
+        raise UserError("the turns of the plugin for cache lines are not those of the "
+                        "program")
     return found
 
 
 def check_known(told: Told, turns: list[Turn]) -> None:
-    """Raise UserError unless the plugin counts a known turn right."""
+    """Raise UserError unless the plugin counts known turns correctly."""
     wanted = {
         "touch": lambda one: 0 <= one["user"] - told.params["size"] <= SLACK,
         "bounce": lambda one: one["taken"] == 1,
@@ -132,7 +128,7 @@ def check_known(told: Told, turns: list[Turn]) -> None:
     if told.variant not in wanted:
         raise UserError(f"nothing is known of the turns of {told.variant!r}")
     good = [turn for turn in turns if wanted[told.variant](turn)]
-    # A tick of the timer may be in one of them.
+    # The timer may tick in one turn.
     if len(good) < len(turns) - 1:
         raise UserError("the plugin for cache lines does not count right: "
                         f"{told.variant} gave {turns}")
@@ -156,7 +152,7 @@ def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
     row["transfers_range"] = [round(deciles[0], 2), round(deciles[8], 2)]
     row["runs"] = len(runs)
     if bench == nvme.BENCH:
-        # A ring that looks for completions until they are there is in them.
+        # They include polling until the device has completed the commands.
         del row["insn_per_op"]
     row["spread_pct"] = round(counted.spread(
         [_median(turns, "lines", ops) for ops, turns in runs]), 2)
@@ -164,7 +160,7 @@ def _row(key: Key, runs: list[tuple[int, list[Turn]]], config: str) -> Row:
 
 
 def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
-    """A row for each cell; known turns are only compared."""
+    """Return a row for each cell, and check the known turns."""
     cells: dict[Key, list[tuple[int, list[Turn]]]] = {}
     known = 0
     for told, turns in found:
@@ -175,8 +171,8 @@ def results(found: list[tuple[Told, list[Turn]]], config: str) -> list[Row]:
         key = told.bench, told.variant, tuple(told.params.items())
         cells.setdefault(key, []).append((told.ops, turns))
     if not known:
-        raise UserError("it was not seen whether the plugin for cache lines "
-                        "counts right")
+        raise UserError("the program printed no known turns to check the plugin for "
+                        "cache lines")
     return [_row(key, runs, config) for key, runs in cells.items()]
 
 
@@ -193,7 +189,7 @@ def _boot(mode: str, out: Path, bench: str, script: str,
 
 
 def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
-    """All cells: reads, mapped reads and commands."""
+    """Measure all cells: reads, mapped reads and commands."""
     runs = min(runs, RUNS)
     return [
         *_boot(mode, out, dax_read.BENCH, "dax-read.sh",
@@ -210,7 +206,7 @@ def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
 
 
 def _command(found: list[Row]) -> Case:
-    """The lines of a command that are neither a ring's nor a buffer's."""
+    """Check the lines of a command without rings and buffers."""
     name = (f"uq, poll, batch 32 touches at most {MOST_LINES} lines of data a "
             "command, without rings")
     row = counted.row_of(found, nvme.BENCH, "uq", mode="poll", batch=32, cpus=1)
@@ -221,7 +217,7 @@ def _command(found: list[Row]) -> Case:
 
 
 def _readers(found: list[Row]) -> Case:
-    """Several readers take no more lines from each other than before."""
+    """Check that several readers take no more lines from each other than before."""
     name = f"{CPUS} readers by the short way take no more lines than by generic"
     base, *others = (counted.row_of(found, dax_read.BENCH, variant, cpus=CPUS,
                                     files="own") for variant in dax_read.MEANING)
@@ -234,7 +230,7 @@ def _readers(found: list[Row]) -> Case:
 
 
 def judge(found: list[Row]) -> list[Case]:
-    """The cases that the figures prove or not."""
+    """Return the cases of the figures."""
     return [_readers(found), _command(found)]
 
 
@@ -253,7 +249,7 @@ def _line(row: Row) -> list[str]:
 
 
 def section(found: list[Row]) -> str:
-    """The part of out/bench.md."""
+    """Return the part of out/bench.md."""
     if not found:
         return ""
     parts = ["## Cache lines", ABOUT]

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make bench`: instructions per operation, counted in guests.
 
-The guests run under QEMU's -icount with one processor, where guest time is
-instructions. All variants of an operation are measured in one boot. Results
-go to out/bench.json and out/bench.md, profiles to out/bench/profile-*. What
-the same operations do to cache lines is followed in guests of four processors
-(cachelines.py), and stands apart in both. Each part of it is kept in the tree by itself
-(parts.py), so that one that fails loses no other.
+Guests run under QEMU's -icount with one CPU, so guest time is instructions. One boot
+measures all variants of an operation. Guests with four CPUs count cache lines
+(cachelines.py). Results go to out/bench.json and out/bench.md, profiles to
+out/bench/profile-*. overlay/bench/results.json keeps each part that succeeded.
 """
 
 import json
@@ -26,8 +24,8 @@ from engine.ktap import Case
 
 PLOTS = guests.PROGRAMS / "plots"
 RUNS = 9
-# Where others' work takes more than so much of a processor, QEMU's device ends the
-# commands of a batch apart, and each has an interrupt.
+# If other programs use more of a CPU than this, QEMU's device completes the commands of
+# a batch at different times, each with an interrupt.
 QUIET, OTHERS = "the machine did nothing else", 0.25
 COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 
@@ -47,7 +45,7 @@ instruction per byte, in all variants.
 splice() and read() of the pipe, *appended* pread() after each append of a block. If a
 file has several extents, each is a single block. Task switches of two readers count."""
 
-# What out/bench.json holds.
+# The content of out/bench.json.
 Data = dict[str, Any]
 Found = TypeVar("Found")
 
@@ -55,11 +53,10 @@ Found = TypeVar("Found")
 # -- judging -----------------------------------------------------------------
 
 def _by_clock(row: Row) -> bool:
-    """Whether the host's clock has a say in a cell.
+    """Return whether the host's clock affects a cell.
 
-    Several tasks on one CPU switch where they like. The interrupts of two
-    commands that end together are one or two, as QEMU's timers have it; of
-    one command there is one, and of many they come together.
+    Several tasks on one CPU switch at any time, and two commands that end together
+    cause one or two interrupts.
     """
     params = row["params"]
     return bool(params.get("threads", 1) > 1
@@ -67,7 +64,7 @@ def _by_clock(row: Row) -> bool:
 
 
 def steady(rows: list[Row]) -> Case:
-    """What is counted comes out the same when it is counted again."""
+    """Check that the runs of each cell agree."""
     name = f"runs of a cell are within {results.SPREAD:g} % of each other"
     return results.none_of(name, (
         f"{results.cell_name(row)}: {row['spread_pct']} %" for row in rows
@@ -93,7 +90,7 @@ def report(data: Data, cases: list[Case]) -> str:
 
 
 def _commit() -> str:
-    """The commit of this tree, and whether it was changed since."""
+    """Return the commit of this tree, and whether there are uncommitted changes."""
     return source.git(host.ROOT, "describe", "--always", "--abbrev=12", "--dirty",
                       "--exclude=*") or "none"
 
@@ -110,14 +107,14 @@ def _data(rows: list[Row], followed: list[Row]) -> Data:
 
 
 def _origin(data: Data, name: str) -> Data:
-    """What a part was measured on, and with what."""
+    """Return the kernel, tree and tools that measured a part."""
     config = build.folder(DISTRO if name == DISTRO else LEAN) / ".config"
     return {**{key: data[key] for key in ("kernel", "commit", "tool")},
             "compiler": guests.compiler(), "config": store.of_file(config)}
 
 
 def _measured(data: Data, before: Data, names: list[str]) -> Data:
-    """What the tree keeps: of the named parts what was measured now."""
+    """Return the content of results.json, with new results of the named parts."""
     origins = before.get("parts", {}) | {name: _origin(data, name)
                                          for name in names}
     return {"parts": {name: origins[name] for name in parts.NAMES
@@ -128,10 +125,7 @@ def _measured(data: Data, before: Data, names: list[str]) -> Data:
 
 
 def kept(data: Data) -> str:
-    """The text of results.json: covers, README.md and `make here` go by it.
-
-    A row a line, so that a change of one figure is a change of one line.
-    """
+    """Return the text of results.json, with one row per line."""
     lists = {"results": ("insn_per_op",), "lines": cachelines.KEPT}
     head = {name: value for name, value in data.items() if name not in lists}
     return json.dumps(head, indent=1)[:-2] + "".join(
@@ -145,7 +139,7 @@ def kept(data: Data) -> str:
 
 @dataclass
 class Run:
-    """What was measured so far; `good` are the parts that the tree may keep."""
+    """The results so far; `good` are the parts that results.json may keep."""
 
     out: Path
     rows: list[Row] = field(default_factory=list)
@@ -154,7 +148,7 @@ class Run:
     good: list[str] = field(default_factory=list)
 
     def attempt(self, title: str, work: Callable[[], Found]) -> Found | None:
-        """Work without which other figures stand; that it is missing is a failure."""
+        """Do some work; if it fails, add a failing case and go on."""
         try:
             found = work()
         except UserError as error:
@@ -195,10 +189,7 @@ def _wanted(args: list[str]) -> list[Part]:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Measure: `bench [PART|lean]...`, everything unless named.
-
-    A part is one of parts.NAMES; lean are all on the kernel that is judged.
-    """
+    """`bench [PART|lean]...`: all parts, the named ones, or all on the lean kernel."""
     wanted = _wanted(args)
     run = Run(host.fresh("bench"))
     try:
@@ -207,7 +198,7 @@ def main(args: list[str]) -> list[Case]:
         if lean := [row for row in run.rows if row["params"]["config"] != DISTRO]:
             run.cases.append(steady(lean))
     finally:
-        # What was measured before something broke is kept all the same.
+        # Keep earlier results after an error.
         cases = _finish(_data(run.rows, run.followed), run.cases, run.good)
     return cases
 
@@ -226,14 +217,13 @@ def _built(run: Run, wanted: list[Part]) -> list[Part]:
 
 
 def _keep(data: Data, names: list[str]) -> list[str]:
-    """Leave in the tree what was measured of these parts."""
+    """Write the results of these parts into the tree."""
     if not names:
         return []
     before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     host.write(RESULTS, kept(_measured(data, before, names)))
     if names == [LINES]:
         return ["overlay/bench/results.json"]
-    # What README.md shows of the results.
     host.module("bench.draw", RESULTS, PLOTS, what="drawing the results")
     return ["overlay/bench/results.json", "overlay/bench/plots"]
 
@@ -243,7 +233,7 @@ def _finish(data: Data, cases: list[Case], good: list[str]) -> list[Case]:
     host.write(host.OUT / "bench.json", json.dumps(data, indent=1) + "\n")
     host.write(host.OUT / "bench.md", text)
     written = ["out/bench.json", "out/bench.md"]
-    # A test has an out/ of its own, and its figures are no results.
+    # A test has its own out/, and must not change the tree.
     if host.OUT.parent == host.ROOT:
         written += _keep(data, good)
     if any((host.OUT / "bench").glob("profile-*.txt")):

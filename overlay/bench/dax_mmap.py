@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads through DAX mappings: what a page costs, with and without fault-around.
+"""Reads through DAX mappings: the cost of a page, with and without fault-around.
 
-`dax` is fault_around_bytes of one page, where a fault maps its own page only,
-as in kernels without the series. Everything is measured in one boot.
+In `dax`, fault_around_bytes is one page, and a fault maps one page as in kernels
+without the series. One boot measures all variants.
 """
 
 from dataclasses import replace
@@ -20,20 +20,19 @@ BASE = "dax"
 AROUND = "dax-fault-around"
 WINDOW = 65536
 MACHINE = replace(guests.COUNTING, timeout=3600)
-# What fault-around may cost at most beside a fault per page, and ought to.
+# Access, kind, limit and aim of the cost of fault-around over a fault per page.
 BARS = (("sequential", "hole", 0.15, 0.12), ("sequential", "data", 0.15, 0.12),
         ("random", "hole", 1.15, 1.00), ("random", "data", 1.15, 1.00))
 
 ABOUT = """\
-Pages of a file of 16 MiB that are read through a mapping, one byte each.
-*dax* maps a page per fault (`fault_around_bytes` of one page), as without the
-series; *dax-fault-around* has the window. *pte*: the mapping is out of step
-with the file, so that no huge page fits. *first*: the file was not mapped
-before, but with *pagecache* it is cached; *remap*: all of it was read through
-a mapping that is gone. *random* reads one page in 32, none twice."""
+Reads of one byte of each page of a mapped file of 16 MiB. *dax* maps one page per fault
+(`fault_around_bytes` of one page), as without the series. *dax-fault-around* maps the
+window. *pte*: the mapping is not aligned for huge pages. *first*: the file was not
+mapped before, and with *pagecache* it is cached. *remap*: an earlier mapping read the
+file. *random* reads one page in 32, each once. *cold*: nothing is cached."""
 
 def programs(out: Path) -> Path:
-    """A folder with the measuring program."""
+    """Return the directory of the measuring program."""
     return guests.compiled(out / "programs-mmap", "dax-mmap").parent
 
 
@@ -45,7 +44,7 @@ def _count(mode: str, out: Path, name: str, kind: str, which: str,
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
-    """All cells on ext4, and a few on XFS."""
+    """Measure all cells on ext4, and a few on XFS."""
     with host.step(f"counting instructions of mapped reads ({mode})"):
         found = _count(mode, out, BENCH, "ext4", "all", runs)
     with host.step(f"counting instructions of mapped reads on XFS ({mode})"):
@@ -53,7 +52,7 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:
-    """What `make demo` shows: first touch in order."""
+    """Measure the cells that `make demo` shows: sequential first touch."""
     return _count("lean", out, BENCH, "ext4", "few", runs)
 
 
@@ -69,7 +68,7 @@ def _bar(found: list[Row], access: str, kind: str, most: float,
 
 
 def judge(found: list[Row]) -> list[Case]:
-    """The cases that the figures prove or not."""
+    """Return the cases of the figures."""
     return [_bar(found, *bar) for bar in BARS]
 
 
@@ -81,7 +80,7 @@ def _kind(params: Params) -> str:
 
 
 def section(found: list[Row]) -> str:
-    """The part of out/bench.md."""
+    """Return the part of out/bench.md."""
     parts = []
     for bench, title in ((BENCH, "DAX reads through a mapping"),
                          (f"{BENCH}-xfs", "The same on XFS")):
@@ -93,5 +92,5 @@ def section(found: list[Row]) -> str:
 
 
 def lines(found: list[Row]) -> list[str]:
-    """The few cells that `make demo` shows, as lines."""
+    """Return the lines that `make demo` shows."""
     return results.table(found, BASE, ("instructions per page", _kind)).splitlines()

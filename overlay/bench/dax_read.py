@@ -17,11 +17,11 @@ PROFILE = "profile by function"
 BENCH = "dax-read"
 WRITES = "dax-write"
 BASE = "generic"
-# The kernel whose figures are judged, with all cells; of others there are few.
+# The kernel that runs all cells.
 JUDGED = "lean"
-# No cell may cost more than this beside the generic path.
+# The limit of the cost of a cell over the generic path.
 SLOWER = 1.02
-# What each variant of the measurement is, for a reader that is new to it.
+# The variants, for new readers.
 MEANING = {
     "generic": "today's kernel: the iomap path",
     "read_iter": "patched, through ->read_iter",
@@ -31,7 +31,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Bar:
-    """What a variant may cost at most, and ought to, beside the base."""
+    """The limit and the aim of a variant's cost over the base."""
 
     variant: str
     params: Params
@@ -53,13 +53,13 @@ BARS = (
       for params in (EXT4, XFS) for syscall in ("preadv-2", "read-fixed")),
     Bar("write", {**EXT4, "syscall": "pwrite"}, 0.65, 0.60, WRITES),
 )
-# The same on the kernel that is like a distribution's.
+# The limits on the distro kernel.
 DISTRO_BARS = (Bar("read", EXT4, 0.55, 0.50),)
 
 # -- guests ------------------------------------------------------------------
 
 def programs(mode: str, out: Path) -> Path:
-    """A folder with the measuring program, and a module for a mode's kernel."""
+    """Return the directory of the measuring program and its module for a kernel."""
     folder = out / f"programs-{mode}"
     if not (folder / "noread.ko").exists():
         guests.compiled(folder, BENCH)
@@ -75,28 +75,28 @@ def programs(mode: str, out: Path) -> Path:
 
 def _boot(mode: str, out: Path, name: str, command: tuple[Any, ...],
           machine: Machine = guests.COUNTING, fs: str = "ext4") -> str:
-    """Boot, run a measurement of reads, and return what it printed."""
+    """Boot a guest, run a measurement of reads, and return its output."""
     guest.tools_there(f"mkfs.{fs}", "insmod")
     return guests.boot(mode, out, name, "dax-read.sh",
                         (programs(mode, out), fs, *command), machine)
 
 
 def _count(mode: str, out: Path, which: str, runs: int, fs: str) -> list[Row]:
-    """The cells of one boot, as results."""
+    """Return the results of one boot."""
     with host.step(f"counting instructions on the {mode} kernel, {fs}"):
         output = _boot(mode, out, f"{which}-{fs}-{mode}", (which, runs), fs=fs)
     return results.read(output, mode)
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
-    """All cells of ext4 on the kernel that is judged, else a few."""
+    """Measure all cells of ext4 on the lean kernel, and a few on others."""
     return [*_count(mode, out, "all" if mode == JUDGED else "few", runs,
                     "ext4"),
             *_count(mode, out, "few", runs, "xfs")]
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:
-    """What `make demo` shows: 8 bytes and 4 KB of data."""
+    """Measure the cells that `make demo` shows: 8 bytes and 4 KB of data."""
     return [row for row in _count(JUDGED, out, "few", runs, "ext4")
             if row["bench"] == BENCH and row["params"]["syscall"] == "pread"
             and not row["params"]["hole"]]
@@ -120,7 +120,7 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
 # -- judging -----------------------------------------------------------------
 
 def _bar(found: list[Row], bar: Bar, config: str = JUDGED) -> Case:
-    """Whether a variant clears its bar."""
+    """Check the limit of a variant."""
     name = (f"{bar.variant} takes at most {bar.most:.2f} of generic at 8 bytes "
             f"of {bar.params['fs']}")
     name += "".join(f", {key} {bar.params[key]}" for key in SMALL
@@ -144,12 +144,12 @@ def _none_slower(found: list[Row]) -> Case:
 
 
 def judge(found: list[Row]) -> list[Case]:
-    """The cases that the figures prove or not."""
+    """Return the cases of the figures."""
     return [*(_bar(found, bar) for bar in BARS), _none_slower(found)]
 
 
 def judge_distro(found: list[Row]) -> list[Case]:
-    """The same of a kernel that is like a distribution's."""
+    """Return the cases of the distro kernel."""
     return [_bar(found, bar, "distro") for bar in DISTRO_BARS]
 
 
@@ -177,7 +177,7 @@ def section(found: list[Row]) -> str:
 
 
 def lines(found: list[Row]) -> list[str]:
-    """What `make demo` shows: one line per size, a column per variant."""
+    """Return the lines that `make demo` shows, one per size."""
     cells = {(row["params"]["size"], row["variant"]): row["insn_per_op"]
              for row in found}
     names = [name for name in MEANING if any(name == one for _, one in cells)]

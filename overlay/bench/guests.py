@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What all benchmarks share: compiled programs, and guests that count."""
+"""Compile measuring programs, and boot guests that run them."""
 
 import functools
 from collections.abc import Callable
@@ -17,12 +17,12 @@ PACKAGES = ("gcc", "libc6-dev", "liburing-dev")
 PROGRAMS = Path(__file__).parent
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers")
 PMEM = ("memmap=512M!1G", "nokaslr")
-# A guest whose time is instructions.
+# A guest that counts instructions as time.
 COUNTING = Machine(append=PMEM, icount=True)
 
 
 def compiled(out: Path, name: str, *flags: str) -> Path:
-    """A measuring program, compiled into OUT unless it is there."""
+    """Return a measuring program, and compile it into OUT first if needed."""
     target = out / name
     if not target.exists():
         host.need(*PACKAGES)
@@ -34,13 +34,13 @@ def compiled(out: Path, name: str, *flags: str) -> Path:
 
 @functools.cache
 def compiler() -> str:
-    """The compiler that builds kernels here, as stored figures name theirs."""
+    """Return the name of the compiler in results.json."""
     output = host.output(["gcc", "-dumpversion"]) or "unknown"
     return f"gcc {output.strip().partition('.')[0]}"
 
 
 def plugin(name: str) -> Path:
-    """A plugin of QEMU's."""
+    """Return a plugin of QEMU."""
     return plugins.compiled(name, guest.qemu_version())
 
 
@@ -57,7 +57,7 @@ def profiles(mode: str, out: Path, name: str,
 
 def boot(mode: str, out: Path, name: str, script: str,
          command: tuple[Any, ...], machine: Machine = COUNTING) -> str:
-    """Boot, run a measuring script of PROGRAMS, return what it printed."""
+    """Boot a guest, run a measuring script of PROGRAMS, and return its output."""
     words = " ".join(f"'{word}'" for word in command)
     ran = guest.boot(mode, f"exec sh '{PROGRAMS}/{script}' {words}\n",
                      name=name, out=out, machine=machine)

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """NVMe commands by io_uring: block device, passthrough and user queue.
 
-One client of ours sends the same commands to the three nodes of one emulated
-controller, and with memory of the open file to the third, which it also reads as it
-does the block device, in one boot. A boot of upstream's kernel measures passthrough
-and block device without our patches; io_uring NOP shows that both boots count alike.
-Waiting for the device is never counted.
-Doorbells are counted by QEMU, which sees every write to one; each cell is between
-two admin commands that are sent only here.
+One client sends the same commands to three nodes of one emulated controller, in one
+boot. Upstream's kernel measures passthrough and the block device in another boot, and
+io_uring NOP checks that both boots agree. Waiting for the device is not counted. QEMU
+counts writes to doorbells; an admin command marks both ends of a cell.
 """
 
 import re
@@ -31,17 +28,17 @@ PROFILE = "profile of NVMe commands by function"
 BENCH = "nvme"
 NOP = "io_uring-nop"
 BASE, TRIMMED = "passthru", "passthru-trimmed"
-# NOP may differ by this in the boots of two kernels.
+# The limit of the difference of NOP between two boots.
 APART = 0.01
-# The Get Features that is a mark (nvme-bench.c), and what QEMU logs of it.
+# The Get Features command that is a mark (nvme-bench.c), and QEMU's events.
 MARK = "0x6d61726b"
 EVENTS = ("pci_nvme_mmio_doorbell_sq", "pci_nvme_getfeat")
-# Parts and whole of a run, and the cost per queue or by depth, agree by this.
+# Limits of the difference of parts and whole, and of growth by queues or depth.
 HIDDEN = 0.02
 GROWS = 1.05
-# Off, user queues cost nothing: what is left is noise.
+# The limit of the cost over upstream while user queues are off: noise.
 OFF = 1.005
-# (mode, batch, fixed, bs), at most, aim
+# (mode, batch, fixed, bs), limit, aim
 BARS = (
     (("poll", 32, True, 512), 0.43, 0.42), (("poll", 2, True, 512), 0.45, 0.44),
     (("irq", 32, True, 512), 0.43, 0.41), (("irq", 1, True, 512), 0.55, 0.54),
@@ -49,68 +46,60 @@ BARS = (
     (("poll", 32, True, 4096), 0.43, 0.42), (("irq", 32, True, 4096), 0.43, 0.41),
     (("poll", 32, False, 4096), 0.49, 0.47), (("irq", 32, False, 4096), 0.49, 0.47),
 )
-# The same of passthru-trimmed, and what it may cost where it gains little.
+# Limits of passthru-trimmed, and of all its other cells.
 TRIMMED_BARS = (
     (("poll", 32, True, 512), 0.82, 0.76), (("poll", 32, True, 4096), 0.82, 0.76),
     (("irq", 32, True, 512), 0.85, 0.76), (("irq", 32, True, 4096), 0.85, 0.76),
     (("poll", 1, True, 512), 0.93, 0.93), (("irq", 1, True, 512), 0.93, 0.93),
 )
 SLOWER = 1.01
-# The same of uq-memory, whose aims are its bars, by IOMMU.
+# Limits of uq-memory, by IOMMU.
 MEMORY_BARS = (
     (("poll", 32, True, 512), 0.37, "off"), (("poll", 32, True, 4096), 0.37, "off"),
     (("poll", 32, True, 131072), 0.40, "off"),
     (("poll", 32, True, 512), 0.25, "strict"),
     (("poll", 32, True, 4096), 0.25, "strict"),
 )
-# The same on the kernel that is like a distribution's.
+# Limits on the distro kernel.
 DISTRO_BARS = ((("poll", 32, True, 512), 0.46, 0.44),)
-# READ and WRITE on a user queue, at most so much of the same as a command, and what
-# would be good. Most of what it is beyond is io_uring's own.
+# Limit and aim of READ and WRITE over a command; io_uring costs most of the rest.
 RW_MOST, RW_AIM = 1.55, 1.0
-# Behind an IOMMU, at most so much of passthrough's: each cell, and those of these
-# sizes. What mapping and unmapping takes is the same for both.
+# Limits behind an IOMMU over passthrough: all cells, and cells of small sizes.
 BEHIND, BEHIND_SMALL = 1.0, 0.75
 SMALL = (512, 4096)
 SIZES = (512, 4096, 131072)
 DEPTHS = (32, 64, 128, 256)
-# What a command takes, in ns of the host's time: longer than to submit all of
-# a batch, so that they end together, as far as they can.
+# The time of a command on the host, in ns: longer than to submit a batch, so that all
+# commands end together.
 TAKES = 100_000
 MACHINE = Machine(append=("nokaslr", "nvme.poll_queues=1"),
                   qemu=guest.nvme(TAKES), icount=True, timeout=3600)
-# Machines with an IOMMU, by how the kernel uses it.
+# Machines with an IOMMU.
 IOMMUS = {
     name: replace(MACHINE, append=(*MACHINE.append, *append),
                   qemu=(*IOMMU, *MACHINE.qemu))
     for name, append in (("strict", STRICT), ("lazy", LAZY))
 }
-# Processors that the machine may have, of which one ever runs.
+# One CPU of four possible ones is online.
 POSSIBLE = replace(MACHINE.adding(append=("maxcpus=1",)), cpus=4)
 
 ABOUT = """\
-One client, the same loop for all: *block* reads `/dev/nvme0n1`, *passthru-trimmed*
-sends the command to `/dev/ng0n1`, and so does *passthru* in a boot of upstream's
-kernel; *uq* sends it to a user queue's node, *uq-memory* too, with
-data in memory that the driver has allocated for the open file, *uq-rw* reads that
-node as *block* reads the block device. Registered files,
-`SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: registered buffers, but for
-*uq-memory*. Submission, interrupts and reaping count; waiting for the emulated
-device does not. An instruction that writes a doorbell or takes an interrupt costs
-far more than one: they are in columns of their own. By function:
-`out/bench/profile-nvme-*.txt`.
+One client with the same loop for all variants. *block* reads `/dev/nvme0n1`.
+*passthru-trimmed* sends the command to `/dev/ng0n1`, and so does *passthru* on
+upstream's kernel. *uq* sends it to the node of a user queue, *uq-memory* with data in
+memory that the driver allocated, and *uq-rw* reads that node like a block device. Files
+are registered, with `SINGLE_ISSUER` and `DEFER_TASKRUN`; *fixed*: buffers are
+registered, except for *uq-memory*. Submission, interrupts and reaping count, waiting
+for the device does not. Doorbells and interrupts cost more than an instruction, and
+have their own columns. By function: `out/bench/profile-nvme-*.txt`.
 
-A ring keeps 128 contexts of commands for the next ones; what it has in flight
-beyond that it allocates and frees, for *passthru* and *uq* alike.
-
-*In pieces*: the buffer's pages lie apart. *Strict*, *lazy*: the device is behind an
-IOMMU (QEMU's `intel-iommu`), and each unmapping waits for it, or up to 256 are
-collected. Freeing what was collected is not in a median: it comes with one round
-in several, for *passthru* and *uq* alike, once for each mapping."""
+*In pieces*: the pages of the buffer are not contiguous. *Strict*, *lazy*: the device is
+behind QEMU's `intel-iommu`; each unmapping waits for it, or up to 256 are collected. A
+median does not include freeing the collected ones."""
 
 
 def programs(out: Path) -> Path:
-    """A folder with the measuring program."""
+    """Return the directory of the measuring program."""
     # The library comes before the source that needs it.
     return guests.compiled(out / "programs-nvme", "nvme-bench",
                            "-Wl,--no-as-needed", "-luring").parent
@@ -119,10 +108,9 @@ def programs(out: Path) -> Path:
 # -- doorbells ---------------------------------------------------------------
 
 def doorbells(trace: str) -> list[int]:
-    """Doorbells of I/O submission queues between marks: one number a cell.
+    """Count doorbells of I/O submission queues in QEMU's log, for each cell.
 
-    `trace` is what QEMU logged. Of each pair of marks, what lies between the
-    first and the second is a cell. Queue 0 is the admin queue.
+    A pair of marks encloses a cell. Queue 0 is the admin queue.
     """
     counts: list[int] = []
     between: int | None = None
@@ -137,7 +125,7 @@ def doorbells(trace: str) -> list[int]:
 
 
 def complete_rows(output: str, trace: str, mode: str) -> list[Row]:
-    """Results, with doorbells and interrupts of each."""
+    """Return the results with doorbells and interrupts."""
     rows = results.read(output, mode)
     bells = doorbells(trace)
     about: dict[Key, Counter[str]] = {}
@@ -179,7 +167,7 @@ def _count(mode: str, out: Path, which: str, runs: int,
 
 
 def agree(here: list[Row], there: list[Row]) -> None:
-    """UserError unless NOP, the control, costs the same in two boots."""
+    """Raise UserError unless NOP costs the same in two boots."""
     for row in here:
         if row["bench"] != NOP:
             continue
@@ -193,7 +181,7 @@ def agree(here: list[Row], there: list[Row]) -> None:
 
 
 def beside(mode: str, found: list[Row]) -> list[Row]:
-    """Rows of upstream's kernel; its passthrough is a variant of a mode's kernel."""
+    """Return rows of upstream's kernel, with passthrough as a variant of a mode."""
     return [{**row, "params": {**row["params"], "config": mode}}
             if row["variant"] == BASE else row
             for row in found if row["bench"] == BENCH]
@@ -201,7 +189,7 @@ def beside(mode: str, found: list[Row]) -> list[Row]:
 
 def _both(mode: str, out: Path, which: str, runs: int,
           machine: Machine = MACHINE) -> list[Row]:
-    """The cells of upstream's kernel, and of a mode's kernel."""
+    """Measure the cells of upstream's kernel, and of a mode's kernel."""
     there = _count(pristine(mode), out, which, runs, machine)
     here = _count(mode, out, which, runs, machine)
     agree(here, there)
@@ -209,7 +197,7 @@ def _both(mode: str, out: Path, which: str, runs: int,
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
-    """All cells of a machine without an IOMMU."""
+    """Measure all cells of a machine without an IOMMU."""
     with host.step(f"counting instructions of NVMe commands ({mode})"):
         found = _both(mode, out, "all", min(runs, 5))
     with host.step(f"the same with more user queues ({mode})"):
@@ -217,7 +205,7 @@ def rows(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def rows_behind(mode: str, out: Path, runs: int) -> list[Row]:
-    """All cells of machines with an IOMMU."""
+    """Measure all cells of machines with an IOMMU."""
     found: list[Row] = []
     for name, machine in IOMMUS.items():
         with host.step("counting instructions of NVMe commands behind a "
@@ -227,7 +215,7 @@ def rows_behind(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def rows_distro(out: Path, mode: str = "distro") -> list[Row]:
-    """A few cells of the kernel that is like a distribution's."""
+    """Measure a few cells of the distro kernel."""
     with host.step(f"counting instructions of NVMe commands ({mode})"):
         found = _both(mode, out, "few", 3)
     return [row for row in found
@@ -255,7 +243,7 @@ Cells = dict[tuple[str, int], dict[str, Functions]]
 
 
 def by_cell(found: Profiles) -> Cells:
-    """Profiles as cell -> variant -> profile, of the kernel."""
+    """Return profiles of the kernel as cell -> variant -> profile."""
     cells: Cells = {}
     for (name, depth), one in found.items():
         variant, mode = name.rsplit("_", 1)
@@ -264,7 +252,7 @@ def by_cell(found: Profiles) -> Cells:
 
 
 def judge_profile(found: list[Row], cells: Cells) -> Case:
-    """Whether each profile is of what its cell counts, and of all of it."""
+    """Check that the sum of each profile is the figure of its cell."""
     name = "profiles of NVMe commands add up to their cells"
     bad, seen = [], 0
     for (mode, depth), beside in cells.items():
@@ -281,7 +269,7 @@ def judge_profile(found: list[Row], cells: Cells) -> Case:
 
 
 def few(out: Path) -> list[Row]:
-    """What `make demo` shows."""
+    """Measure the cells that `make demo` shows."""
     return _count("lean", out, "few", 3)
 
 
@@ -295,7 +283,7 @@ def _cell(mode: str, batch: int, fixed: bool, bs: int, **more: Any) -> Params:
 
 def _pair(found: list[Row], here: str, base: str,
           **params: Any) -> tuple[float | None, float | None]:
-    """What two variants count in a cell."""
+    """Return the figures of two variants of a cell."""
     return (results.find(found, BENCH, here, **params),
             results.find(found, BENCH, base, **params))
 
@@ -314,7 +302,7 @@ def _bar(found: list[Row], cell: tuple[str, int, bool, int], most: float,
 
 
 def _read(found: list[Row], mode: str) -> Case:
-    """What reading a user queue's node costs, beside a command to it."""
+    """Check the cost of reading the node of a user queue over a command."""
     name = (f"uq-rw, {mode}, batch 32, 512 B, fixed takes at most "
             f"{RW_MOST:.2f} of uq")
     return results.at_most(name, *_pair(found, "uq-rw", "uq", **_cell(
@@ -322,10 +310,7 @@ def _read(found: list[Row], mode: str) -> Case:
 
 
 def _deep(found: list[Row], mode: str) -> Case:
-    """A command costs no more in a deep queue, but for what io_uring adds.
-
-    That is what it adds to a passthrough command.
-    """
+    """Check that depth adds no more to a command than to a passthrough command."""
     name = f"uq, {mode} does not grow with depth"
     pairs = [_pair(found, "uq", BASE, **_cell(mode, 32, True, 512, depth=depth))
              for depth in DEPTHS]
@@ -341,7 +326,7 @@ def _deep(found: list[Row], mode: str) -> Case:
 
 
 def _many(found: list[Row], mode: str) -> Case:
-    """A command costs no more where there are more queues."""
+    """Check that a command costs no more if there are more queues."""
     few, many = (results.find(found, BENCH, "uq", **_cell(
         mode, 32, True, 512, queues=queues, possible=4)) for queues in (2, 8))
     return results.at_most(f"uq, {mode} does not grow with the number of queues",
@@ -350,7 +335,7 @@ def _many(found: list[Row], mode: str) -> Case:
 
 def _behind(found: list[Row], iommu: str, sizes: tuple[int, ...],
             most: float, variant: str = "uq") -> Case:
-    """What a command costs behind an IOMMU, in all cells of these sizes."""
+    """Check the cost of a command behind an IOMMU, in all cells of these sizes."""
     name = (f"{variant}, {iommu} IOMMU, {', '.join(map(str, sizes))} B takes at most "
             f"{most:.2f} of {BASE}")
     part = [(ratio, row["params"]) for row, _, ratio in results.ratios(
@@ -372,7 +357,7 @@ def _hidden(found: list[Row]) -> Case:
 
 
 def _bells(found: list[Row]) -> Case:
-    """One doorbell for a batch of 32, at most."""
+    """Check that a batch of 32 rings at most one doorbell."""
     name = "uq rings at most one doorbell for a batch of 32"
     rung = [row for row in found if row["bench"] == BENCH
             and row["variant"] == "uq" and row["params"]["batch"] == 32]
@@ -385,7 +370,7 @@ def _bells(found: list[Row]) -> Case:
 
 def unpatched(found: list[Row],
               queues: tuple[int, ...] = (0, 2)) -> list[tuple[Row, float]]:
-    """Cells of block device and passthrough, and what they cost upstream."""
+    """Return cells of block device and passthrough, and their cost upstream."""
     upstream = {"block": ("block", pristine("lean")), TRIMMED: (BASE, "lean")}
     pairs = []
     for row in found:
@@ -398,7 +383,7 @@ def unpatched(found: list[Row],
 
 
 def _slower(name: str, pairs: list[tuple[Row, float]], most: float) -> Case:
-    """Whether these cells cost at most so much of what they cost upstream."""
+    """Check the cost of cells over their cost upstream."""
     if not pairs:
         return results.missing(name, "there is nothing to compare")
     return results.none_of(name, (
@@ -407,12 +392,12 @@ def _slower(name: str, pairs: list[tuple[Row, float]], most: float) -> Case:
 
 
 def _off(found: list[Row]) -> Case:
-    """Without user queues, as in upstream's kernel."""
+    """Check that user queues cost nothing while they are off."""
     return _slower("off, user queues cost nothing", unpatched(found, (0,)), OFF)
 
 
 def _trimmed(found: list[Row]) -> list[Case]:
-    """What passthrough costs every user of it, and the block device."""
+    """Check the cost of passthrough and the block device."""
     return [*(_bar(found, *bar, TRIMMED) for bar in TRIMMED_BARS),
             _slower("passthru-trimmed and block are at most 1 % slower than upstream",
                     unpatched(found), SLOWER)]
@@ -424,7 +409,7 @@ def _memory(found: list[Row], behind: bool) -> list[Case]:
 
 
 def judge(found: list[Row]) -> list[Case]:
-    """The cases that the figures without an IOMMU prove or not."""
+    """Return the cases of the figures without an IOMMU."""
     cases = [*(_bar(found, *bar) for bar in BARS), *_memory(found, False),
              *_trimmed(found)]
     for mode in ("poll", "irq"):
@@ -433,7 +418,7 @@ def judge(found: list[Row]) -> list[Case]:
 
 
 def judge_behind(found: list[Row]) -> list[Case]:
-    """The cases that the figures behind an IOMMU prove or not."""
+    """Return the cases of the figures behind an IOMMU."""
     cases = _memory(found, True)
     for iommu in IOMMUS:
         cases += [_behind(found, iommu, SIZES, BEHIND),
@@ -444,7 +429,7 @@ def judge_behind(found: list[Row]) -> list[Case]:
 
 
 def judge_distro(found: list[Row]) -> list[Case]:
-    """The same of a kernel that is like a distribution's."""
+    """Return the cases of the distro kernel."""
     return [_bar(found, *bar, config="distro") for bar in DISTRO_BARS]
 
 
@@ -465,7 +450,7 @@ def _kind(params: Params) -> str:
 
 
 def section(found: list[Row]) -> str:
-    """The part of out/bench.md."""
+    """Return the part of out/bench.md."""
     mine, distro = ([row for row in found if row["bench"] == BENCH
                      and row["params"]["config"] == config]
                     for config in ("lean", "distro"))
@@ -494,7 +479,7 @@ def section(found: list[Row]) -> str:
 
 
 def lines(found: list[Row]) -> list[str]:
-    """The few cells that `make demo` shows, as lines."""
+    """Return the lines that `make demo` shows."""
     mine = [row for row in found if row["bench"] == BENCH]
     return results.table(mine, TRIMMED, ("instructions per command",
                                          _kind)).splitlines()

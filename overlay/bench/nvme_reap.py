@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Learning that NVMe commands are done: iopoll beside a mapped queue.
+"""Completions of NVMe commands: iopoll beside a mapped completion queue.
 
-One client of ours, in two variants, on the polled user queue of an emulated
-controller that takes time to answer. Instructions are counted in one guest,
-entries into the kernel in another: the time that a device takes is the host's,
-and a guest with a clock that counts instructions does not know it.
+One client with two variants uses the polled user queue of an emulated controller. One
+guest counts instructions. Another guest, with the host's clock, counts entries into the
+kernel, which depend on the time of the device.
 """
 
 import re
@@ -27,54 +26,43 @@ QOS = "nvme-qos"
 BASE = "iopoll"
 MAPPED = "mmap"
 DEPTHS = (1, 8, 32, 128)
-# Parts and whole of a run agree by this.
+# The limit of the difference of parts and whole of a run.
 HIDDEN = 0.02
-# How often all of a depth is submitted, for a count of entries.
+# How often a full depth is submitted, to count entries.
 ROUNDS = 256
-# Rounds beside another tenant that wants, or may have, so many in flight.
+# Rounds beside another tenant, the commands that it wants in flight, and its limit.
 QOS_ROUNDS = 100
 OTHERS = (60, 240)
 LIMIT = 4
-# The limit of the tail with 240 others over that with 60.
+# The limit of the tail beside 240 commands over the tail beside 60.
 KEPT = 1.05
 # The device answers each command after so many ns of the host.
 TAKES = 300_000
 MACHINE = Machine(append=("nokaslr",), qemu=guest.nvme(TAKES), timeout=3600)
 COUNTING = replace(MACHINE, icount=True)
 ABOUT = """\
-Two clients of one polled user queue, which have other work and never wait in
-the kernel. *iopoll* enters the kernel whenever it wants to know whether
-commands are done; *mmap* looks at the mapped completion queue, and enters when
-something is there. All of a depth is submitted, then looked for once before the
-device can be done, and once when it is: one entry of *iopoll* in two finds
-nothing, as in the mail that proposed the mapping. Submission and looks count,
-what is done in user space too; waiting for the device does not.
+Two clients of one polled user queue never wait in the kernel. *iopoll* enters the
+kernel to look for completions. *mmap* looks at the mapped completion queue, and enters
+the kernel if there are some. A full depth is submitted. One look comes before the
+device can complete commands, and one look after. Submission and looks count, in user
+space, too. Waiting for the device does not count.
 
-*ready* leaves the early look out, so that no entry is saved by what is seen. Up
-to depth 16 *mmap* saves one all the same: it knows that commands are done, and
-submits the next ones and reaps by one entry, where *iopoll* has to ask before
-it may submit. Beyond that io_uring's walk along all that polls would cost more
-than the entry, and what *mmap* pays more is a look and what the kernel writes
-for it, about 20 instructions for all that are found at once. By function:
-`out/bench/profile-nvme-reap-*.txt`.
+*ready* omits the early look. Up to depth 16 *mmap* still saves an entry: one entry
+reaps completions and submits commands. Beyond that, *mmap* costs about 20 instructions
+more for all completions of a look. By function: `out/bench/profile-nvme-reap-*.txt`.
 
-Entries are counted without a clock of instructions, with a device that takes
-0.3 ms to answer: those that look for completions, not those that submit. How
-many of *iopoll*'s are empty depends on how fast the machine is beside its
-device."""
+Another guest counts entries that look for completions, with a device that takes 0.3 ms.
+The share of empty entries depends on the speed of the machine."""
 
 ABOUT_QOS = """\
-A tenant with one command in flight shares a polled queue with another that wants
-60 or 240. Counted are its submission and the look that finds all: nine rounds in
-ten take no more. A look finds the completions of all tenants, so it costs more
-beside the other one. With a limit of 4 for the other's open file it costs no more
-than 4 completions and waking the next four waiters, however many commands the
-other one wants. The other's submissions and looks are not counted, nor is
-waiting."""
+A tenant with one command in flight shares a polled queue with another tenant, who wants
+60 or 240. The figures are the 90th percentile of its submission and its look, which
+finds the completions of all tenants. With a limit of 4 for the other's open file, a
+look costs at most 4 completions and waking four waiters."""
 
 
 def programs(out: Path) -> Path:
-    """A folder with the measuring program."""
+    """Return the directory of the measuring program."""
     # The library comes before the source that needs it.
     return guests.compiled(
         out / "programs-reap", BENCH, f"-I{host.ROOT / 'tools' / 'nvme'}",
@@ -82,7 +70,7 @@ def programs(out: Path) -> Path:
 
 
 def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
-    """Results, with the entries into the kernel of each."""
+    """Return the results with entries into the kernel."""
     rows = results.read(insns, mode)
     results.check_complete(entries)
     counted = {}
@@ -96,7 +84,7 @@ def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
         if cell not in counted:
             raise UserError(f"the entries of {results.cell_name(row)} were not "
                             "counted")
-        # Without the early look, and the whole of the runs for their parts.
+        # The figure without the early look, and the whole of the runs over their parts.
         ready, about = ([numbers for key, numbers in results.lines(insns, word)
                          if key == results.key_of(row)] for word in ("ready", "about"))
         row["insn_ready_per_op"] = round(statistics.median(
@@ -105,7 +93,7 @@ def complete_rows(insns: str, entries: str, mode: str) -> list[Row]:
                                       / sum(run["parts"] for run in about), 4)
         seen = counted[cell]
         row["entries_per_op"] = round(seen["entries"] / seen["ops"], 4)
-        # Not rounded: one of very many is not none.
+        # Not rounded: a small share is not zero.
         row["empty_share"] = seen["empty"] / seen["entries"]
     return rows
 
@@ -129,7 +117,7 @@ def _tail(mode: str, out: Path, runs: int) -> list[Row]:
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
-    """All cells."""
+    """Measure all cells."""
     runs = min(runs, 5)
     with host.step(f"counting what it costs to learn of the end ({mode})"):
         found = _count(mode, out, runs, DEPTHS)
@@ -156,12 +144,12 @@ def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:
-    """What `make demo` shows."""
+    """Measure the cells that `make demo` shows."""
     return _count("lean", out, runs, (1, 32))
 
 
 def _pair(found: list[Row], depth: int) -> tuple[Row, Row] | None:
-    """The rows of both variants, if both were measured."""
+    """Return the rows of both variants, if both were measured."""
     base, here = (results.row_of(found, BENCH, variant, depth=depth)
                   for variant in (BASE, MAPPED))
     return (base, here) if base and here else None
@@ -190,7 +178,7 @@ def _no_empty(found: list[Row]) -> Case:
 
 
 def _kept(found: list[Row]) -> Case:
-    """A limit keeps the tail, however much the other one wants."""
+    """Check that a limit keeps the tail, whatever the other tenant wants."""
     name = "a tenant's tail beside a greedy one with a limit"
     few, many, first, second = (
         results.find(found, QOS, variant, others=others)
@@ -203,7 +191,7 @@ def _kept(found: list[Row]) -> Case:
 
 
 def judge(found: list[Row]) -> list[Case]:
-    """The cases that the figures prove or not."""
+    """Return the cases of the figures."""
     ready = ("insn_ready_per_op", " when all is ready")
     return [_bar(found, 1, False), _bar(found, 32, True),
             _bar(found, 1, False, *ready), _no_empty(found),
@@ -236,7 +224,7 @@ def _qos_table(found: list[Row]) -> str:
 
 
 def section(found: list[Row]) -> str:
-    """The part of out/bench.md."""
+    """Return the part of out/bench.md."""
     mine = [row for row in found if row["bench"] == BENCH]
     if not mine:
         return ""
@@ -246,7 +234,7 @@ def section(found: list[Row]) -> str:
 
 
 def lines(found: list[Row]) -> list[str]:
-    """What `make demo` shows, as lines."""
+    """Return the lines that `make demo` shows."""
     shares = ", ".join(
         f"depth {depth}: " + " and ".join(f"{row['empty_share']:.1%}" for row in pair)
         for depth in DEPTHS if (pair := _pair(found, depth)))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The parts of `make bench`: each is measured, judged and kept by itself.
 
-Modules in MEASUREMENTS have the same functions: few() and lines() are for
-`make demo`, which says NAME and COUNTS; section() is a part of out/bench.md; and
-profile(), where there is one, writes profiles and is called PROFILE.
+Modules in MEASUREMENTS define few(), lines(), NAME and COUNTS for `make demo`,
+section() for out/bench.md, and perhaps profile() with the title PROFILE.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a measuring guest printed, made into rows of results and into tables.
+"""Read the output of measuring programs, and make tables of results.
 
-A measuring program prints a line for each run of each cell,
+A measuring program prints a line for each run of each cell:
 
     cell BENCH VARIANT name=value... run=N insn=X
 
-and at its end "complete"; without that line there are no results.
+Its last line is "complete"; without that line there are no results.
 """
 
 import json
@@ -24,21 +24,21 @@ Row = dict[str, Any]
 # bench, variant and parameters of a cell.
 Key = tuple[str, str, tuple[tuple[str, Any], ...]]
 
-# More than this between the runs of one cell is not the same measurement.
+# The limit of the spread of the runs of a cell, in %.
 SPREAD = 3.0
 
 
 # -- results -----------------------------------------------------------------
 
 def value(word: str) -> Any:
-    """A parameter, as a program prints it."""
+    """Parse a parameter of a program's output."""
     if word in ("true", "false"):
         return word == "true"
     return int(word) if re.fullmatch(r"-?\d+", word) else word
 
 
 def lines(text: str, word: str) -> Iterator[tuple[Key, dict[str, float]]]:
-    """Lines that begin with WORD: their cells, and the numbers behind run=."""
+    """Parse the lines that begin with WORD: the cell, and the numbers behind run=."""
     for line in text.splitlines():
         if not line.startswith(f"{word} "):
             continue
@@ -58,13 +58,13 @@ def lines(text: str, word: str) -> Iterator[tuple[Key, dict[str, float]]]:
 
 
 def key_of(row: Row) -> Key:
-    """The cell of a row, which says nothing of the kernel."""
+    """Return the cell of a row, without the kernel."""
     return row["bench"], row["variant"], tuple(
         (name, value) for name, value in row["params"].items() if name != "config")
 
 
 def check_complete(text: str) -> None:
-    """UserError when the measuring program said so or broke off."""
+    """Raise UserError if the measuring program failed or broke off."""
     for line in text.splitlines():
         if line.startswith("error "):
             raise UserError(f"the measurement failed: {line[6:].strip()}")
@@ -73,7 +73,7 @@ def check_complete(text: str) -> None:
 
 
 def parse(text: str) -> dict[Key, list[float]]:
-    """The runs of each cell: (bench, variant, params) -> [instructions]."""
+    """Return the instructions of the runs of each cell."""
     check_complete(text)
     runs: dict[Key, list[float]] = {}
     for key, numbers in lines(text, "cell"):
@@ -86,7 +86,7 @@ def parse(text: str) -> dict[Key, list[float]]:
 
 
 def spread(values: list[float]) -> float:
-    """How far apart the runs are: from the 10th to the 90th percentile, %."""
+    """Return the range from the 10th to the 90th percentile over the median, in %."""
     if len(values) < 2:
         return 0.0
     deciles = statistics.quantiles(values, n=10, method="inclusive")
@@ -95,7 +95,7 @@ def spread(values: list[float]) -> float:
 
 
 def read(text: str, config: str) -> list[Row]:
-    """What a program printed, as results in the form of out/bench.json."""
+    """Return a program's output as results in the form of out/bench.json."""
     return [{"bench": bench, "variant": variant,
              "params": {**dict(params), "config": config},
              "insn_per_op": round(statistics.median(values), 2),
@@ -104,7 +104,7 @@ def read(text: str, config: str) -> list[Row]:
 
 
 def matches(result: Row, wanted: Params) -> bool:
-    """Whether a result has these parameters; a tuple has values to choose from."""
+    """Return whether a result has these parameters; a tuple lists allowed values."""
     return all(result["params"].get(name) in (
         value if isinstance(value, tuple) else (value,))
         for name, value in wanted.items())
@@ -112,21 +112,21 @@ def matches(result: Row, wanted: Params) -> bool:
 
 def row_of(rows: Iterable[Row], bench: str, variant: str,
            **params: Any) -> Row | None:
-    """The row of one cell, or None."""
+    """Return the row of one cell, or None."""
     return next((row for row in rows if row["bench"] == bench
                  and row["variant"] == variant and matches(row, params)), None)
 
 
 def find(rows: Iterable[Row], bench: str, variant: str,
          **params: Any) -> float | None:
-    """The figure of one cell, or None."""
+    """Return the figure of one cell, or None."""
     row = row_of(rows, bench, variant, **params)
     return None if row is None else float(row["insn_per_op"])
 
 
 def ratios(rows: list[Row], bench: str,
            base: str) -> Iterator[tuple[Row, float, float]]:
-    """Every variant over the base one: (row, base figure, ratio)."""
+    """Yield each row of a variant, the figure of the base, and the ratio."""
     for row in rows:
         if row["bench"] != bench or row["variant"] == base:
             continue
@@ -136,10 +136,10 @@ def ratios(rows: list[Row], bench: str,
 
 
 def bare(rows: Iterable[Row], row: Row) -> float | None:
-    """A read's figure without what no way of reading can spare it.
+    """Return the figure of a read without the system call and the copy.
 
-    That is what a read of no bytes takes, and the copy: an instruction a byte,
-    as `rep movsb` counts. None where this was not measured, and of a hole.
+    A read of no bytes is the cost of the call, and the copy costs one instruction per
+    byte. Returns None if that was not measured, and for a hole.
     """
     params = row["params"]
     if params.get("hole") or not params.get("size"):
@@ -151,7 +151,7 @@ def bare(rows: Iterable[Row], row: Row) -> float | None:
 
 
 def cell_name(row: Row) -> str:
-    """A result's cell in words."""
+    """Return the cell of a result in words."""
     params = " ".join(f"{name}={json.dumps(value).strip(chr(34))}"
                       for name, value in row["params"].items())
     return f"{row['bench']} {row['variant']} {params}"
@@ -160,7 +160,7 @@ def cell_name(row: Row) -> str:
 # -- tables ------------------------------------------------------------------
 
 def markdown(heads: list[str], lines: list[list[Any]]) -> str:
-    """A table that can be read as it stands and as Markdown."""
+    """Return a table as aligned Markdown."""
     grid = [heads, *[[str(cell) for cell in line] for line in lines]]
     widths = [max(len(line[i]) for line in grid) for i in range(len(heads))]
 
@@ -177,7 +177,7 @@ def markdown(heads: list[str], lines: list[list[Any]]) -> str:
 
 def table(rows: list[Row], base: str,
           label: tuple[str, Callable[[Params], str]]) -> str:
-    """Rows by parameters, variants beside each other with their ratios."""
+    """Return a table of variants beside each other, with their ratios."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
     cells: dict[tuple[tuple[str, Any], ...], dict[str, float]] = {}
     for row in rows:
@@ -202,25 +202,25 @@ def table(rows: list[Row], base: str,
 # -- judging -----------------------------------------------------------------
 
 def missing(name: str, why: str = "it was not measured") -> Case:
-    """The case of what could not be judged."""
+    """Return the case of a figure that is missing."""
     return Case(name, ktap.FAIL, f"NOT RUN: {why}")
 
 
 def verdict(name: str, good: bool, detail: str) -> Case:
-    """A case that shows its figures, whether it is good or not."""
+    """Return a case that shows its figures, passed or failed."""
     return Case(f"{name} ({detail})", ktap.PASS) if good else \
         Case(name, ktap.FAIL, detail)
 
 
 def none_of(name: str, bad: Iterable[str]) -> Case:
-    """A case that is good if nothing is bad."""
+    """Return a case that passes if there is no complaint."""
     text = "\n".join(bad)
     return Case(name, ktap.FAIL if text else ktap.PASS, text)
 
 
 def at_most(name: str, here: float | None, base: float | None, most: float,
             aim: float, hint: str = "") -> Case:
-    """Whether a figure is at most such a part of the base's."""
+    """Return the case of a figure with a limit over the base."""
     if not base or not here:
         return missing(name)
     good = here / base <= most
@@ -229,7 +229,7 @@ def at_most(name: str, here: float | None, base: float | None, most: float,
 
 
 def hidden(name: str, found: Iterable[Row], bench: str, most: float) -> Case:
-    """Whether the parts that were counted are the whole, within MOST."""
+    """Return the case that the sum of counted parts is the whole, within MOST."""
     counted = [row for row in found if row["bench"] == bench]
     if not counted:
         return missing(name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tables in README.md: their rows are those of overlay/bench/results.json.
+"""Compare tables in README.md with overlay/bench/results.json.
 
-A table stands between <!-- table: NAME --> and <!-- end -->. TABLES has the cell of
-each of its rows: text, bench, the variants of its columns, and parameters. The
-last column is the ratio of the last two variants.
+A table is between <!-- table: NAME --> and <!-- end -->. TABLES lists for each row:
+text, bench, the variants of the columns, and parameters. The last column is the ratio
+of the last two variants.
 """
 
 import json
@@ -45,14 +45,14 @@ TABLES: dict[str, tuple[tuple[str, str, tuple[str, ...], dict[str, Any]], ...]] 
 
 
 def results() -> list[Row]:
-    """The results that `make bench` has left in the tree; none is []."""
+    """Return the results in overlay/bench/results.json."""
     if not RESULTS.exists():
         return []
     return list(json.loads(RESULTS.read_text("utf-8"))["results"])
 
 
 def rows(name: str, found: list[Row]) -> list[str]:
-    """The rows of a table, as README.md has them."""
+    """Return the rows of a table in the form of README.md."""
     if name not in TABLES:
         raise UserError(f"bench/tables.py has no table {name}")
     lines = []
@@ -68,7 +68,7 @@ def rows(name: str, found: list[Row]) -> list[str]:
 
 
 def check(text: str, found: list[Row]) -> Iterator[tuple[str, list[str]]]:
-    """Each table of a text and the lines that are wrong in it."""
+    """Yield each table of a text, and its wrong lines."""
     marked = dict(MARKED.findall(text))
     for name in dict.fromkeys((*TABLES, *marked)):
         # The first two lines of a table are its heading and a rule.

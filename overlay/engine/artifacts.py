@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make artifacts`: what any CI takes, in out/artifacts.
+"""`make artifacts`: kernels and tests for any CI, in out/artifacts.
 
-Of each kernel its image, configuration, modules and kselftests as the kernel's
-own gen_tar packs them; a root file system with the tests' programs; checksums
-and a manifest. The same sources, and the same packages of Debian, give the same
-bytes: all files get the same time, and their names are sorted.
+For each kernel: its image, configuration and modules, and the kselftests as the
+kernel's gen_tar packs them. Also a root file system with the programs that tests call,
+checksums and a manifest. The same sources and Debian packages yield the same bytes.
 """
 
 import gzip
@@ -38,10 +37,10 @@ PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
 # Packages that only build kselftests or boot guests.
 ELSEWHERE = {"gcc", "liburing-dev", "linux-libc-dev", "make", "perl",
              "qemu-system-x86", "rsync", "systemd-standalone-tmpfiles"}
-# Libraries of programs that were built here.
+# Libraries that the built programs need.
 LINKED = ("liburing2",)
-# Nothing that a program reads; and what only installing needs, as usrmerge does
-# /usr/share/perl. nvme-cli makes a number up for each machine.
+# Files that no test reads, and files that only installation needs, such as
+# /usr/share/perl. nvme-cli writes random host IDs.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*",
             "/usr/share/info/*")
 REMOVED = ("etc/apt/sources.list", "etc/resolv.conf", "usr/share/perl",
@@ -50,14 +49,12 @@ REMOVED = ("etc/apt/sources.list", "etc/resolv.conf", "usr/share/perl",
 # The time of all files: 2026-01-01.
 EPOCH = 1767225600
 INIT = guest.SCRIPTS / "init"
-# The argument for all kernels.
 ALL = "all"
-# The sources and kernels of a run.
 MANIFEST = "manifest.json"
 
 
 def folder() -> Path:
-    """Where they are."""
+    """Return the directory of the artifacts."""
     return host.OUT / "artifacts"
 
 
@@ -67,7 +64,7 @@ def _tar_options() -> list[str]:
 
 
 def _modules(mode: str, into: Path, log: Path) -> None:
-    """The kernel's modules, as they stand in a root file system."""
+    """Pack the modules of a kernel for a root file system."""
     top = build.folder(mode) / "modules-installed"
     host.remove(top)
     build.make(mode, f"INSTALL_MOD_PATH={top}", "modules_install", log=log,
@@ -75,14 +72,14 @@ def _modules(mode: str, into: Path, log: Path) -> None:
     for name in ("build", "source"):
         for link in top.glob(f"lib/modules/*/{name}"):
             host.remove(link)
-    # Not lib itself: it is a link where modules are unpacked.
+    # Not lib itself: /lib is a link in the root file system.
     host.run(["tar", *_tar_options(), "-I", "gzip -n", "-cf",
               into / "modules.tar.gz", "-C", top, "lib/modules"], log=log,
              what="packing modules")
 
 
 def _kselftests(mode: str, into: Path, log: Path) -> list[str]:
-    """The kselftests, packed by the kernel's own rules; their names."""
+    """Pack the kselftests by the kernel's own rules; return their names."""
     top = build.folder(mode) / "kselftest-packed"
     host.remove(top)
     kselftest.make(mode, top, "FORCE_TARGETS=1", "kselftest-gen_tar",
@@ -94,14 +91,14 @@ def _kselftests(mode: str, into: Path, log: Path) -> list[str]:
 
 
 def cmdline(mode: str) -> list[str]:
-    """Parameters of a kernel that runs kselftests in a guest."""
-    # A panic ends the guest: it would wait for a reset, and its CI for a timeout.
+    """Return the parameters of a kernel that runs kselftests in a guest."""
+    # A panic ends the guest, and the CI does not wait for a timeout.
     return ["console=ttyS0", "oops=panic", "panic=-1", *guest.PATIENT, *guest.WHOLE_LOG,
             *guest.PMEM, *KERNELS[mode].append]
 
 
 def qemu(mode: str) -> list[str]:
-    """Options of QEMU for a guest of this kernel, with README's disks."""
+    """Return QEMU's options for a guest of this kernel."""
     return ["-machine q35", f"-m {KERNELS[mode].memory}G", "-smp 2", "-net none",
             *KERNELS[mode].qemu, *disks.options()]
 
@@ -125,7 +122,7 @@ def _kernel(mode: str) -> dict[str, Any]:
 
 
 def suite() -> str:
-    """This machine's Debian: programs that were built here run there."""
+    """Return the Debian release of this machine, on which the programs were built."""
     found = source.release()
     if found.get("ID") != "debian" or "VERSION_CODENAME" not in found:
         raise UserError("the root file system comes from the Debian release of this "
@@ -139,7 +136,7 @@ def rootfs_packages() -> list[str]:
 
 
 def _installed(tar: Path) -> dict[str, str]:
-    """The packages in a root file system, and their versions."""
+    """Return the packages in a root file system, with versions."""
     with tarfile.open(tar) as file:
         member = file.extractfile("./var/lib/dpkg/status")
         text = member.read().decode() if member else ""
@@ -148,7 +145,7 @@ def _installed(tar: Path) -> dict[str, str]:
 
 
 def _rootfs(release: str) -> dict[str, Any]:
-    """A ramdisk with the programs that tests call, and a shell."""
+    """Write a ramdisk with a shell and the programs that tests call."""
     log = folder() / "rootfs.log"
     tar, cpio = folder() / "rootfs.tar", folder() / "rootfs.cpio"
     options = build.top() / "build" / "rootfs.apt"
@@ -186,7 +183,7 @@ def current() -> bool:
 
 
 def digests() -> dict[str, str]:
-    """Checksums of all files of the last run, by their names; none is {}."""
+    """Return the checksums of the files of the last run by name, or {}."""
     try:
         text = (folder() / "sha256sums").read_text("utf-8")
     except (OSError, UnicodeError):
@@ -196,7 +193,7 @@ def digests() -> dict[str, str]:
 
 
 def _sums() -> list[str]:
-    """Write the checksums; the files' names."""
+    """Write the checksums; return the names of the files."""
     names = sorted(str(path.relative_to(folder()))
                    for path in folder().rglob("*")
                    if path.is_file() and path.suffix != ".log")
@@ -206,7 +203,7 @@ def _sums() -> list[str]:
 
 
 def chosen(args: list[str]) -> list[str]:
-    """The kernels that are checked, those that are named, or all."""
+    """Return the named kernels; by default those that `make check` tests."""
     for mode in args:
         if mode not in (*KERNELS, ALL):
             raise UserError(f"there is no kernel called {mode}: "
@@ -217,8 +214,8 @@ def chosen(args: list[str]) -> list[str]:
 
 
 def main(args: list[str]) -> list[Case]:
-    """`artifacts [kernel...]`: of the kernels that are checked, these, or all."""
-    # What cannot be made is said before anything is fetched, built or deleted.
+    """`artifacts [kernel...|all]`."""
+    # Fail before anything is fetched, built or deleted.
     modes, release = chosen(args), suite()
     host.need(*PACKAGES)
     host.fresh("artifacts")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Kernels: configured from fragments, built in folders of their own.
+"""Configure and build kernels, each in its own directory.
 
-A mode names a kernel of kernels.py: a list of fragments from overlay/configs/,
-laid over allnoconfig in that order. A line of theirs that Kconfig does not
-honour is an error: an option that vanishes silently would make every later
-result a lie.
+A mode names a kernel of kernels.py. Its fragments from overlay/configs/ are applied to
+allnoconfig in order. A line that Kconfig does not honour is an error, because later
+results would not mean what they say.
 """
 
 import hashlib
@@ -22,19 +21,19 @@ PACKAGES = ("gcc", "make", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
             "ccache", "rsync", "kmod", "cpio", "libc6-dev", "patch", "xz-utils")
 # A line of make's output about a file.
 COMPILED = re.compile(r"\s+(?:CC|LD|AR|AS|GEN|HOSTCC|CHECK|MODPOST)\b.*?(\S+)$")
-# Where the kernel's own sources are, ours among them.
+# Directories with sources of the kernel itself.
 KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
-# Objects of what runs before the kernel (arch/x86/boot) that have the name of one
-# that we patch. They would be instrumented with it, and there is nothing to call.
+# Objects of arch/x86/boot with the name of one that we patch. The instrumentation
+# would call functions that do not exist there.
 BEFORE_THE_KERNEL = {"memory"}
-# A C file, an object or a module of it that holds KUnit suites.
+# A C file, object or module with KUnit suites.
 SUITE = re.compile(r"/tests/|[-_](k?unit|test)\.\w+$")
 
 
 # -- where -------------------------------------------------------------------
 
 def top() -> Path:
-    """The folder of the laid tree and its builds, one for each source."""
+    """Return the directory of the laid tree and its builds, one per kernel source."""
     src = source.kernel()
     if src.origin == "debian":
         return host.WORK
@@ -43,22 +42,22 @@ def top() -> Path:
 
 
 def tree(below: str = "") -> Path:
-    """The laid tree, or what it is below a series."""
+    """Return the path of the laid tree, or of the tree below a series."""
     return top() / ("build/below/" + below if below else "tree")
 
 
 def folder(mode: str) -> Path:
-    """The build folder (O=) of a mode."""
+    """Return the build directory (O=) of a mode."""
     return top() / "build" / mode
 
 
 def own_sources() -> list[str]:
-    """The C files of the kernel that are ours alone, without tests."""
+    """Return the C files that we add to the kernel, without tests."""
     return _sources("file")
 
 
 def patched_sources() -> list[str]:
-    """The C files of the kernel that are upstream's, and that we patch."""
+    """Return the C files of upstream that we patch."""
     return _sources("patch")
 
 
@@ -70,7 +69,7 @@ def _sources(kind: str) -> list[str]:
 
 
 def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:
-    """The folder of a tree whose Makefile lists the objects of a folder."""
+    """Return the directory whose Makefile lists the objects of a directory."""
     path = PurePosixPath(folder)
     while path.parts and not any((top_folder / path / name).exists()
                                  for name in ("Makefile", "Kbuild")):
@@ -79,7 +78,7 @@ def made_in(top_folder: Path, folder: PurePosixPath | str) -> PurePosixPath:
 
 
 def object_name(target: str) -> str:
-    """What kbuild calls an object: its path from its Makefile on."""
+    """Return kbuild's name of an object: its path below its Makefile."""
     path = PurePosixPath(target).with_suffix("")
     return str(path.relative_to(made_in(tree(), path.parent)))
 
@@ -88,7 +87,7 @@ _laid: set[Path] = set()
 
 
 def _revision(below: str) -> str:
-    """The commit of the tree, or of what it is below a series."""
+    """Return the commit of the tree, or of the tree below a series."""
     if not below:
         return edit.snapshot() if os.environ.get("EDIT") else lay.current()
     base = repository.base(source.kernel())
@@ -100,10 +99,10 @@ def _revision(below: str) -> str:
 
 
 def lay_tree(below: str = "") -> Path:
-    """Lay the tree, or what it is below a series, once in a run; return its folder."""
+    """Lay the tree, or the tree below a series, once per run; return its path."""
     path = tree(below)
     if path not in _laid:
-        # Before it is laid: what is edited from now on is not in it.
+        # Note the sources first: later edits are not in the tree.
         ran.begun()
         with host.step("laying the tree"):
             changed = lay.lay(source.kernel(), path, _revision(below))
@@ -115,17 +114,16 @@ def lay_tree(below: str = "") -> Path:
 # -- make --------------------------------------------------------------------
 
 def environment() -> dict[str, str]:
-    """The environment of every build: one ccache, results that repeat."""
+    """Return the environment of all builds: a shared ccache, reproducible output."""
     return {
         "CCACHE_DIR": os.environ.get("CCACHE_DIR", f"{host.WORK}/ccache"),
         "CCACHE_BASEDIR": str(top()),
         "CCACHE_NOHASHDIR": "1",
-        # kbuild has the compiler list what it reads. By that list ccache knows
-        # an object without a run of the preprocessor, a sixth of a compile.
+        # With the compiler's list of headers, ccache need not run the preprocessor.
         "CCACHE_DEPEND": "1",
         "CCACHE_MAXSIZE": "10G",
         "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
-        # It would count how often a kernel was linked, in the kernel.
+        # The default counts how often a kernel was linked.
         "KBUILD_BUILD_VERSION": "1",
         "KBUILD_BUILD_USER": "overlay",
         "KBUILD_BUILD_HOST": "overlay",
@@ -133,11 +131,10 @@ def environment() -> dict[str, str]:
 
 
 def variables(mode: str) -> list[str]:
-    """What a mode passes to every make, that of each folder too.
+    """Return the variables that a mode passes to make.
 
-    kbuild asks for a variable by the object's name (scripts/Makefile.lib), so
-    that some objects can be instrumented, and upstream's Makefiles stay as they
-    are.
+    kbuild looks for variables with the name of an object (scripts/Makefile.lib), so
+    single objects can be instrumented without a change of Makefiles.
     """
     kernel = KERNELS[mode]
     if not kernel.instrument:
@@ -154,8 +151,7 @@ def make(mode: str, *args: str, what: str, log: Path | None = None,
          env: Mapping[str, str] | None = None) -> host.Done:
     """Run make in the tree of a mode, into its build directory.
 
-    Without ccache: the folder keeps what was compiled, and to keep it once more
-    takes 20 ms of each object.
+    ccache is not used: the build directory already contains the objects.
     """
     cmd = ["make", "-C", tree(KERNELS[mode].below), f"O={folder(mode)}",
            f"-j{host.jobs()}", *variables(mode), *args]
@@ -180,7 +176,7 @@ class Counter:
 # -- configuration -----------------------------------------------------------
 
 def settings(text: str) -> dict[str, str]:
-    """A fragment's lines as option -> value; 'n' for an option that is off."""
+    """Parse a fragment: option -> value, 'n' if it is off."""
     found = {}
     for line in text.splitlines():
         if match := re.match(r"(CONFIG_\w+)=(.*)$", line):
@@ -188,13 +184,13 @@ def settings(text: str) -> dict[str, str]:
         elif match := re.match(r"# (CONFIG_\w+) is not set", line):
             found[match.group(1)] = "n"
         elif line.strip() and not line.startswith("#"):
-            raise UserError(f"a config fragment has a line that is no option: "
+            raise UserError(f"a config fragment contains a line without an option: "
                             f"{line.strip()}")
     return found
 
 
 def wanted_config(mode: str) -> dict[str, str]:
-    """What a mode's fragments ask for, later ones winning."""
+    """Return the options of a mode's fragments; later ones win."""
     wanted = {}
     for name in KERNELS[mode].fragments:
         path = CONFIGS / f"{name}.config"
@@ -205,7 +201,7 @@ def wanted_config(mode: str) -> dict[str, str]:
 
 
 def dropped(wanted: dict[str, str], config: str) -> list[str]:
-    """Which of the wanted options a .config does not honour."""
+    """Return the wanted options that a .config does not honour."""
     have = settings(config)
     return [f"{name}={value} (it is {have.get(name, 'n')})"
             for name, value in sorted(wanted.items())
@@ -213,7 +209,7 @@ def dropped(wanted: dict[str, str], config: str) -> list[str]:
 
 
 def configure(mode: str) -> None:
-    """Write the .config of a mode, when it is not there or not right."""
+    """Write the .config of a mode, unless it is up to date."""
     into = folder(mode)
     wanted = wanted_config(mode)
     text = "".join(f"{name}={value}\n" for name, value in wanted.items())
@@ -240,23 +236,22 @@ def configure(mode: str) -> None:
 # -- building ----------------------------------------------------------------
 
 _built: set[Path] = set()
-# How a build ended, as `make results` reports it. One that was interrupted has
-# only begun.
+# How a build ended, for `make results`. An interrupted one only began.
 BEGAN, FAILED, BUILT = "began", "failed", "built"
 
 
 def status(mode: str) -> Path:
-    """The file with one of these words, which a build of a mode writes itself."""
+    """Return the file that contains one of these words."""
     return host.OUT / "build" / f"{mode}.status"
 
 
 def note(mode: str) -> Path:
-    """The file that says what that build is of."""
+    """Return the file that describes the sources of a build."""
     return status(mode).with_suffix(f".{ran.FILE}")
 
 
 def build(mode: str) -> Path:
-    """Build a mode's bzImage and modules; returns its build folder."""
+    """Build the bzImage and the modules of a mode; return its build directory."""
     path = folder(mode)
     if path in _built:
         return path

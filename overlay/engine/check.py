@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make check`: every check there is, and one total.
+"""`make check`: all checks, and one total.
 
-A step that cannot run, or fails by an error of the engine, is a failing case. The other
-steps run.
+A step that cannot run, or raises an exception, is a failing case. Other steps still
+run.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
          "results")
 # Modules that list the packages of the steps.
 LISTED = (build, docs, guest, kunit, lint, series, share, source)
-# Shorter parts of a step (in seconds) are not in the table.
+# The table omits parts of a step that took less, in seconds.
 LONG = 5
 
 
 def one(name: str) -> list[Case]:
-    """The cases of one step; only an interrupt ends the run."""
+    """Run one step and return its cases; only an interrupt ends the run."""
     try:
         cases = importlib.import_module(f"engine.{name}").main([])
     except UserError as error:
@@ -58,7 +58,7 @@ def one(name: str) -> list[Case]:
 
 def table(name: str, seconds: float, cases: list[Case],
           parts: list[host.Took]) -> Iterator[str]:
-    """Lines of the table that ends a run: a step, and what took long in it."""
+    """Yield the lines of the final table for one step and its long parts."""
     kept = sum(store.STORED in case.detail for case in cases)
     taken = f", {kept} of them taken from the store" if kept else ""
     total = f"   {ktap.total(cases)}{taken}" if cases else ""
@@ -70,14 +70,14 @@ def table(name: str, seconds: float, cases: list[Case],
 
 def spans(name: str, parts: list[host.Took],
           began: float) -> Iterator[dict[str, str | float]]:
-    """What took how long in a step, by its seconds since the run began."""
+    """Yield the times of a step's parts, in seconds since the run began."""
     for part in parts:
         yield {"step": name, "what": part.what, "seconds": part.seconds,
                "begin": part.end - part.seconds - began}
 
 
 def main(args: list[str]) -> list[Case]:
-    """Run all steps, or those that are named."""
+    """Run all steps, or the named ones."""
     for name in args:
         if name not in STEPS:
             raise UserError(f"check has no step {name}: {', '.join(STEPS)}")

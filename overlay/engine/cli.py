@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The commands, and how they end: a total, an exit code, a plain error."""
+"""The commands. Each ends with a total and an exit code, or one line of error."""
 
 import importlib
 import os
@@ -51,23 +51,23 @@ COMMANDS = {
 # Examples of ARGS.
 ARGUMENTS = (
     ("check", '"lint docs"', "these steps alone"),
-    ("lint", "sparse", "one checker"),
-    ("kunit", "um", "one of um and debug"),
+    ("lint", "sparse", "one checker alone"),
+    ("kunit", "um", "um or debug"),
     ("kselftest", "uq:uq_reset", "one test, on the lean kernel"),
     ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
      "a test all of that kernel's"),
-    ("soak", "kcsan", "one of its two kernels, fsx, arches, or a test as above"),
+    ("soak", "kcsan", "one of its kernels, fsx, arches, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "nvme", "one of dax-read, dax-mmap, nvme, nvme-iommu, "
      "nvme-reap, distro, lines (cache lines); lean is all but distro"),
-    ("here", '"FILE /dev/ng0n1q1"', "measure reads of these; nothing is written"),
+    ("here", '"FILE /dev/ng0n1q1"', "measure reads of these"),
     ("series", "dax-read", "one series"),
-    ("series", '"arches dax-read"', "each commit for arm64 and i386 and by sparse "
-     "too; of one series, or of all"),
+    ("series", '"arches dax-read"', "also compile each commit for arm64 and i386, "
+     "and run sparse"),
     ("build", '"lean debug"', "these kernels"),
-    ("artifacts", "lean", "of these kernels alone, or of all"),
-    ("lava", '"run lean-1"', "run this job here, a short one without a name"),
-    ("lava", "record", "bring overlay/kselftest.seconds up to date"),
+    ("artifacts", "lean", "these kernels, or all"),
+    ("lava", '"run lean-1"', "run this job here; without a name, a short one"),
+    ("lava", "record", "update overlay/kselftest.seconds"),
     ("results", '"OLD.json NEW.json"', "compare two reports; without NEW, OLD and "
      "the last runs"),
 )
@@ -88,10 +88,10 @@ KDIR=folder       a kernel source tree to lay over (only read); without it
                   Debian's linux-source package is fetched
 UQ_TEST_SEED=, DAX_TEST_SEED=
                   the seed that a failed test named, to see it fail again
-CLEAN=1           forget results that were kept, and run everything again
-ARTIFACTS_URL=    where a farm's dispatchers find out/artifacts
-KCIDB_ORIGIN=     the name that KCIDB knows this CI by, in `make results`
-ACCEL=kvm         let guests use KVM (never used unless asked for)
+CLEAN=1           drop kept results, and run everything again
+ARTIFACTS_URL=    the URL of out/artifacts for dispatchers of a farm
+KCIDB_ORIGIN=     the name of this CI in KCIDB, for `make results`
+ACCEL=kvm         use KVM for guests (the default is TCG)
 OVERLAY_WORK=     the work folder (now {host.WORK})
 Results are in out/COMMAND/: log, KTAP, JUnit XML, boot log.""")
 
@@ -114,7 +114,7 @@ def _clean() -> None:
 
 
 def finish(name: str, cases: list[Case]) -> None:
-    """Write the results of one step and say which cases failed."""
+    """Write the results of one step, and print failed and skipped cases."""
     ktap.junit(host.OUT / name / "junit.xml", name, cases)
     ran.end(name)
     for case in cases:
@@ -156,7 +156,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one command; every expected error is one sentence."""
+    """Run one command; expected errors are printed as one sentence."""
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _interrupt)
     name = argv[0] if argv else "help"

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make coverage`: which lines of our kernel files the tests reach.
+"""`make coverage`: lines of our kernel files that the tests reach.
 
-A kernel whose objects count (mode "coverage") runs all kselftests;
-each guest leaves its counters, and gcovr puts them together. A file with fewer
-than nine lines of ten reached is a failure. Other lines stand in
-overlay/exceptions/coverage with a reason: a line that is not reached and has
-none is a failure too.
+A kernel built with gcov (mode "coverage") runs all kselftests. Each guest saves its
+counters, and gcovr merges them. A file fails if tests reach less than 90 % of its
+lines. A line that no test reaches must be listed in overlay/exceptions/coverage with
+the reason.
 """
 
 import json
@@ -19,24 +18,23 @@ from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
 
-# How often each line of a file was run; and the first and the last of lines that
-# were not, their function, the first one's text, and why.
+# Counts: how often each line ran. Left: first and last line that did not run, their
+# function, the text of the first line, and the reason.
 Counts = dict[int, int]
 Left = tuple[int, int, str, str, str]
 LEAST = 90
 LEFT = host.ROOT / "overlay" / "exceptions" / "coverage"
-# The first word of a reason for what some runs reach and others do not.
+# The first word of the reason for lines that only some runs reach.
 SOMETIMES = "sometimes:"
 NO_REASON = "UNEXPLAINED"
 HEAD = re.compile(r"\[(\S+) (\w+)\]$")
-# The start of a function in kernel style: nothing else in the first column
-# has a parenthesis, but for macros that come after it.
+# The first line of a function in kernel style.
 FUNCTION = re.compile(r"^(?!\s|#|/|\}|EXPORT_SYMBOL|MODULE_).*?(\w+)\(")
 
 
 @dataclass
 class Reason:
-    """Lines of a function that no test reaches, and why."""
+    """Lines of a function that no test reaches, and the reason."""
 
     target: str
     function: str
@@ -44,17 +42,17 @@ class Reason:
     why: str = ""
 
     def covers(self, target: str, function: str, text: str) -> bool:
-        """Whether it speaks of this line."""
+        """Return whether the reason is about this line."""
         return (self.target, self.function) == (target, function) and \
             (self.texts == ["*"] or text in self.texts)
 
     def sometimes(self) -> bool:
-        """Whether it may be reached all the same."""
+        """Return whether some runs reach the lines."""
         return self.why.startswith(SOMETIMES)
 
 
 def reasons(text: str) -> list[Reason]:
-    """The reasons of a file like overlay/exceptions/coverage."""
+    """Parse a file like overlay/exceptions/coverage."""
     found, now = [], None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -82,7 +80,7 @@ def reasons(text: str) -> list[Reason]:
 
 
 def functions(text: str) -> list[str]:
-    """The function that each line of a C file belongs to, from line 1 on."""
+    """Return the function of each line of a C file, from line 1 on."""
     now, found = "", [""]
     for line in text.splitlines():
         if match := FUNCTION.match(line):
@@ -92,7 +90,7 @@ def functions(text: str) -> list[str]:
 
 
 def collect(out: Path) -> list[Path]:
-    """Put the compiler's notes beside what each guest has counted."""
+    """Copy the compiler's notes beside the counters of each guest."""
     folder = build.folder("coverage")
     found = sorted(out.glob("*.gcda/**/*.gcda"))
     for data in found:
@@ -104,11 +102,11 @@ def collect(out: Path) -> list[Path]:
 
 
 def count(out: Path) -> dict[str, Counts]:
-    """The lines of our files and how often each was run, by gcovr."""
+    """Let gcovr count how often each line of our files ran."""
     table = out / "coverage.json"
     (out / "html").mkdir(exist_ok=True)
     tree = build.tree()
-    # Our files alone; gcovr matches from the start of the path on.
+    # gcovr matches the whole path.
     wanted = [part for target in targets()
               for part in ("--filter", re.escape(f"{tree}/{target}") + "$")]
     host.run([host.pytool("gcovr"), "--root", tree, *wanted,
@@ -129,7 +127,7 @@ def count(out: Path) -> dict[str, Counts]:
 
 
 def targets() -> list[str]:
-    """Our C files and the headers beside them: both have code."""
+    """Return our C files, and the headers beside them."""
     sources = build.own_sources()
     folders = {str(Path(name).parent) for name in sources}
     headers = [item.target for item in lay.items()
@@ -139,13 +137,13 @@ def targets() -> list[str]:
 
 
 def percent(lines: Counts) -> float:
-    """How many of a hundred lines were reached, never rounded up."""
+    """Return the percentage of lines that were reached."""
     reached = sum(count > 0 for count in lines.values())
     return 100 * reached / len(lines) if lines else 0.0
 
 
 def judge(target: str, lines: Counts) -> Case:
-    """The case of one file."""
+    """Return the case of one file."""
     name = f"{target}: {LEAST} % of its lines are reached"
     if not lines:
         return Case(name, ktap.FAIL, "NOT RUN: nothing counted in it")
@@ -175,7 +173,7 @@ def left(target: str, text: str, lines: Counts,
 
 def unexplained(target: str, text: str, lines: Counts,
                 known: list[Reason]) -> Case:
-    """The case of the lines of a file that nothing reaches without a reason."""
+    """Return the case of a file's lines that are not reached and lack a reason."""
     name = f"{target}: every line that is not reached has a reason"
     bad = [f"line {first}{f' to {last}' if last > first else ''}: "
            f"{function}(): {code}" for first, last, function, code, why
@@ -185,7 +183,7 @@ def unexplained(target: str, text: str, lines: Counts,
 
 def stale(known: list[Reason], counted: dict[str, Counts],
           texts: dict[str, str]) -> list[Case]:
-    """Reasons for lines that are gone, or that are reached."""
+    """Return a failing case for each reason whose line is gone, or is reached."""
     return [Case(f"exceptions/coverage: {reason.target} {reason.function}",
                  ktap.FAIL, why) for reason in known for wanted in reason.texts
             if (why := _stale(reason, wanted, texts.get(reason.target, ""),
@@ -193,7 +191,7 @@ def stale(known: list[Reason], counted: dict[str, Counts],
 
 
 def _stale(reason: Reason, wanted: str, text: str, lines: Counts) -> str | None:
-    """Why a reason does not hold for a line it names, or None."""
+    """Return why a reason does not apply to a line it names, or None."""
     names = functions(text)
     there = [number for number, line in enumerate(text.splitlines(), 1)
              if names[number] == reason.function
@@ -222,14 +220,14 @@ def _report(counted: dict[str, Counts], texts: dict[str, str],
 
 
 def main(args: list[str]) -> list[Case]:
-    """Run the tests, or the named ones, and report the lines they reach."""
+    """Run all tests, or the named ones, and report the lines they reach."""
     known = reasons(LEFT.read_text("utf-8")) if LEFT.exists() else []
     out = host.fresh("coverage")
     into, tests, cases = kselftest.prepare("coverage", args or None)
     ran = kselftest.run([*kselftest.shares(
         "coverage", into, tests, KERNELS["coverage"].guests),
         *kselftest.others("coverage", into, tests)], out)
-    # Failures make the count doubtful.
+    # A failed test may not reach its lines.
     cases += [case for case in ran if case.status == ktap.FAIL]
     return cases + evaluate(out, known)
 
@@ -237,11 +235,11 @@ def main(args: list[str]) -> list[Case]:
 def evaluate(out: Path, known: list[Reason]) -> list[Case]:
     """Return the cases of the guests' counts."""
     if not collect(out):
-        return [Case("coverage", ktap.FAIL, "NOT RUN: no guest has counted")]
+        return [Case("coverage", ktap.FAIL, "NOT RUN: no guest saved counters")]
     texts = {target: (build.tree() / target).read_text("utf-8")
              for target in targets()}
     found = count(out)
-    # Headers of declarations have no lines, and are none of gcovr's files.
+    # gcovr does not list headers without code.
     counted = {target: found.get(target, {}) for target in targets()
                if target in found or target.endswith(".c")}
     _report(counted, texts, known, out)

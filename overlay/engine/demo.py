@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make demo`: a patched kernel at work, in a guest, and its gains.
+"""`make demo`: boot a patched kernel in a guest, and show its gains.
 
-One guest shows that the features are there (the parameter, a DAX mount, the
-emulated NVMe controller), that reads return what was written either way,
-what is resident of a hole that was read through a mapping, after how many
-faults, and NVMe user queues at work; others, in which guest time is
-instructions, show what a read and a command cost.
+One guest shows the features: the parameter, a DAX mount with correct reads, the
+resident pages and faults of a mapped hole, and NVMe user queues. Other guests count
+instructions of reads and commands.
 """
 
 from pathlib import Path
@@ -33,7 +31,7 @@ def _show(out: Path) -> list[Case]:
 
 
 def _measure(one: ModuleType, out: Path) -> Case:
-    """A quick measurement's rows as a small table."""
+    """Run a quick measurement, and print a small table."""
     with host.step(one.COUNTS):
         rows = one.few(out)
     name = f"measure {one.NAME}"
@@ -45,7 +43,7 @@ def _measure(one: ModuleType, out: Path) -> Case:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Build, boot, show."""
+    """Build, boot and measure."""
     out = host.fresh("demo")
     host.need(*guest.PACKAGES, *guests.PACKAGES, "fio")
     build.build("lean")

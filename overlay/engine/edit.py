@@ -6,10 +6,9 @@ one branch per series, stacked in order. `make save` writes the tree form and th
 mails from these commits back into the clone. An edit of a final file in the clone
 is first moved into the work tree, and git absorb finds the commit that it fixes.
 
-Two refs describe the last point at which clone and work tree matched:
+Two kinds of refs describe the last state in which clone and work tree matched:
 refs/overlay/saved/NAME, the tip of each series, and refs/overlay/taken, the laid
-commit of the clone's files. Everything else is compared with these, so neither
-side is overwritten while it contains unsaved work.
+commit of the clone's files. Neither side is overwritten while it differs from them.
 """
 
 import os
@@ -207,7 +206,7 @@ def _take_from_clone() -> None:
         raise UserError("the clone has an edit, and the series in "
                         f"{PATH} are on another kernel: undo the edit in the clone, "
                         "and make it there")
-    # The change between what was taken last and the clone's files now.
+    # The change of the clone's files since the last save.
     with tempfile.NamedTemporaryFile(suffix=".patch") as file:
         text = repository.run("diff", "--binary", "--full-index", TAKEN, laid).stdout
         Path(file.name).write_text(text, encoding="utf-8")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""fsx, which changes a file at random and knows what it should hold, in guests.
+"""Run fsx, the file system exerciser, in guests.
 
-It is the file system exerciser that fsx-rs has written anew, fetched and compiled
-by cargo from the registry that cargo is set up with, with the versions of all that
-it needs as its own lock file has them. `make soak` has it read, write and map files
-of DAX file systems, by overlay/guest/fsx.toml.
+fsx changes a file at random, and compares it with the expected content. cargo builds
+the version of fsx-rs by its lock file. `make soak` runs it on DAX file systems, as
+overlay/guest/fsx.toml describes.
 """
 
 import os
@@ -18,7 +17,7 @@ from engine.ktap import Case, parse
 NAME = "fsx"
 VERSION = "0.3.2"
 PACKAGES = ("gcc", "libc6-dev", "e2fsprogs", "xfsprogs")
-# The file systems of overlay/guest/fsx.sh, each in a guest of its own.
+# The file systems of overlay/guest/fsx.sh, one per guest.
 KINDS = ("ext4", "ext4-unlocked", "xfs", "xfs-reflink")
 
 
@@ -28,7 +27,7 @@ def cargo() -> str:
 
 
 def program(log: Path) -> Path:
-    """fsx, compiled if it is not there yet."""
+    """Return the path of fsx, and build it first if needed."""
     into = host.WORK / "tools" / f"{NAME}-{VERSION}"
     there = into / "bin" / NAME
     if there.exists():
@@ -42,7 +41,7 @@ def program(log: Path) -> Path:
 
 def _one(mode: str, out: Path, fsx: Path, seed: int | str,
          kind: str) -> list[Case]:
-    """So many operations of it on one file system, in a guest of a kernel."""
+    """Run fsx on one file system in a guest."""
     kernel = KERNELS[mode]
     name = f"{mode}-{NAME}-{kind}"
     machine = guest.Machine(append=(*guest.PMEM, *kernel.append),
@@ -55,7 +54,7 @@ def _one(mode: str, out: Path, fsx: Path, seed: int | str,
 
 
 def run(mode: str, out: Path) -> list[Case]:
-    """All file systems, in as many guests at a time as there is room for."""
+    """Run fsx on all file systems, with as many guests at a time as memory allows."""
     kernel = KERNELS[mode]
     fsx = program(out / f"{NAME}.build.log")
     seed = os.environ.get("DAX_TEST_SEED") or secrets.randbelow(1 << 32)

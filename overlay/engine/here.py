@@ -35,7 +35,7 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a program, and the row of the results that is nearest to it."""
+    """One run of a program, and the nearest row of the results."""
 
     bench: str
     options: tuple[str, ...]
@@ -58,8 +58,8 @@ def kind(path: str) -> str:
         return "block"
     if stat.S_ISCHR(mode) and re.match(r"ng\d+n\d+(q\d+)?$", Path(path).name):
         return "node"
-    raise UserError(f"{path} is no file, no node of a user queue, no /dev/ngXnY "
-                    "and no block device")
+    raise UserError(f"{path} is not a file, a node of a user queue, /dev/ngXnY or a "
+                    "block device")
 
 
 def cells(path: str, what: str) -> list[Cell]:
@@ -81,16 +81,16 @@ def cells(path: str, what: str) -> list[Cell]:
 
 
 def read_line(line: str) -> dict[str, float | None]:
-    """The numbers of a line that dax_bench or uq_bench has printed."""
+    """Return the numbers of a line that dax_bench or uq_bench printed."""
     words = dict(word.split("=", 1) for word in line.split() if "=" in word)
     if "ns" not in words:
-        raise UserError(f"the program has printed {line.strip()!r}, and no time")
+        raise UserError(f"the program printed {line.strip()!r} instead of a time")
     return {name: None if words.get(name, "-") == "-" else float(words[name])
             for name in NUMBERS}
 
 
 def table(rows: list[Params]) -> str:
-    """A table for people; a cell that was not measured says why."""
+    """Return a table for people; a failed measurement shows the reason."""
     def shown(value: float | None) -> str:
         return "-" if value is None else f"{value:.0f}"
 
@@ -134,9 +134,8 @@ def machine() -> str:
 def main(args: list[str]) -> None:
     """Measure the named paths."""
     if not args:
-        raise UserError("name what may be read, as in make here "
-                        "ARGS=\"/mnt/pmem/file /dev/ng0n1q1 /dev/ng0n1\": nothing "
-                        "is written to it")
+        raise UserError("name files and namespaces to read (nothing is written): make "
+                        "here ARGS=\"/mnt/pmem/file /dev/ng0n1q1 /dev/ng0n1\"")
     kinds = {path: kind(path) for path in args}
     host.need(*PACKAGES)
     host.fresh("here")

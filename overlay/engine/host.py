@@ -37,13 +37,13 @@ class UserError(Exception):
 
 
 class Done(subprocess.CompletedProcess[str]):
-    """A program that ended; `early` if it was ended as it did not come up."""
+    """A program that ended; `early` if it did not come up in time."""
 
     early = False
 
 
 def _folder(variable: str, usual: Path | str) -> Path:
-    """A folder that the user may name by a variable."""
+    """Return a directory that a variable can name."""
     named = os.environ.get(variable)
     return Path(named).expanduser().resolve() if named else Path(usual)
 
@@ -55,20 +55,18 @@ def _cache() -> Path | str:
 ROOT = Path(__file__).resolve().parents[2]
 OUT = _folder("OVERLAY_OUT", ROOT / "out")
 WORK = _folder("OVERLAY_WORK", f"{_cache()}/kernel-overlay")
-# Programs of ours that run on this machine, beside those of guests.
+# Sources of programs that run on this machine.
 PROGRAMS = ROOT / "overlay" / "host"
 
-# Files with these names come from editors, patch or Python and are never ours.
+# Files of editors, patch or Python.
 JUNK = re.compile(r"(~|\.orig|\.rej|\.swp|\.pyc)$|^__pycache__$|^\.#|^\.checkpatch-")
 
 
-# The programs that run now, and whether they are being ended for good: then
-# nothing new is started.
+# The running programs. While STOPPING is set, no program is started.
 RUNNING: set[subprocess.Popen[str]] = set()
 STOPPING = threading.Event()
 COMPILER_TAKES = 1 << 30
-# A signal that comes just before a wait is only seen after it, so no wait for
-# jobs is for longer than so many seconds.
+# The longest wait in seconds: a signal just before a wait is handled after it.
 TICK = 1.0
 
 
@@ -78,7 +76,7 @@ def say(text: str) -> None:
 
 
 class Status:
-    """A line of progress, now and then."""
+    """Print a line of progress now and then."""
 
     EVERY = 30
     last = 0.0
@@ -100,7 +98,7 @@ def elapsed(seconds: float) -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[None]:
-    """Announce a step, and say how long it took and how it ended."""
+    """Announce a step, and print its time and its end."""
     say(f"==> {title}")
     start = time.monotonic()
     Status.last = start
@@ -115,7 +113,7 @@ def step(title: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Took:
-    """Something that took long: its end by the monotonic clock, and seconds."""
+    """The duration of something in seconds, and its end by the monotonic clock."""
 
     what: str
     seconds: float
@@ -127,13 +125,13 @@ TIMES: list[Took] = []
 
 
 def took(what: str, seconds: float) -> None:
-    """Note how long something took that ends now, for `make check`."""
+    """Note the duration of something that ends now, for `make check`."""
     TIMES.append(Took(re.sub(r" \([^()]*\)$", "", what), seconds,
                       time.monotonic()))
 
 
 def short(path: Path | str) -> str:
-    """A path as the user would type it from the clone."""
+    """Return a path relative to the clone, if it is inside."""
     try:
         return str(Path(path).relative_to(ROOT))
     except ValueError:
@@ -141,7 +139,7 @@ def short(path: Path | str) -> str:
 
 
 def remove(path: Path | str) -> None:
-    """Remove a file or a folder, whatever it is, if it is there."""
+    """Remove a file or a directory, if it exists."""
     path = Path(path)
     if path.is_symlink() or path.is_file():
         path.unlink()
@@ -150,7 +148,7 @@ def remove(path: Path | str) -> None:
 
 
 def fresh(name: str) -> Path:
-    """An empty out/NAME for the results of one step."""
+    """Create an empty out/NAME for the results of one step."""
     path = OUT / name
     remove(path)
     path.mkdir(parents=True)
@@ -158,7 +156,7 @@ def fresh(name: str) -> Path:
 
 
 def write(path: Path | str, text: str | bytes) -> None:
-    """Write a file whole: to a name beside it first, then renamed."""
+    """Write a file atomically."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = text if isinstance(text, bytes) else text.encode()
@@ -184,7 +182,7 @@ _held: list[IO[str]] = []
 
 
 def lock() -> None:
-    """Hold the work folder and the results alone, until this process ends."""
+    """Lock the work directory and out/ until this process ends."""
     if _held:
         return
     if re.search(r"[\s:]", str(WORK)):
@@ -195,7 +193,7 @@ def lock() -> None:
 
 
 def _lock(path: Path, variable: str) -> IO[str]:
-    """Lock one folder; names the run that holds it if another one does."""
+    """Lock one directory; the error names the process that holds the lock."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         file = open(path / ".lock", "a+", encoding="ascii")  # noqa: SIM115
@@ -217,33 +215,33 @@ def _lock(path: Path, variable: str) -> IO[str]:
 
 
 def jobs() -> int:
-    """How many compilers run at a time, as processors and memory allow."""
+    """Return the number of compilers that CPUs and memory allow."""
     return max(1, min(limits.processors(), limits.memory() // COMPILER_TAKES))
 
 
 def check_machine() -> None:
-    """The engine builds and boots x86-64 kernels on x86-64 Linux."""
+    """Refuse machines other than x86-64 Linux."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise UserError("this needs x86_64 Linux; this machine is "
                         f"{platform.machine()} {platform.system()}")
 
 
 def _stop(proc: subprocess.Popen[str]) -> None:
-    """End a program and all it started: asked first, then made to."""
+    """End a program and its children, by SIGTERM, then SIGKILL."""
     try:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(proc.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             proc.wait(10)
     finally:
-        # The group outlives its leader while any of it runs.
+        # Children may outlive the leader of their group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(proc.pid, signal.SIGKILL)
     proc.wait()
 
 
 def complaint(text: str) -> str:
-    """The line of a failed program's output that says most."""
+    """Return the line of a failed program's output that explains most."""
     for pattern in (r"(error|fatal)\b[^a-z]*:", r"\*\*\*", r"^E: "):
         for line in text.splitlines():
             if re.search(pattern, line, re.IGNORECASE):
@@ -251,7 +249,7 @@ def complaint(text: str) -> str:
     return ""
 
 
-# Variables of an outer make, and flags of the user, that would change builds.
+# Variables of an outer make, and flags of the user, which would change builds.
 NOT_PASSED_ON = (
     "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "KDIR", "PYTHONPATH", "O",
     "ARCH", "CROSS_COMPILE", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "KRUSTFLAGS", "LLVM",
@@ -405,7 +403,7 @@ def _failure(what: str, done: Done, log: Path) -> UserError:
 
 
 def output(cmd: Sequence[object], cwd: Path | None = None) -> str | None:
-    """The output of a small program, or None if it fails or is missing."""
+    """Return the output of a small program, or None if it fails or is missing."""
     try:
         done = run(cmd, check=False, cwd=cwd)
     except UserError:
@@ -414,7 +412,7 @@ def output(cmd: Sequence[object], cwd: Path | None = None) -> str | None:
 
 
 def explain(error: OSError) -> str | None:
-    """An operating system error as a sentence, or None if it is a bug."""
+    """Return an error of the operating system as a sentence, or None for a bug."""
     name = getattr(error, "filename", None)
     where = f" ({name})" if name else ""
     messages = {
@@ -429,14 +427,14 @@ def explain(error: OSError) -> str | None:
 
 
 def _as_root() -> list[str] | None:
-    """What to put before a command to run it as root, or None."""
+    """Return the prefix of commands that need root, or None."""
     if os.geteuid() == 0:
         return []
     return ["sudo"] if shutil.which("sudo") else None
 
 
 def _may(root: Sequence[str] | None) -> bool:
-    """See to it that sudo asks for no password later: it would not be seen."""
+    """Let sudo ask for its password now."""
     if root and subprocess.run([*root, "-n", "true"], check=False,
                                capture_output=True).returncode:
         return subprocess.run([*root, "-v"], check=False).returncode == 0
@@ -453,7 +451,7 @@ def _apt(root: Sequence[str], *args: str) -> list[str]:
         file.write(f"$ {shlex.join(cmd)}\n")
         file.flush()
         start = file.tell()
-        # In a group of its own: an interrupt does not end it.
+        # The group of its own protects dpkg from an interrupt.
         code = subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=file,
                                 stderr=file, process_group=0).wait()
         file.seek(start)
@@ -467,7 +465,7 @@ def _install(root: Sequence[str], names: Iterable[str]) -> list[str]:
     install = ("install", "-y", "--no-install-recommends", *names)
     if not _apt(root, *install):
         return []
-    # Perhaps the lists are old or, on a bare machine, missing.
+    # The lists may be old or missing.
     errors = _apt(root, "update", "--error-on=any")
     more = _apt(root, *install)
     return errors + more if more else []
@@ -482,8 +480,8 @@ def need(*names: str) -> None:
     absent = " ".join(dict.fromkeys(
         word for words in lacking.values() for word in words))
     if not shutil.which("apt-get"):
-        raise UserError(f"not here, and there is no apt-get to install it: "
-                        f"{absent} (in Debian's packages {listed})")
+        raise UserError(f"{absent} (in Debian's packages {listed}) is missing, and "
+                        "there is no apt-get to install it")
     root = _as_root()
     if root is None or not _may(root):
         raise UserError("installing needs root or sudo: run "
@@ -503,7 +501,7 @@ def _venv_stamp() -> str:
 
 
 def pytool(name: str) -> Path:
-    """The path of a Python tool, installed in a venv of ours when missing."""
+    """Return the path of a Python tool in the engine's venv, which is created first."""
     venv = WORK / "venv"
     stamp = venv / "overlay-stamp"
     want = _venv_stamp()
@@ -512,12 +510,12 @@ def pytool(name: str) -> Path:
         write(stamp, want)
     tool = venv / "bin" / name
     if not tool.exists():
-        raise UserError(f"{name} is not among overlay/requirements.txt's tools")
+        raise UserError(f"overlay/requirements.txt does not contain {name}")
     return tool
 
 
 def module(name: str, *args: object, also: str = "", **how: Any) -> Done:
-    """Run a Python module of ours, beside others in ALSO, where the tools are."""
+    """Run a Python module of ours in the venv; ALSO is one more path of modules."""
     path = f"{ROOT / 'overlay'}{':' if also else ''}{also}"
     return run([pytool("python"), "-m", name, *args], env={
         "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}, **how)

@@ -10,12 +10,12 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def _groups() -> Iterator[Path]:
-    """The folders of our cgroup and of those above it."""
+    """Yield the directories of our cgroup and of its ancestors."""
     try:
         _, _, path = Path("/proc/self/cgroup").read_text("ascii").partition("0::")
     except OSError:
         return
-    # Inside a container its own group may be the root that it sees.
+    # In a container, our own group may be the visible root.
     at = CGROUP / path.strip().lstrip("/")
     yield CGROUP
     while at != CGROUP:
@@ -31,7 +31,7 @@ def _read(path: Path) -> list[str]:
 
 
 def _quota(group: Path) -> float | None:
-    """The processors that a cgroup may use at a time, or None."""
+    """Return the number of CPUs that a cgroup may use, or None."""
     words = _read(group / "cpu.max")
     try:
         quota, period = map(int, words)
@@ -41,14 +41,14 @@ def _quota(group: Path) -> float | None:
 
 
 def processors() -> int:
-    """As many compilers or guests as this many can run at a time."""
+    """Return the number of CPUs that we may use."""
     quotas = [quota for group in _groups()
               if (quota := _quota(group)) is not None]
     return max(1, int(min([len(os.sched_getaffinity(0)), *quotas])))
 
 
 def _free(group: Path) -> int | None:
-    """Bytes that a cgroup has left, or None; what can be dropped counts."""
+    """Return the free bytes of a cgroup with droppable page cache, or None."""
     try:
         most, now = (int(_read(group / f"memory.{name}")[0])
                      for name in ("max", "current"))
@@ -60,7 +60,7 @@ def _free(group: Path) -> int | None:
 
 
 def memory() -> int:
-    """Bytes that programs can have without swapping."""
+    """Return the bytes that programs can use without swapping."""
     free = [left for group in _groups() if (left := _free(group)) is not None]
     for line in Path("/proc/meminfo").read_text("ascii").splitlines():
         if line.startswith("MemAvailable:"):
@@ -69,27 +69,27 @@ def memory() -> int:
 
 
 def _busy() -> tuple[int, int]:
-    """Jiffies that all processors worked, and that they were there."""
+    """Return the busy jiffies and the total jiffies of all CPUs."""
     words = _read(Path("/proc/stat"))
     times = [int(word) for word in words[1:9]]
     return sum(times) - times[3] - times[4], sum(times)
 
 
 def _ours() -> float:
-    """Seconds that we, and programs of ours that have ended, had a processor."""
+    """Return the CPU seconds of this process and its children that ended."""
     times = os.times()
     return times.user + times.system + times.children_user \
         + times.children_system
 
 
 class Others:
-    """How many processors were busy with others' work since the last look."""
+    """Measure how many CPUs run other programs."""
 
     def __init__(self) -> None:
         self.last, self.ours, self.at = _busy(), _ours(), time.monotonic()
 
     def look(self) -> float:
-        """Processors that others use, on average since the last look."""
+        """Return the average number of CPUs that others used since the last look."""
         last, ours, at = self.last, self.ours, self.at
         self.last, self.ours, self.at = _busy(), _ours(), time.monotonic()
         work, there = self.last[0] - last[0], self.last[1] - last[1]

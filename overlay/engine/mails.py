@@ -87,7 +87,7 @@ def base_line(kernel: Source, one: Series) -> str:
 
 
 def bench_rows(results: list[Row], wanted: str) -> Iterator[Row]:
-    """The measured results that a cover's Bench: line asks for."""
+    """Yield the results that a cover's Bench: line selects."""
     words = wanted.split()
     name = words[0] if words else None
     only = [word.partition("=") for word in words[1:]]
@@ -102,13 +102,13 @@ def bench_rows(results: list[Row], wanted: str) -> Iterator[Row]:
 
 
 def _word(value: Any) -> str:
-    """A parameter's value the way one types it."""
+    """Return the value of a parameter as text."""
     return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
 def _grid(caption: str, params: list[dict[str, Any]], heads: list[str],
           cells: list[list[str]]) -> str:
-    """A table. Parameters with the same value in all rows move into the caption."""
+    """Return a table. The caption contains parameters with one value in all rows."""
     names = sorted({name for one in params for name in one})
     shown = [name for name in names
              if len({_word(one.get(name)) for one in params}) > 1]
@@ -128,10 +128,10 @@ def _grid(caption: str, params: list[dict[str, Any]], heads: list[str],
 
 
 def table(rows: list[Row], every: list[Row] | None = None) -> str:
-    """Variants beside each other, each with its ratio to the first one.
+    """Return a table of variants, each with its ratio to the first one.
 
-    Variants after trimmed passthrough have their ratio to that. With EVERY result,
-    add the ratios without the call and the copy.
+    Variants after trimmed passthrough show the ratio to it. With EVERY result, the
+    table also shows the ratios without the call and the copy.
     """
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     found: dict[tuple[str, tuple[tuple[str, Any], ...]], dict[str, Row]] = {}
@@ -164,7 +164,7 @@ def _ratio(value: float | None, first: float | None) -> str:
 
 
 def lines_table(rows: list[Row]) -> str:
-    """Cache lines, a row for each variant."""
+    """Return a table of cache lines, a row for each variant."""
     return _grid(
         "Cache lines per operation*, of data without the program's own, of code, and "
         "taken from other processors", [row["params"] for row in rows],
@@ -175,7 +175,7 @@ def lines_table(rows: list[Row]) -> str:
 
 
 def measured(wanted: str | None) -> str:
-    """The tables for @TABLE@, and the kernel and the tree of their figures."""
+    """Return the text for @TABLE@: tables, and the kernel and tree of the figures."""
     try:
         data = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
         found: list[str] = []
@@ -202,13 +202,13 @@ def measured(wanted: str | None) -> str:
                          "stand in for time where there is no hardware, and are not "
                          "time.")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError("overlay/bench/results.json is not what `make bench` writes: "
-                        "run it again") from None
+        raise UserError("overlay/bench/results.json is damaged: run `make bench` "
+                        "again") from None
     return "\n\n".join(found)
 
 
 def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
-    """The kernel and the tree of the figures of these parts."""
+    """Return the kernel and the tree that the figures of these parts come from."""
     texts = []
     for name in sorted(names, key=parts.NAMES.index):
         one = data["parts"][name]
@@ -220,10 +220,7 @@ def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def tested(out: Path | None = None, since: float = 0) -> str:
-    """The results that lie in out/, a line each, for @TESTED@.
-
-    Results that are older than the files do not count.
-    """
+    """Return the text for @TESTED@: results in out/ that are newer than our files."""
     lines = []
     for path in sorted((out or host.OUT).glob("*/junit.xml")):
         step = path.parent.name
@@ -249,7 +246,7 @@ def cover_text(one: Series, kernel: Source) -> str:
 
 
 class Mailer:
-    """b4 in a small clone of the repository, where each series is a branch."""
+    """b4 in a sparse clone of the repository, with a branch for each series."""
 
     def __init__(self, stack: Stack, log: Path) -> None:
         self.stack, self.log = stack, log
@@ -259,7 +256,7 @@ class Mailer:
         self._clone()
 
     def env(self) -> dict[str, str]:
-        """The environment of b4 and its git: no settings of the user."""
+        """Return the environment of b4 and git, without settings of the user."""
         home = str(self.path / ".git" / "home")
         return {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
                 "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1", "XDG_CACHE_HOME": home,
@@ -275,7 +272,7 @@ class Mailer:
 
     def _clone(self) -> None:
         host.remove(self.path)
-        # A branch of the repository would be checked out, and there may be none.
+        # The repository may lack a branch to check out.
         host.run(["git", "clone", "--quiet", "--shared", "--no-checkout", "--no-tags",
                   repository.PATH, self.path], log=self.log,
                  env=repository.environment(), what="git clone")
@@ -298,7 +295,7 @@ class Mailer:
                         what=f"b4 {args[0]}")
 
     def prepare(self, one: Series) -> None:
-        """Create the branch of a series, and give it its cover letter."""
+        """Create the branch of a series with its cover letter."""
         private = self.path / ".git"
         below = self.stack.below(one.name)
         self.run("git", "checkout", "--quiet", "--force", "-B", f"b4/{one.name}",
@@ -378,6 +375,6 @@ def mail_complaints(mails: list[Path], count: int, own: str,
         if not re.search(r"^To: .*" + re.escape(NOBODY), text, re.MULTILINE):
             yield f"{path.name} is not addressed to {NOBODY}"
         if not is_git and re.search(r"^base-commit:", text, re.MULTILINE):
-            yield f"{path.name} states a base-commit that no other tree has"
+            yield f"{path.name} states a base-commit that does not exist elsewhere"
         if "EDITME" in text or re.search(r"@(BASE|TABLE|TESTED)@", text):
-            yield f"{path.name} has a placeholder left in it"
+            yield f"{path.name} still contains a placeholder"

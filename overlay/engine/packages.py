@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The directories in which guests look for programs; some PATHs lack sbin.
+# The directories where guests look for programs; some PATHs lack sbin.
 PATH = ":".join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin",
                  "/sbin", "/usr/local/bin", "/usr/bin", "/bin"))
 # Packages named python3-* are for Debian's own Python.
@@ -56,7 +56,7 @@ PROOFS = {
     "python3-venv": "python3:ensurepip",
     "python3-yaml": "python3:yaml",
     "qemu-system-x86": "qemu-system-x86_64",
-    # Alone, without an init system that a container has no use for.
+    # Without the init system.
     "systemd-standalone-tmpfiles": "systemd-tmpfiles",
     "util-linux": "blkdiscard blockdev dmesg fallocate mountpoint setsid",
     "xfsprogs": "mkfs.xfs xfs_io",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KCSAN's reports: our data races are failures, others are listed.
+"""Reports of KCSAN: data races of ours are failures, others are listed.
 
-A report names the functions of both accesses, or of one whose value changed. A race is
-ours if one of these functions is in a file of ours.
+A report names the functions of one or both accesses. A race is ours if one of these
+functions is defined in a file of ours.
 """
 
 import functools
@@ -31,18 +31,18 @@ class Race:
     text: str
 
     def title(self) -> str:
-        """The same title for the same race."""
+        """Return the functions of the race."""
         return " / ".join(self.functions)
 
 
 def bare(symbol: str) -> str:
-    """A function's name without the compiler's suffixes."""
+    """Return a function's name without suffixes of the compiler."""
     return re.sub(r"\.(isra|constprop|part|cold)\b.*", "",
                   symbol.split("+", maxsplit=1)[0])
 
 
 def find(text: str) -> list[Race]:
-    """All reports of a boot log."""
+    """Return all reports of a boot log."""
     found, lines = [], text.splitlines()
     for number, line in enumerate(lines):
         if not (title := TITLE.search(line)):
@@ -65,7 +65,7 @@ def without(text: str) -> str:
 
 @functools.cache
 def own_functions() -> frozenset[str]:
-    """The functions in our objects of the kernel that watches."""
+    """Return the functions in our objects of the KCSAN kernel."""
     names = set()
     for source in build.own_sources():
         path = build.folder("kcsan") / source
@@ -79,14 +79,14 @@ def own_functions() -> frozenset[str]:
 
 
 def is_ours(race: Race, functions: AbstractSet[str]) -> bool:
-    """Whether one of the accesses is made by a function of ours."""
+    """Return whether a function of ours made one of the accesses."""
     return any(name in functions or OURS.match(name)
                for name in race.functions)
 
 
 def cases(name: str, text: str, out: Path,
           functions: AbstractSet[str] | None = None) -> list[Case]:
-    """The cases of a boot: our races, and where the others are listed."""
+    """Return the cases of a boot, and list other races in a file."""
     functions = own_functions() if functions is None else functions
     reports = find(text)
     ours = {race.title(): race for race in reports
@@ -96,8 +96,8 @@ def cases(name: str, text: str, out: Path,
     host.write(listed, _listing(others))
     if others:
         count = len({race.title() for race in others})
-        host.say(f"    {name}: {count} data races of upstream's are not "
-                 f"counted, see {host.short(listed)}")
+        host.say(f"    {name}: {count} data races of upstream are in "
+                 f"{host.short(listed)}")
     what = f"{name}: no data race of ours"
     if not ours:
         return [Case(what, ktap.PASS)]
@@ -106,7 +106,7 @@ def cases(name: str, text: str, out: Path,
 
 
 def _listing(races: list[Race]) -> str:
-    """Upstream's races: the number of reports, and the text of one."""
+    """Return the number of reports of each race, and the text of one."""
     texts = {race.title(): race.text for race in races}
     return "\n".join(f"{count} x {title}\n{texts[title]}\n" for title, count
                      in Counter(map(Race.title, races)).most_common())

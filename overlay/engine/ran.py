@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The sources of results: the kernel, our files, and the engine's.
+"""The sources of results: the kernel, our files, and the engine's files.
 
-A step that tests kernels leaves it beside its results, and so does each build
-beside its status. `make results` reports those that are of what is here now: after
-another KDIR, a patch that was taken away or a configuration that was edited, those
-from before are of a tree that is not here any more.
+Each step that tests kernels, and each build, notes its sources beside its results.
+`make results` reports only results of the present sources.
 """
 
 import contextlib
@@ -22,16 +20,16 @@ from engine.host import UserError
 
 # The steps that test kernels.
 STEPS = ("kunit", "kselftest", "soak")
-# The file that a step leaves.
+# The name of the notes.
 FILE = "ran-of.json"
 # These configure kernels, boot guests and judge their output.
 CODE = [*(Path(__file__).with_name(f"{name}.py") for name in (
     "disks", "guest", "kernels", "kselftest", "ktap", "kunit", "plugins", "reuse",
     "share")), host.ROOT / "overlay" / "requirements.txt"]
-# Their content when they were loaded: they may be edited during a run.
+# The digest of the loaded files, which may be edited during a run.
 LOADED = store.of_files(CODE, host.ROOT)
 
-# Two runs tested the same if these are equal.
+# The sources of a run.
 Of = dict[str, str]
 
 # When each step of this run began.
@@ -39,7 +37,7 @@ _began: dict[str, float] = {}
 
 
 def guests() -> str:
-    """A digest of the files that configure kernels, and boot and judge guests."""
+    """Return a digest of the files that configure kernels and boot guests."""
     files = [path for name in ("configs", "guest", "host")
              for path in (host.ROOT / "overlay" / name).iterdir() if path.is_file()]
     files += [host.ROOT / "overlay" / kernel.subset
@@ -55,10 +53,10 @@ def patchset() -> str:
 
 
 def now() -> Of:
-    """The sources of builds, runs and artifacts."""
+    """Return the present sources."""
     src = source.kernel()
     return {"linux": src.version, "origin": src.origin, "commit": src.head or "",
-            # `make results` is of the clone, and EDIT=1 of another work tree.
+            # EDIT=1 builds another work tree than the clone.
             "edited": "EDIT=1" if os.environ.get("EDIT") else source.edits(src),
             "folder": store.digest(str(src.path)) if src.origin == "kdir" else "",
             "patchset_hash": patchset(), "guests": guests()}
@@ -66,23 +64,20 @@ def now() -> Of:
 
 @functools.cache
 def begun() -> Of:
-    """What all of this run is of: the tree is laid once, and then."""
+    """Return the sources at the time when this run laid the tree."""
     return now()
 
 
 def begin(step: str) -> None:
-    """A step begins."""
+    """Note that a step begins."""
     _began[step] = time.time()
 
 
 def end(step: str) -> None:
-    """Note the sources of a step that ended.
-
-    If something changed while it ran, they are of no one tree, and nothing is noted.
-    """
+    """Note the sources of a step that ended, unless they changed while it ran."""
     path = host.OUT / step / FILE
     host.remove(path)
-    # Without a kernel nothing ran, and it is not fetched to say so.
+    # Do not fetch a kernel: nothing ran without one.
     if step not in STEPS or not source.fetched():
         return
     with contextlib.suppress(UserError, OSError):

@@ -40,7 +40,7 @@ ENGINE = {
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of the engine's git commands; no user settings apply."""
+    """Return the environment of the engine's git commands, without user settings."""
     found = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
              "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true",
              "GIT_CONFIG_COUNT": str(len(FIXED))}

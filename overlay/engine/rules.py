@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The rules of this tree that no other linter knows.
+"""Check rules of this tree that other linters do not know.
 
-No path of the machine it was written on, no host name of a package registry,
-no e-mail address of a person, and a licence line in every source.
+Files contain no path of the machine that wrote them, no host name of a package
+registry, and no e-mail address of a person. Sources state their licence.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine import host, source
 
-# Put together here, so that this file does not break its own rule.
+# Joined here, so that this file does not break its own rule.
 REGISTRIES = re.compile(r"\b(?:[\w-]+\.)*(?:" + "|".join(
     re.escape(".".join(words)) for words in (
         ("debian", "org"), ("ubuntu", "com"), ("pypi", "org"),
@@ -22,8 +22,8 @@ HOMES = re.compile(r"(?<![\w.$~)}])/(?:home|Users)/[\w.-]+")
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 ALLOWED = re.compile(r"[@.]example\.(?:invalid|com|org)$|noreply",
                      re.IGNORECASE)
-# Lists: of a section of MAINTAINERS, which a patch of it adds, and the trailer that
-# asks for a fix in stable kernels (Documentation/process/stable-kernel-rules.rst).
+# Addresses of lists: in a section of MAINTAINERS, and in the trailer for stable kernels
+# (Documentation/process/stable-kernel-rules.rst).
 LIST = re.compile(r"\+L:\t\S+@\S+$|Cc: stable@vger\.kernel\.org$")
 LICENCE = "SPDX-License-" + "Identifier:"
 SOURCES = (".c", ".h", ".S", ".py", ".sh", ".rst", ".toml", ".yaml", ".yml")
@@ -31,7 +31,7 @@ NAMES = ("Makefile", "Kconfig", "Kbuild", "requirements.txt")
 
 
 def files(root: Path) -> list[str]:
-    """Every file of the tree that git has or would take, as paths."""
+    """Return all files that git tracks or would add."""
     text = source.git(root, "ls-files", "-z", "--cached", "--others",
                       "--exclude-standard")
     names = text.split("\0") if text is not None else [
@@ -44,7 +44,7 @@ def files(root: Path) -> list[str]:
 
 
 def text_of(path: Path) -> str | None:
-    """The text of a file, or None if it is not text."""
+    """Return the text of a file, or None if it is not text."""
     try:
         return path.read_text(encoding="utf-8")
     except (UnicodeDecodeError, OSError):
@@ -69,13 +69,13 @@ def is_python(path: Path) -> bool:
 
 
 def carries_licence(path: Path) -> bool:
-    """Whether a file is of a kind that states its licence."""
+    """Return whether a file must state its licence."""
     return (path.suffix in SOURCES or path.name in NAMES or is_shell(path)
             or is_python(path))
 
 
 def added(patch: str) -> str:
-    """The lines that a patch adds."""
+    """Return the lines that a patch adds."""
     return "".join(f"{line[1:]}\n" for line in patch.splitlines()
                    if line.startswith("+") and not line.startswith("+++"))
 
@@ -83,10 +83,10 @@ def added(patch: str) -> str:
 def check(name: str, text: str, *, places: Sequence[str] = (),
           addresses: Collection[str] = (),
           licence: bool = False) -> Iterator[str]:
-    """What is wrong with one file, a sentence each."""
+    """Yield the complaints about one file."""
     patch = name.endswith(".patch")
     for number, line in enumerate(text.splitlines(), 1):
-        # The context of a patch is upstream's text.
+        # Upstream wrote the context of a patch.
         if patch and line.startswith((" ", "@@ ")):
             continue
         for complaint in _line(line, places, addresses):
@@ -95,13 +95,13 @@ def check(name: str, text: str, *, places: Sequence[str] = (),
                            for line in text.splitlines()[:4]):
         yield f"{name}: no {LICENCE} line at its top"
     if text and not text.endswith("\n"):
-        yield f"{name}: its last line does not end"
+        yield f"{name}: no newline at the end"
 
 
 def _line(line: str, places: Sequence[str],
           addresses: Collection[str]) -> Iterator[str]:
     for place in places:
-        # A short one such as / or /root says nothing about this machine.
+        # A short path such as /root does not identify a machine.
         if place.count("/") > 1 and re.search(
                 re.escape(place) + r"(?![\w-])", line):
             yield f"a path of this machine: {place}"
@@ -111,7 +111,7 @@ def _line(line: str, places: Sequence[str],
         yield f"a package registry's host name: {found}"
     if LIST.match(line):
         return
-    # An archive's link ends in a message's name, which looks like an address.
+    # A link to a list archive ends with a message ID, which looks like an address.
     for found in ADDRESS.findall(re.sub(r"https?://\S+", "", line)):
         if not ALLOWED.search(found) and found not in addresses:
             yield f"an e-mail address: {found}"

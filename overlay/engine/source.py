@@ -24,10 +24,10 @@ from engine.host import UserError
 BASE = (host.ROOT / "overlay" / "base").read_text(encoding="ascii").strip()
 SERIES = ".".join(BASE.split(".")[:2])
 PACKAGE = f"linux-source-{SERIES}"
-# In an unpacked source: it is complete.
+# This file marks a completely unpacked source.
 WHOLE = ".overlay-whole"
 SUITE = "trixie-backports"
-# What fetching and unpacking takes, and Debian's sources of a program.
+# Packages for fetching and unpacking a kernel, and a Debian source package.
 PACKAGES = ("debian-archive-keyring", "ca-certificates", "xz-utils", "tar")
 SOURCES = ("dpkg-dev", "patch", "xz-utils")
 KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg",
@@ -36,7 +36,7 @@ KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg",
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel source tree that we only read."""
+    """A kernel source tree, which is only read."""
 
     path: Path
     version: str
@@ -46,7 +46,7 @@ class Source:
 
 
 def version_of(path: Path | str) -> str:
-    """The kernel version a source tree's Makefile states."""
+    """Return the kernel version in the Makefile of a source tree."""
     try:
         with open(Path(path) / "Makefile", encoding="utf-8") as file:
             head = file.read(2000)
@@ -60,7 +60,7 @@ def version_of(path: Path | str) -> str:
 
 
 def version_in(makefile: str) -> str | None:
-    """The kernel version that the text of a Makefile states."""
+    """Return the kernel version in the text of a Makefile."""
     parts: dict[str, str] = dict(re.findall(
         r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)", makefile,
         re.MULTILINE))
@@ -73,7 +73,7 @@ def version_in(makefile: str) -> str | None:
 
 @functools.cache
 def kernel() -> Source:
-    """The kernel to work on, fetched first if need be."""
+    """Return the kernel to work on, and fetch it first if needed."""
     named = os.environ.get("KDIR")
     found = tree_at("KDIR", Path(named).expanduser()) if named else _debian()
     host.say(f"    over Linux {found.version} ({found.path if named else PACKAGE})")
@@ -84,7 +84,7 @@ def kernel() -> Source:
 
 
 def tree_at(variable: str, path: Path) -> Source:
-    """The kernel source tree that a variable names."""
+    """Return the kernel source tree that a variable names."""
     if not path.is_dir():
         raise UserError(f"{variable}={path} is not a directory")
     path = path.resolve()
@@ -99,7 +99,7 @@ def tree_at(variable: str, path: Path) -> Source:
 
 
 def git(path: Path, *args: str) -> str | None:
-    """What git says of a tree that may belong to another user, or None."""
+    """Return the output of git for a tree that may belong to another user, or None."""
     try:
         done = subprocess.run(
             ["git", "-c", f"safe.directory={path}", "-C", str(path), *args],
@@ -132,14 +132,14 @@ def _order(version: str) -> list[int]:
 
 
 def _cached() -> Path | None:
-    """The newest source tree that was unpacked whole."""
+    """Return the newest complete source tree."""
     trees = [path.parent for path in (host.WORK / "src").glob(
         f"{SERIES}*/{WHOLE}")]
     return max(trees, key=lambda path: _order(path.name), default=None)
 
 
 def fetched() -> bool:
-    """Whether the kernel's source is here, so that nothing is fetched."""
+    """Return whether no kernel source has to be fetched."""
     return bool(os.environ.get("KDIR")) or _cached() is not None
 
 
@@ -167,7 +167,7 @@ def _unpack() -> Path:
 
 
 def _once(into: Path, make: Callable[[], object]) -> Path:
-    """A directory that MAKE fills, unless an earlier run completed it."""
+    """Let MAKE fill a directory, unless an earlier run completed it."""
     if not (into / WHOLE).exists():
         host.remove(into)
         into.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def _once(into: Path, make: Callable[[], object]) -> Path:
 
 
 def unpacked(name: str, suite: str) -> Path:
-    """The files of a Debian package from another suite, checked by apt."""
+    """Return the unpacked files of a Debian package from another suite."""
     into = host.WORK / "tools" / f"{name}-{suite}"
 
     def fetch() -> None:
@@ -191,7 +191,7 @@ def unpacked(name: str, suite: str) -> Path:
 
 
 def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
-    """An unpacked Debian source package from the first suite that has it."""
+    """Return an unpacked Debian source package from the first suite that offers it."""
     into = host.WORK / "tools" / f"{name}-source"
 
     def fetch() -> None:
@@ -212,12 +212,12 @@ def _log() -> str:
     return host.short(host.OUT / "engine.log")
 
 
-# Of the machine's apt set-up: how it reaches mirrors, and what it is.
+# Options of the machine's apt that describe mirrors, proxies and the architecture.
 KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
 
 
 def kept_options() -> str:
-    """The part of the machine's apt configuration that ours shares."""
+    """Return the options of the machine's apt that ours uses, too."""
     output = host.output(["apt-config", "dump"]) or ""
     return "".join(f"{line}\n" for line in output.splitlines()
                    if KEPT.match(line))
@@ -232,7 +232,7 @@ class PrivateApt:
         for part in ("lists/partial", "cache/archives/partial", "down", "none"):
             (path / part).mkdir(parents=True)
         host.write(path / "sources.list", sources)
-        # Read before all others, which it sends elsewhere.
+        # apt reads this file first. It points to empty places for the others.
         host.write(path / "apt.conf", f'Dir::Etc::parts "{path}/none";\n'
                    f'Dir::Etc::main "{path}/none/x";\n{kept_options()}')
         self.options = [
@@ -244,7 +244,7 @@ class PrivateApt:
         ]
 
     def get(self, *args: str, what: str) -> host.Done:
-        """Run this apt-get, in its own download folder."""
+        """Run this apt-get in its own download directory."""
         options = [part for option in self.options for part in ("-o", option)]
         return host.run(["apt-get", "-q", *options, *args],
                         cwd=self.path / "down", what=what,
@@ -260,7 +260,7 @@ class PrivateApt:
 
 
 def mirrors() -> list[str]:
-    """The Debian mirrors in apt's own configuration, best first."""
+    """Return the Debian mirrors in the machine's apt configuration, best first."""
     uris = host.output(["apt-get", "update", "--print-uris",
                         "-o", f"Dir::State::lists={host.WORK}/apt-none"])
     if uris is None:
@@ -273,7 +273,7 @@ def mirrors() -> list[str]:
 
 
 def lines(suite: str, kind: str) -> list[str]:
-    """A line of sources.list for `suite` for each mirror, best first."""
+    """Return a line of sources.list for each mirror, best first."""
     host.need(*PACKAGES)
     keyring = next((key for key in KEYRINGS if Path(key).exists()), None)
     if keyring is None:
@@ -284,7 +284,7 @@ def lines(suite: str, kind: str) -> list[str]:
 
 
 def private_apt(suite: str, kind: str = "deb") -> PrivateApt:
-    """A private apt that knows `suite`, from the first mirror that has it."""
+    """Return a private apt for `suite`, from the first mirror that offers it."""
     found = lines(suite, kind)
     for number, line in enumerate(found):
         root = PrivateApt(host.WORK / "apt" / f"{suite}-{number}", f"{line}\n")
@@ -297,7 +297,7 @@ def private_apt(suite: str, kind: str = "deb") -> PrivateApt:
 
 
 def _update(root: PrivateApt) -> bool:
-    """Whether the lists could be fetched and their signature holds."""
+    """Fetch the lists; return whether this worked and the signature is valid."""
     try:
         done = root.get("update", "--error-on=any", what="apt-get update")
     except UserError:

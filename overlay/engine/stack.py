@@ -178,7 +178,7 @@ def format_mails(stack: Stack, name: str, into: Path) -> list[Path]:
 
 
 def check_message(subject: str, body: str) -> Iterator[str]:
-    """Yield what is wrong with the form of a message."""
+    """Yield errors in the form of a message."""
     if len(subject) > WIDTH:
         yield f"the subject has more than {WIDTH} columns"
     if not re.match(r"[\w/ .,-]+: \S", subject):
@@ -190,7 +190,7 @@ def check_message(subject: str, body: str) -> Iterator[str]:
 
 
 def check_cover(cover: Cover) -> Iterator[str]:
-    """Yield what a cover letter lacks."""
+    """Yield missing parts of a cover letter."""
     for part in PARTS:
         if not re.search(rf"^{part}\b[^:]*:", cover.body, re.MULTILINE):
             yield f"no line of the cover begins with '{part}' and has a colon"
@@ -199,7 +199,7 @@ def check_cover(cover: Cover) -> Iterator[str]:
 
 
 def check_size(numstat: str, message: str) -> Iterator[str]:
-    """Yield which limit of size a patch exceeds without a reason in its message."""
+    """Yield an error if a patch is too large and its message gives no reason."""
     found = [(target, int(more) + int(less))
              for more, less, target in COUNT.findall(numstat)]
     code = sum(lines for target, lines in found if not TEST.search(target))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Results that are kept, by what went into them.
+"""Kept results, under a digest of their inputs.
 
-A check that takes minutes and that is asked the same question again gives the
-same answer: its result is kept under a digest of all that went into it. Only
-what passed is kept; a failure runs again. A result that is taken from here is
-said on the screen and stands as such in junit.xml. `CLEAN=1` forgets all.
+Only results without a failure are kept. The screen and junit.xml mark results that are
+taken from the store. `CLEAN=1` drops all.
 """
 
 import contextlib
@@ -20,21 +18,21 @@ from typing import Any
 from engine import host, ktap
 from engine.ktap import Case
 
-# Seconds after which a result that no run used is removed.
+# An unused result is removed after so many seconds.
 OLD = 30 * 86400
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A result that was kept: when it came, its cases, what else was noted."""
+    """A kept result: its time, its cases, and other notes."""
 
     when: str
     cases: tuple[Case, ...]
     more: Any = None
 
 
-# The list of installed packages. A program that was installed over that of a package
-# changes the time of a directory.
+# The list of installed packages, and the directories of programs. Installing a program
+# by hand changes the time of its directory.
 STATUS = Path("/var/lib/dpkg/status")
 FOLDERS = tuple(Path(top) / name for top in ("/usr", "/usr/local") for name in (
     "bin", "sbin", "include", "lib", "lib/x86_64-linux-gnu"))
@@ -42,17 +40,17 @@ SETTINGS = ("/etc/mke2fs.conf", "/etc/ld.so.preload")
 # Environment variables with directories that the compiler searches.
 SEARCHED = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
             "GCC_EXEC_PREFIX")
-# The detail of a case that was not run.
+# The detail of a case from the store.
 STORED = "taken from the store"
 
 
 def folder() -> Path:
-    """Where they are: in the work folder, shared by all clones of a user."""
+    """Return the directory of kept results, which all clones of a user share."""
     return host.WORK / "kept"
 
 
 def digest(what: object) -> str:
-    """A digest of numbers, texts, lists and dictionaries of them."""
+    """Return a digest of numbers, texts, lists and dictionaries."""
     text = json.dumps(what, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -68,13 +66,13 @@ def of_file(path: Path | str) -> str | None:
 
 def of_files(paths: Iterable[Path | str],
              top: Path | None = None) -> dict[str, str | None]:
-    """Digests of several files, by their names below a folder."""
+    """Return digests of files, by their names below a directory."""
     return {str(path if top is None else Path(path).relative_to(top)):
             of_file(path) for path in sorted(paths)}
 
 
 def installed() -> str:
-    """A digest of this machine's packages, programs, libraries and headers."""
+    """Return a digest of this machine's packages, programs, libraries and headers."""
     return digest([of_file(STATUS), of_files(SETTINGS),
                    [os.environ.get(name) for name in SEARCHED],
                    [(str(path), path.stat().st_mtime_ns)
@@ -86,7 +84,7 @@ def _path(kind: str, key: str) -> Path:
 
 
 def take(kind: str, key: str | None) -> Kept | None:
-    """Return the result that is kept under this key, or None."""
+    """Return the result under this key, or None."""
     if key is None:
         return None
     path = _path(kind, key)
@@ -95,7 +93,7 @@ def take(kind: str, key: str | None) -> Kept | None:
         kept = Kept(found["when"], tuple(Case(*case)
                                          for case in found["cases"]),
                     found["more"])
-        # Results in use stay.
+        # Keep results that are in use.
         os.utime(path)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -104,7 +102,7 @@ def take(kind: str, key: str | None) -> Kept | None:
 
 def keep(kind: str, key: str | None, cases: Iterable[Case], more: object = None,
          when: str | None = None) -> bool:
-    """Keep a result that has no failure; whether it was kept."""
+    """Keep a result without a failure; return whether it was kept."""
     if key is None or any(case.status == ktap.FAIL for case in cases):
         return False
     host.write(_path(kind, key), json.dumps({
@@ -116,7 +114,7 @@ def keep(kind: str, key: str | None, cases: Iterable[Case], more: object = None,
 
 def once(kind: str, key: str | None,
          work: Callable[[], Iterable[Case]]) -> list[Case]:
-    """Return the cases that are kept under a key, or those of WORK now."""
+    """Return the kept cases of a key, or run WORK and keep its cases."""
     kept = take(kind, key)
     if kept:
         return mark(kept.cases, kept.when)
@@ -126,7 +124,7 @@ def once(kind: str, key: str | None,
 
 
 def now() -> str:
-    """The time as it is said with a result that is taken from here."""
+    """Return the time in the form that mark() prints."""
     return time.strftime("%Y-%m-%d %H:%M")
 
 
@@ -138,7 +136,7 @@ def _prune(kind: str) -> None:
 
 
 def mark(cases: Iterable[Case], when: str) -> list[Case]:
-    """The cases, each with the remark that it was not run now."""
+    """Return the cases, each with the remark that it was not run now."""
     return [Case(case.name, case.status, "\n".join(
         [*case.detail.splitlines(), f"{STORED}: it ran at {when}"]))
         for case in cases]
@@ -147,5 +145,5 @@ def mark(cases: Iterable[Case], when: str) -> list[Case]:
 def forget_if_asked() -> None:
     """`CLEAN=1 make check` runs everything again."""
     if os.environ.get("CLEAN"):
-        host.say("    CLEAN: results that were kept are forgotten")
+        host.say("    CLEAN: kept results are dropped")
         host.remove(folder())

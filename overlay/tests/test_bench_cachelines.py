@@ -210,7 +210,7 @@ class Judge(unittest.TestCase):
 
     def test_section(self):
         text = cachelines.section(command(18) + readers())
-        self.assertIn("stands in for time", text)
+        self.assertIn("stand in for time", text)
         self.assertIn("| read ", text)
         self.assertEqual(cachelines.section([]), "")
 

@@ -19,8 +19,8 @@ class Named(unittest.TestCase):
 
     def test_refused(self):
         for path, why in (("/nowhere/at/all", "No such file"),
-                          ("/dev/null", "is no file, no node of a user queue"),
-                          ("/tmp", "is no file, no node of a user queue")):
+                          ("/dev/null", "is not a file, a node of a user queue"),
+                          ("/tmp", "is not a file, a node of a user queue")):
             with self.subTest(path), self.assertRaisesRegex(UserError, why):
                 here.kind(path)
 

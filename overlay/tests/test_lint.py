@@ -65,7 +65,7 @@ class Rules(unittest.TestCase):
             "/* SPDX-License-" "Identifier: GPL-2.0 */\n", licence=True), [])
 
     def test_last_line(self):
-        self.assertRegex(self.complaints("no end")[0], "last line")
+        self.assertRegex(self.complaints("no end")[0], "newline at the end")
 
     def test_context_of_a_patch_is_upstreams(self):
         text = PATCH.replace(" one\n", f" M: A Person <someone{AT}kernel.test>\n")

@@ -27,7 +27,7 @@ from engine.ktap import Case
 from engine.lava import jobs
 
 PACKAGES = source.PACKAGES
-# Debian's last release that has LAVA.
+# The last Debian release with LAVA.
 SUITE = "bookworm"
 # The default job.
 SHORT = jobs.Group("short", "lean", ("filesystems/dax:read_eof", "uq:uq_cq",
@@ -35,7 +35,7 @@ SHORT = jobs.Group("short", "lean", ("filesystems/dax:read_eof", "uq:uq_cq",
 
 
 def url() -> str:
-    """Where dispatchers find the artifacts."""
+    """Return the URL of the artifacts for dispatchers."""
     return (os.environ.get("ARTIFACTS_URL")
             or artifacts.folder().as_uri()).rstrip("/")
 
@@ -46,7 +46,7 @@ def checksums() -> dict[str, str]:
 
 
 def modules() -> Path:
-    """Where LAVA's Python modules are: of Debian's package, or this system's."""
+    """Return the path of LAVA's Python modules, from Debian or from this system."""
     if shutil.which("apt-get"):
         return source.unpacked("lava-common", SUITE) / "usr/lib/python3/dist-packages"
     found = host.output([packages.PYTHON, "-c", "import lava_common, os; "
@@ -58,7 +58,7 @@ def modules() -> Path:
 
 
 def write(found: list[jobs.Group], where: str) -> list[Case]:
-    """Write the jobs and validate them: a case for each."""
+    """Write and validate the jobs; return a case for each."""
     out = host.fresh("lava")
     sums = checksums()
     for group in found:
@@ -85,7 +85,7 @@ def _show(found: list[jobs.Group], where: str) -> None:
 
 
 def balanced(found: list[jobs.Group]) -> Case:
-    """Does no dispatcher work for much longer than the others?"""
+    """Check that no job takes much longer than the others."""
     longest = jobs.balance(found)
     return Case(f"the longest job takes at most {jobs.BALANCE} times the average",
                 ktap.PASS if longest <= jobs.BALANCE else ktap.FAIL,
@@ -93,7 +93,7 @@ def balanced(found: list[jobs.Group]) -> Case:
 
 
 def record() -> list[Case]:
-    """Bring overlay/kselftest.seconds up to date with what ran here."""
+    """Update overlay/kselftest.seconds with the times of this machine."""
     known = reuse.durations()
     every = jobs.tests()
     found = {mode: {test: round(took) or 1 for test, took
@@ -108,7 +108,7 @@ def record() -> list[Case]:
 
 
 def run(group: jobs.Group) -> list[Case]:
-    """Run the tests of a job in a guest of this machine, as its dispatcher would."""
+    """Run the tests of a job in a guest of this machine."""
     into, _, cases = kselftest.prepare(group.mode, list(group.tests))
     share = replace(group.share(), into=into)
     return cases + kselftest.run([share], host.fresh("lava"))
@@ -121,7 +121,7 @@ def main(args: list[str]) -> list[Case]:
     running = args[:1] == ["run"]
     if len(args) > 2 or (args and not running):
         raise UserError("lava takes nothing, record, or run and a job's name")
-    # Before the jobs of an earlier run are deleted.
+    # Fail before the jobs of an earlier run are deleted.
     guest.asked_for_kvm()
     with host.step("LAVA's jobs (out/lava)"):
         found = jobs.groups()

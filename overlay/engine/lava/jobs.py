@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """LAVA's jobs: one for each kernel and group of tests.
 
-Tests are dealt out by the seconds that each takes by overlay/kselftest.seconds,
-so that a farm's dispatchers end at about the same time. A job is made for a
-device of type qemu; it has all that it needs, and depends on no other.
+overlay/kselftest.seconds contains the time of each test, and the groups take about as
+long as each other. A job runs on a device of type qemu, and depends on no other job.
 """
 
 import re
@@ -22,17 +21,16 @@ CI = host.ROOT / "overlay" / "ci"
 BALANCE = 1.3
 # Seconds for the download of artifacts, and for a start without KVM.
 DEPLOY, BOOT = 900, 900
-# How many times a job's usual time it may take, beside one test that hangs.
+# The timeout of a job is its usual time multiplied by this, plus one test timeout.
 PATIENCE = 4
 PROMPT = "kselftest# "
-# Where a guest has the kselftests.
+# The directory of the kselftests in a guest.
 INSTALLED = "/opt/kselftest"
 # A list that make computes repeats names.
 PROGRAMS = re.compile(r"^TEST_(?:GEN_)?PROGS\s*[:+]?=[ \t]*(?![\s$])((?:[^\n]|\\\n)*)",
                       re.MULTILINE)
-# As guest/run.sh: kmemleak takes an object for lost when it is some seconds old, and
-# wants to see it lost twice. Its findings go to the kernel's log. If it gave up, a scan
-# fails, and must not end LAVA's shell.
+# As in guest/run.sh: kmemleak reports an object that is some seconds old, after two
+# scans. A scan fails if kmemleak is disabled, and must not end LAVA's shell.
 LEAKS = """leaks=/sys/kernel/debug/kmemleak
 if [ -w $leaks ]; then
 	sleep 6
@@ -51,17 +49,17 @@ Job = dict[str, Any]
 
 @dataclass(frozen=True)
 class Group:
-    """The tests of one job, and the seconds that they are thought to take."""
+    """The tests of one job, and their expected time in seconds."""
 
     name: str
     mode: str
     tests: tuple[str, ...]
     seconds: float
-    # A name in HARDWARE, if its guest is to have other hardware.
+    # A name in HARDWARE, for a guest with other hardware.
     kind: str = ""
 
     def share(self) -> Share:
-        """The same as what one guest of `make kselftest` has to do."""
+        """Return the tests as the share of a guest of `make kselftest`."""
         return Share(self.mode, self.name, Path(INSTALLED), self.tests, kind=self.kind,
                      append=HARDWARE[self.kind].append if self.kind else ())
 
@@ -83,13 +81,13 @@ def tests() -> list[str]:
 
 
 def _given(mode: str) -> list[str]:
-    """The tests that a kernel's jobs have."""
+    """Return the tests of a kernel's jobs."""
     subset = kselftest.subset(mode)
     return kselftest.given(mode, tests() if subset is None else subset)
 
 
 def _deal(mode: str, took: Mapping[str, float], target: float) -> Iterator[Group]:
-    """A kernel's tests in groups that take about so many seconds."""
+    """Yield groups of a kernel's tests that take about TARGET seconds."""
     count = max(1, round(sum(took.values()) / target))
     for number, hand in enumerate(reuse.deal_by(took, list(took), count), 1):
         if hand:
@@ -103,20 +101,20 @@ def _deal(mode: str, took: Mapping[str, float], target: float) -> Iterator[Group
 
 
 def balance(found: Sequence[Group]) -> float:
-    """How many times the average the longest one takes."""
+    """Return the time of the longest group over the average."""
     seconds = [group.seconds for group in found]
     return max(seconds) * len(seconds) / sum(seconds)
 
 
 def groups() -> list[Group]:
-    """As many groups as can be that are balanced over all kernels."""
+    """Return as many balanced groups as possible, over all kernels."""
     known = reuse.noted(reuse.USUAL)
     took = {}
     for mode in kernels.having("checked"):
         usual = known.get(mode, {})
         mean = sum(usual.values()) / len(usual) if usual else reuse.UNKNOWN
         took[mode] = {test: usual.get(test, mean) for test in _given(mode)}
-    # A group can take no less than its longest test.
+    # A group takes at least as long as its longest test.
     target = max(max(tests.values()) for tests in took.values()) / BALANCE
     most = sum(sum(tests.values()) for tests in took.values())
     while True:
@@ -131,7 +129,7 @@ def _minutes(seconds: float) -> dict[str, int]:
 
 
 def _of_settings(target: str) -> int:
-    """The seconds that a target's settings let each test take; 0: no limit."""
+    """Return the timeout of a target's settings in seconds; 0 is no limit."""
     path = host.ROOT / str(kselftest.TOP) / target / "settings"
     text = path.read_text("utf-8") if path.exists() else ""
     found = re.search(r"^timeout=(\d+)", text, re.MULTILINE)
@@ -139,7 +137,7 @@ def _of_settings(target: str) -> int:
 
 
 def test_timeout(mode: str, tests: Sequence[str]) -> int:
-    """Seconds for one test: the kernel's, or more if settings say so."""
+    """Return the timeout of one test: the kernel's, or more if settings say so."""
     return max([KERNELS[mode].test_timeout,
                 *(_of_settings(test.partition(":")[0]) for test in tests)])
 
@@ -160,7 +158,7 @@ def _steps(group: Group) -> list[str]:
         f"cd {INSTALLED}",
         f"./run_kselftest.sh {shlex.join(options)} -o {timeout} 2>&1 | "
         "tee /tmp/ktap",
-        # LAVA's shell ends at a step that fails: what cannot be judged has failed.
+        # A failing step would end LAVA's shell.
         f"awk -v programs={len(group.tests)} -f /tmp/ktap.awk /tmp/ktap "
         ">/tmp/results || echo all_programs_ended fail >>/tmp/results",
         'while read -r name result; do lava-test-case "$name" --result '
@@ -174,7 +172,7 @@ def _steps(group: Group) -> list[str]:
 
 
 def _image(url: str, name: str, sums: Mapping[str, str], **more: Any) -> Job:
-    """A file to download, with its checksum if it is known."""
+    """Return the entry of a file to download, with its checksum if known."""
     image: Job = {"url": f"{url}/{name}"}
     if name.endswith(".gz"):
         image["compression"] = "gz"
@@ -184,7 +182,7 @@ def _image(url: str, name: str, sums: Mapping[str, str], **more: Any) -> Job:
 
 
 def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
-    """The kernel, the root file system with the tests in it, the disks."""
+    """Return the kernel, the root file system with the tests, and the disks."""
     mode = group.mode
     drives = " ".join(disks.options()).replace("blank.img", "{blank}")
     cmdline = " ".join([*artifacts.cmdline(mode), *group.share().append])
@@ -205,22 +203,21 @@ def _images(group: Group, url: str, sums: Mapping[str, str]) -> Job:
 
 
 def _context(group: Group) -> Job:
-    """What LAVA's template of a device of type qemu is told."""
+    """Return the variables for LAVA's template of a device of type qemu."""
     kernel = KERNELS[group.mode]
     context: Job = {"arch": "amd64", "memory": f"{kernel.memory}G"}
-    # A kernel that panicked restarts: QEMU ends instead, and the job with it.
+    # After a panic, QEMU and the job end instead of a restart.
     options = ["-machine q35", "-smp 2", "-no-reboot", *group.share().hardware()[1]]
-    # It is the dispatchers that have it, and this machine need not.
+    # The dispatchers need KVM, this machine does not.
     if not guest.asked_for_kvm():
         context["no_kvm"] = 1
-        # A dispatcher may well have one of the versions that need it; what they can
-        # lose nevertheless is in ci/README.md.
+        # Old versions of QEMU need this; ci/README.md explains their limits.
         options.append(guest.ONE_THREAD)
     return context | {"extra_options": options}
 
 
 def job(group: Group, url: str, sums: Mapping[str, str]) -> Job:
-    """One job: deploy, boot, test."""
+    """Return one job: deploy, boot, test."""
     test = PATIENCE * group.seconds + test_timeout(group.mode, group.tests)
     return {
         "job_name": f"kselftest on the {group.mode} kernel: {group.name}",

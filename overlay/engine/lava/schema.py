@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Writes jobs as YAML and validates them by LAVA's schema; run in the venv.
+"""Write jobs as YAML, and validate them by LAVA's schema: schema FOLDER FILE.
 
-schema FOLDER FILE: the folder has the jobs as JSON, and gets them as YAML; the file
-is for KernelCI's pipeline. A line of KTAP tells of each.
+The folder contains the jobs as JSON. The file belongs to KernelCI's pipeline. This runs
+in the venv, and prints TAP.
 """
 
 import json
@@ -16,19 +16,19 @@ from lava_common.schemas import validate
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Scripts as they are read best: line by line."""
+    """Represent scripts line by line."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text,
                                    style="|" if "\n" in text else None)
 
 
 def text_of(job: dict[str, Any]) -> str:
-    """A job as YAML."""
+    """Return a job as YAML."""
     yaml.add_representer(str, _text, Dumper=yaml.SafeDumper)
     return str(yaml.safe_dump(job, sort_keys=False, width=1000))
 
 
 def complaint(text: str) -> str:
-    """What LAVA says against a job, if anything."""
+    """Return LAVA's complaint about a job, or an empty string."""
     try:
         validate(yaml.safe_load(text), strict=True)
     except voluptuous.Invalid as error:
@@ -36,14 +36,14 @@ def complaint(text: str) -> str:
     return ""
 
 
-# What an entry of a pipeline must have, as kernelci-pipeline's own check has it.
+# The required fields of entries, as kernelci-pipeline checks them.
 FIELDS = {"fragments": ("configs",), "jobs": ("kind", "template"),
           "platforms": ("arch", "boot_method", "mach"),
           "build_configs": ("tree", "branch")}
 
 
 def pipeline(text: str) -> list[str]:
-    """What is missing in KernelCI's file: fields, and what others name."""
+    """Return missing fields of KernelCI's file, and names without an entry."""
     data = yaml.safe_load(text)
     wrong = [f"{kind}: {name} has no {field}" for kind, fields in FIELDS.items()
              for name, entry in data[kind].items() for field in fields
@@ -59,7 +59,7 @@ def pipeline(text: str) -> list[str]:
 
 
 def main(folder: Path, kernelci: Path) -> None:
-    """All jobs of the folder, and the pipeline's file."""
+    """Validate all jobs of the folder, and the pipeline's file."""
     names = sorted(folder.glob("*.json"))
     said = []
     for path in names:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The results in out/ as a report of KCIDB's: a checkout, builds, tests.
+"""Collect the results in out/ as a report for KCIDB: a checkout, builds, tests.
 
-What ran of another tree than the one that is here now is left out (ran.py). A
-test's path is its kselftest or KUnit suite, program and case, so that
-other reports can be compared.
+Results of other sources than the present ones are left out (ran.py). The path of a test
+consists of its kselftest or KUnit suite, program and case, as in other reports.
 """
 
 import hashlib
@@ -23,15 +22,13 @@ from engine.ktap import FAIL, PASS, SKIP, Case
 # The CI's name, unless KCIDB_ORIGIN= is another.
 ORIGIN = "overlay"
 VERSION = {"major": 5, "minor": 3}
-# As much as KCIDB takes of a log.
+# KCIDB's limit for an excerpt of a log.
 EXCERPT = 16384
 # How a build ended, in KCIDB's words; a kernel that was not built is a MISS.
 BUILDS = {build.BUILT: "PASS", build.FAILED: "FAIL", build.BEGAN: "ERROR"}
-# What stands for a kernel where a case is about none, such as a step that could
-# not run. It is no build, and has no status.
+# The build of cases without a kernel, such as a step that could not run.
 NONE = "none"
-# A repository that others can read, as KCIDB takes it: no name or password is in it,
-# and it is not on this machine.
+# A repository that others can read, without a name or password.
 PUBLIC = re.compile(r"https://[\w-]+(\.[\w-]+)+(:\d+)?/[^\s@]*")
 
 Row = dict[str, Any]
@@ -57,14 +54,14 @@ def _digest(*words: str) -> str:
 
 
 def path_of(step: str, name: str) -> str:
-    """A name as KCIDB takes it: words with dots between them."""
+    """Return the path of a test: words with dots between them."""
     parts = [re.sub(r"[^A-Za-z0-9_-]+", "_", part).strip("_")
              for part in re.split(r": |[./](?=\w)", name)]
     return ".".join([step, *(part for part in parts if part)])
 
 
 def _status(case: Case) -> str:
-    """A case's status in KCIDB's words."""
+    """Return the status of a case in KCIDB's words."""
     if case.status == FAIL and case.detail.startswith("NOT RUN"):
         return "MISS"
     return {FAIL: "FAIL", SKIP: "SKIP", PASS: "PASS"}[case.status]
@@ -77,19 +74,18 @@ def results(out: Path) -> Iterator[Result]:
         if not path.exists():
             continue
         if not ran.same(note, ran.now()):
-            host.say(f"    left out: {step} ran of other files, or over another "
-                     "kernel")
+            host.say(f"    left out: {step} ran with other files or another kernel")
             continue
         began = ran.noted(note)["start_time"]
         for case in ktap.read(path):
             name = case.name
             first, _, rest = name.partition(": ")
             mode, _, hardware = first.partition(", ")
-            # A guest's name begins with its kernel's.
+            # The name of a guest begins with the name of its kernel.
             known = next((one for one in (*KERNELS, kunit.UM)
                           if re.match(rf"{one}(-|$)", mode)), "")
             if not known:
-                # About no kernel, such as a test that nothing was given.
+                # A case without a kernel, such as a test that no guest ran.
                 known, rest = NONE, f"{first}: {rest}" if rest else first
             elif mode != known:
                 rest = f"{mode}: {rest}"
@@ -98,21 +94,20 @@ def results(out: Path) -> Iterator[Result]:
 
 
 def origin() -> str:
-    """The name that KCIDB knows this CI by."""
+    """Return the name of this CI in KCIDB."""
     named = os.environ.get("KCIDB_ORIGIN") or ORIGIN
     if not re.fullmatch("[a-z0-9_]+", named):
-        raise UserError(f"KCIDB_ORIGIN={named} is no name for KCIDB: it takes a to z, "
-                        "0 to 9 and _")
+        raise UserError(f"KCIDB_ORIGIN={named} must consist of a to z, 0 to 9 and _")
     return named
 
 
 def compiler() -> str:
-    """The compiler, as it calls itself."""
+    """Return the first line of gcc --version."""
     return (host.output(["gcc", "--version"]) or "unknown").splitlines()[0]
 
 
 def repository(src: source.Source) -> Row:
-    """Where a kernel's commit is, if it is one: with edits it is no commit's."""
+    """Return the location of a kernel's commit, unless it has edits."""
     if not src.is_git or source.edits(src):
         return {}
     found = {
@@ -141,9 +136,9 @@ def _build_id(row: Row, kernel: str) -> str:
 
 
 def _ended(kernel: str, found: Sequence[Result]) -> str:
-    """How a kernel's build ended, in KCIDB's words."""
+    """Return the status of a kernel's build in KCIDB's words."""
     if kernel == kunit.UM:
-        # kunit.py builds and runs it. A case of a suite exists only if it was built.
+        # A case of a suite exists only if kunit.py built UML.
         return "PASS" if any(": " in result.name for result in found
                              if result.kernel == kernel) else "FAIL"
     path = build.status(kernel)
@@ -153,7 +148,7 @@ def _ended(kernel: str, found: Sequence[Result]) -> str:
 
 
 def builds(row: Row, found: Sequence[Result], out: Path) -> list[Row]:
-    """A build of each kernel that is checked, or that has results."""
+    """Return a build of each kernel that is checked or has results."""
     made = []
     for kernel in sorted({*kernels.having("checked"),
                           *(result.kernel for result in found)}):
@@ -161,7 +156,7 @@ def builds(row: Row, found: Sequence[Result], out: Path) -> list[Row]:
                "checkout_id": row["id"], "architecture": "x86_64",
                "config_name": kernel, "compiler": compiler()}
         if kernel == NONE:
-            one["comment"] = "no build: what these tests are about is no one kernel"
+            one["comment"] = "no build: these tests do not belong to one kernel"
         else:
             one["status"] = _ended(kernel, found)
         log = out / "build" / f"{kernel}.log"
@@ -184,7 +179,7 @@ def _environment(result: Result, emulator: str) -> Row:
 
 
 def tests(row: Row, found: Iterable[Result]) -> list[Row]:
-    """All cases; the same path comes again for other hardware alone."""
+    """Return all cases; a path repeats only for other hardware."""
     emulator = (reuse.qemu() or "QEMU").splitlines()[0]
     made = []
     seen: Counter[tuple[str, str, str]] = Counter()
@@ -208,7 +203,7 @@ def tests(row: Row, found: Iterable[Result]) -> list[Row]:
 
 
 def report(out: Path) -> Row:
-    """The whole report."""
+    """Return the whole report."""
     row = checkout()
     found = list(results(out))
     return {"version": VERSION, "checkouts": [row],
