@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-# Results in the output of run_kselftest.sh, "NAME pass|fail|skip" a line, with
-# names that LAVA takes; -v programs=N tells how many programs were to run.
+# Print the results in the output of run_kselftest.sh, "NAME pass|fail|skip" per line,
+# with names that LAVA accepts; -v programs=N is the number of programs.
 #
-# A program's cases have its name before theirs. What is expected to fail (TODO,
-# XFAIL) is no pass. A program whose cases are others than it planned, or that ended
-# inside one, has a case "plan" that fails: it may have exited with 0 all the same.
+# The name of a case begins with its program. TODO and XFAIL are failures. If the
+# cases of a program do not match its plan, or it ended inside a case, a case "plan"
+# fails, whatever the exit code.
 
 function clean(name) {
 	gsub(/[^A-Za-z0-9_.-]+/, "_", name)
@@ -29,8 +29,8 @@ function status(line, name,   kind) {
 	return line ~ /^not ok/ || kind ? "fail" : "pass"
 }
 
-# How deep a line is nested: kselftest has "# " before it for each level, KUnit two
-# or four spaces. Sets bare.
+# Return the nesting of a line, "# " for kselftest, two or four spaces for KUnit, and
+# set bare to the text.
 function level(line,   depth) {
 	for (depth = 0; sub(/^(  |# ?)/, "", line); depth++)
 		;
@@ -39,15 +39,15 @@ function level(line,   depth) {
 	return depth
 }
 
-# A plan or a result at a level, which is the deepest now.
+# Handle a plan or a result at a level, now the deepest one.
 function enter(depth) {
 	open[depth]
 	if (depth > deepest)
 		deepest = depth
 }
 
-# What is below a level has ended, and belongs to one result of that level; KUnit's
-# results may come without a plan.
+# End all levels below a level; they belong to one of its results. KUnit's results may
+# lack a plan.
 function settle(below,   depth, levels) {
 	levels = 0
 	for (depth = deepest; depth > below; depth--) {
@@ -60,7 +60,7 @@ function settle(below,   depth, levels) {
 		delete plan[depth]
 		delete skipped[depth]
 	}
-	# The result of a level between never came.
+	# The result of a level between is missing.
 	if (levels > 1)
 		wrong = 1
 	deepest = below
@@ -79,7 +79,7 @@ function settle(below,   depth, levels) {
 }
 
 depth && bare ~ /^K?TAP version [0-9]+[ \t]*$/ {
-	# Another document: the one before has ended.
+	# A new document ends the previous one.
 	settle(depth)
 	settle(depth - 1)
 	enter(depth)

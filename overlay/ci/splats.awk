@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# Of the kernel's log the lines with which it complains, but for those that a test
-# announced by "overlay: expect /regular expression/". They are those that
-# SPLATS in overlay/engine/ktap.py finds.
+# Print the complaints in a log of the kernel, as SPLATS in overlay/engine/ktap.py finds
+# them, except those that a test announced by "overlay: expect /regular expression/".
 #
-# -v console=1: it is that of a console, on which programs write too: what has a
-# time stamp is the kernel's.
+# -v console=1: programs also write to this log, and only lines with a time stamp come
+# from the kernel.
 
 function complains(line) {
-	# Words begin where no word goes on.
+	# A word begins after a character of no word.
 	return line ~ /(^|[^A-Za-z0-9_])(WARNING|BUG|KASAN|UBSAN|KCSAN|KFENCE|ODEBUG|refcount_t|Out of memory): / ||
 		line ~ /(^|[^A-Za-z0-9_])INFO: (possible|inconsistent|suspicious|task|rcu|lockdep|HARDIRQ|SOFTIRQ|trying)([^A-Za-z0-9_]|$)/ ||
 		line ~ /(^|[^A-Za-z0-9_])possible (circular|recursive|irq lock|deadlock)/ ||
@@ -18,7 +17,7 @@ function complains(line) {
 		line ~ /(^|[^A-Za-z0-9_])DMAR: \[.*fault([^A-Za-z0-9_]|$)/
 }
 
-# The console says this itself; what was dropped may have been a complaint.
+# The console prints this. A dropped message may have been a complaint.
 /\*\* [0-9]+ printk messages dropped \*\*/ {
 	print
 	next

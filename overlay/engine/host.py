@@ -495,16 +495,12 @@ def need(*names: str) -> None:
                             f"(see {short(OUT / 'apt.log')})")
 
 
-def _venv_stamp() -> str:
-    pins = (ROOT / "overlay" / "requirements.txt").read_bytes()
-    return hashlib.sha256(pins + sys.version.encode()).hexdigest()
-
-
 def pytool(name: str) -> Path:
     """Return the path of a Python tool in the engine's venv, which is created first."""
     venv = WORK / "venv"
     stamp = venv / "overlay-stamp"
-    want = _venv_stamp()
+    pins = (ROOT / "overlay" / "requirements.txt").read_bytes()
+    want = hashlib.sha256(pins + sys.version.encode()).hexdigest()
     if not stamp.is_file() or stamp.read_text(encoding="ascii") != want:
         _make_venv(venv)
         write(stamp, want)

@@ -43,11 +43,6 @@ ANCHORS = ("COPYING", "CREDITS", "Kbuild", "Kconfig", "MAINTAINERS", "Makefile",
            "kernel/Makefile", "lib/Kconfig", "LICENSES/", "scripts/")
 
 
-def asked() -> bool:
-    """Whether the user intends to send the mails."""
-    return os.environ.get("SEND", "") not in ("", "0")
-
-
 def is_stand_in(address: str) -> bool:
     """Whether an address belongs to no person."""
     return "@" not in address or NO_PERSON.search(address) is not None
@@ -55,7 +50,7 @@ def is_stand_in(address: str) -> bool:
 
 def check_sender(everything: Iterable[Series]) -> None:
     """Refuse SEND=1 for mails that name no person as author or maintainer."""
-    if not asked():
+    if os.environ.get("SEND", "") in ("", "0"):
         return
     for one in everything:
         for path in one.mails:
@@ -176,34 +171,30 @@ def lines_table(rows: list[Row]) -> str:
 
 def measured(wanted: str | None) -> str:
     """Return the text for @TABLE@: tables, and the kernel and tree of the figures."""
-    try:
-        data = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
-        found: list[str] = []
-        counted: set[str] = set()
-        every = [one.split() for one in (wanted or "").split(";")]
-        for words in every:
-            of_lines = words[:1] == [LINES]
-            rows = list(bench_rows(data[LINES if of_lines else "results"], " ".join(
-                word for word in words[of_lines:] if word != BARE)))
-            if not rows:
-                raise UserError("overlay/bench/results.json has no row for the table "
-                                f"'{' '.join(words)}' of a cover")
-            if of_lines:
-                found.append(lines_table(rows))
-                continue
-            found.append(table(rows, data["results"] if BARE in words else None))
-            counted.update(map(parts.of, rows))
-        if counted:
-            found.append(f"Measured on {_origin(data, counted)}.\nInstructions are not "
-                         "cycles: cache misses and contended atomics do not\nshow.")
-        if [LINES] in (words[:1] for words in every):
-            found.append(f"Cache lines of {_origin(data, [LINES])}.\nThey are those of "
-                         "a model whose caches are never full, in an emulator. They\n"
-                         "stand in for time where there is no hardware, and are not "
-                         "time.")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError("overlay/bench/results.json is damaged: run `make bench` "
-                        "again") from None
+    data = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
+    found: list[str] = []
+    counted: set[str] = set()
+    every = [one.split() for one in (wanted or "").split(";")]
+    for words in every:
+        of_lines = words[:1] == [LINES]
+        rows = list(bench_rows(data[LINES if of_lines else "results"], " ".join(
+            word for word in words[of_lines:] if word != BARE)))
+        if not rows:
+            raise UserError("overlay/bench/results.json has no row for the table "
+                            f"'{' '.join(words)}' of a cover")
+        if of_lines:
+            found.append(lines_table(rows))
+            continue
+        found.append(table(rows, data["results"] if BARE in words else None))
+        counted.update(map(parts.of, rows))
+    if counted:
+        found.append(f"Measured on {_origin(data, counted)}.\nInstructions are not "
+                     "cycles: cache misses and contended atomics do not\nshow.")
+    if [LINES] in (words[:1] for words in every):
+        found.append(f"Cache lines of {_origin(data, [LINES])}.\nThey are those of "
+                     "a model whose caches are never full, in an emulator. They\n"
+                     "stand in for time where there is no hardware, and are not "
+                     "time.")
     return "\n\n".join(found)
 
 
