@@ -21,7 +21,7 @@ from engine.lay import Item
 
 PACKAGES = ("python3-sphinx", "python3-yaml", "make", "gcc")
 DOCS = PurePosixPath("Documentation")
-# Folders, and the pages in them that are built.
+# Directories, and the pages in them that are built.
 Plan = dict[str, list[str]]
 ABI = DOCS / "ABI"
 
@@ -35,20 +35,20 @@ def pages(items: list[Item]) -> list[str]:
 
 
 def sources(items: list[Item]) -> list[str]:
-    """Our files with comments that a page may show."""
+    """Return our files whose comments a page may show."""
     return sorted({item.target for item in items
                    if item.target.endswith((".c", ".h"))})
 
 
 def abi_files(items: list[Item]) -> list[str]:
-    """Our descriptions of files in sysfs and the like."""
+    """Return our files in Documentation/ABI."""
     return sorted({item.target for item in items
                    if PurePosixPath(item.target).is_relative_to(ABI)
                    and item.target != str(ABI / "README")})
 
 
 def folder(target: str, tree: Path) -> str | None:
-    """The nearest folder above a page that has an index, or None."""
+    """Return the nearest directory above a page with an index, or None."""
     for above in PurePosixPath(target).relative_to(DOCS).parents:
         if str(above) != "." and (tree / DOCS / above / "index.rst").exists():
             return str(above)
@@ -56,7 +56,7 @@ def folder(target: str, tree: Path) -> str | None:
 
 
 def plan(targets: list[str], tree: Path) -> Plan:
-    """What to build: folder -> pages in it, as paths from the folder."""
+    """Return the pages to build in each directory."""
     found: dict[str, set[str]] = {}
     for target in targets:
         where = folder(target, tree)
@@ -68,7 +68,7 @@ def plan(targets: list[str], tree: Path) -> Plan:
 
 
 def leading_to(top: Path, names: Iterable[str]) -> list[str]:
-    """These pages, and all pages that include or list them."""
+    """Return these pages, and all pages that include or list them."""
     texts = {PurePosixPath(path.relative_to(top)): path.read_text("utf-8", "replace")
              for path in top.rglob("*.rst")}
     wanted: set[PurePosixPath] = set()
@@ -82,19 +82,19 @@ def leading_to(top: Path, names: Iterable[str]) -> list[str]:
 
 
 def _mentions(text: str, name: PurePosixPath) -> bool:
-    """Whether a page lists another in a toctree, or includes it."""
+    """Return whether a page lists another in a toctree, or includes it."""
     word = re.escape(str(name.with_suffix("")))
     return re.search(rf"^ +{word}(\.rst)?$|<{word}>$|include:: *{word}",
                      text, re.MULTILINE) is not None
 
 
 def sphinx(tree: Path, wanted: Plan, into: Path, log: Path) -> tuple[str, bool]:
-    """Build these pages from a tree; what Sphinx said, and if it failed."""
+    """Build pages of a tree; return Sphinx's output, and whether it failed."""
     host.remove(into)
     into.mkdir(parents=True)
     output, failed = "", False
     for where, names in wanted.items():
-        # A tree without us lacks the pages that we add.
+        # Upstream's tree lacks our pages.
         there = [name for name in names if (tree / DOCS / where / name).exists()]
         if "index.rst" not in there:
             continue
@@ -126,7 +126,7 @@ def complaints(text: str, tree: Path) -> collections.Counter[str]:
 
 
 def labels(tree: Path) -> dict[str, list[str]]:
-    """Each label of the whole of Documentation/, and the pages that define it."""
+    """Return all labels in Documentation/, and the pages that define them."""
     known: dict[str, list[str]] = {}
     for path in sorted((tree / DOCS).rglob("*.rst")):
         for name in re.findall(r"^\s*\.\. _([^:`]+|`[^`]+`):\s*$",
@@ -137,7 +137,7 @@ def labels(tree: Path) -> dict[str, list[str]]:
 
 
 def elsewhere(tree: Path, known: Iterable[str], complaint: str) -> bool:
-    """Whether a complaint is about a link to a page that was not built."""
+    """Return whether a complaint is about a link to a page that was not built."""
     if label := re.search(r"undefined label: '?([^'\s]+)", complaint):
         return label.group(1).strip("'\"").lower() in known
     page = re.search(r"(?:unknown|nonexisting|excluded) document:? '?([^'\s]+)",
@@ -163,13 +163,13 @@ def text_of(tree: Path, target: str, known: dict[str, list[str]]) -> list[str]:
 
 def ours(found: collections.Counter[str], before: collections.Counter[str],
          tree: Path, known: Iterable[str]) -> list[str]:
-    """The complaints that are there because of us."""
+    """Return the complaints that upstream's tree does not cause."""
     return sorted(line for line in found - before
                   if not elsewhere(tree, known, line))
 
 
 def of_file(lines: Iterable[str], target: str) -> list[str]:
-    """Those complaints that name a file."""
+    """Return the complaints that name a file."""
     return [line for line in lines if target in line]
 
 
@@ -178,13 +178,13 @@ def _case(name: str, found: list[str]) -> Case:
 
 
 def html_of(into: Path, target: str) -> Path:
-    """Where the page of a target was written."""
+    """Return the path of the written page of a target."""
     name = PurePosixPath(target).relative_to(DOCS).with_suffix(".html")
     return Path(into) / DOCS / "output" / name
 
 
 def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
-    """Build our pages; a case for each page, and each source they show."""
+    """Build our pages; return a case for each page, and each source they show."""
     kernel, top = source.kernel(), build.top() / "build"
     targets, shown = pages(items), sources(items)
     if not targets:
@@ -224,7 +224,7 @@ def check_pages(tree: Path, items: list[Item], out: Path) -> list[Case]:
 
 
 def check_abi(tree: Path, items: list[Item], out: Path) -> list[Case]:
-    """The kernel's own checker on our files of Documentation/ABI."""
+    """Run the kernel's checker on our files of Documentation/ABI."""
     targets = abi_files(items)
     if not targets:
         return []
@@ -243,7 +243,7 @@ def main(args: list[str]) -> list[Case]:
     tree = build.lay_tree()
     items = lay.items()
     built = build.top() / "build" / "docs" / DOCS / "output"
-    # A comment in any file of ours may be part of a page.
+    # A page can include a comment of any of our files.
     key = store.digest([repository.tree_of(lay.current()), store.installed(),
                         store.of_file(__file__), store.of_file(snippets.__file__),
                         ]) if built.exists() else None

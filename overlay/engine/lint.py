@@ -46,7 +46,7 @@ CODE = ("lint.py", "objects.py", "modular.py")
 
 
 class Job:
-    """What all the checks work on."""
+    """The inputs of all checks."""
 
     def __init__(self, out: Path) -> None:
         self.out = Path(out)
@@ -90,7 +90,7 @@ def checkpatch(job: Job) -> Iterator[Case]:
 
 
 def _checkpatch(job: Job, path: Path) -> list[Case]:
-    """The case of one mail; the same mail is checked once."""
+    """Check one mail, unless its result is kept."""
     def check() -> list[Case]:
         done = host.run([*checkpatches.COMMAND, f"--root={tree}", path], cwd=tree,
                         log=job.log, check=False, what="checkpatch",
@@ -137,13 +137,13 @@ def arm64(job: Job) -> Iterator[Case]:
 
 
 def i386(job: Job) -> Iterator[Case]:
-    """The same where a long has 32 bits."""
+    """The compiler's W=1 for 32 bits."""
     yield from _compiled(job, "i386", W1, objects.I386)
 
 
 def _compiled(job: Job, tool: str, args: Sequence[str],
               arch: objects.Arch | None = None) -> Iterator[Case]:
-    """A case for each C file, and one for headers and make."""
+    """Yield a case for each C file, and one for headers and make."""
     items = [item for item in job.compiled() if not arch or arch.has(item.target)]
     targets = [item.target for item in items if item.target.endswith(".c")]
     shop = job.shop.elsewhere(arch) if arch else job.shop
@@ -158,27 +158,18 @@ def _compiled(job: Job, tool: str, args: Sequence[str],
 
 
 def _valid(kernel: Source, log: Path, program: Path | str) -> bool:
-    """Whether this sparse is new enough for the kernel; make only warns if not."""
+    """Return whether sparse is new enough for the kernel; make only warns."""
     done = host.run(["sh", kernel.path / "scripts" / "checker-valid.sh", program],
                     log=log, check=False, what="trying sparse")
     return done.stdout.strip().endswith("1")
 
 
-def _built_sparse() -> Path:
-    return host.WORK / "tools" / "sparse-source" / "sparse"
-
-
-def has_sparse() -> bool:
-    """Whether there is a sparse, which may be too old all the same."""
-    return shutil.which("sparse") is not None or _built_sparse().exists()
-
-
 def find_sparse(kernel: Source, log: Path) -> Path | str:
-    """A sparse that is new enough, built from Debian's newer source if not."""
+    """Return a sparse that is new enough, built from Debian's source if needed."""
     found = shutil.which("sparse")
     if found and _valid(kernel, log, found):
         return found
-    built = _built_sparse()
+    built = host.WORK / "tools" / "sparse-source" / "sparse"
     if built.exists() and _valid(kernel, log, built):
         return built
     with host.step("building a newer sparse than this Debian's"):
@@ -192,7 +183,7 @@ def find_sparse(kernel: Source, log: Path) -> Path | str:
 
 
 def modules(job: Job) -> Iterator[Case]:
-    """The kernel has exported all that our code needs as modules."""
+    """Check that the kernel exports all symbols that our modules need."""
     shop = objects.Shop(job.log, "modular", modular.CONFIGS)
     shop.at(job.laid)
     for name, complaints in modular.missing(shop):
@@ -200,7 +191,7 @@ def modules(job: Job) -> Iterator[Case]:
 
 
 def kernel_doc(job: Job) -> Iterator[Case]:
-    """kernel-doc -Wall on our files and on our changes of others."""
+    """kernel-doc -Wall on our files and on files that we patch."""
     items = job.compiled()
     found = host.at_once(_undocumented, [(job, item) for item in items],
                          limits.processors())
@@ -209,7 +200,7 @@ def kernel_doc(job: Job) -> Iterator[Case]:
 
 
 def _undocumented(job: Job, item: Item) -> list[str]:
-    """Return kernel-doc's complaints about a file that upstream's does not have."""
+    """Return kernel-doc's complaints that upstream's file does not cause."""
     complaints = _kernel_doc(job, job.shop.tree, item.target)
     if complaints and item.kind == "patch":
         before = _kernel_doc(job, job.kernel.path, item.target)
@@ -219,7 +210,7 @@ def _undocumented(job: Job, item: Item) -> list[str]:
 
 
 def _kernel_doc(job: Job, tree: Path, target: str) -> dict[str, str]:
-    """What kernel-doc says of a file, by text without line numbers."""
+    """Return kernel-doc's complaints about a file, by text without line numbers."""
     tool = tree / "tools" / "docs" / "kernel-doc"
     if not tool.exists():
         tool = tree / "scripts" / "kernel-doc"
@@ -273,7 +264,7 @@ def _together(job: Job, tool: str, cmd: Sequence[object], names: list[str],
 
 
 def _spdx_repository(job: Job, repo: Path) -> Path:
-    """spdxcheck reads the licences from a git repository it stands in."""
+    """Create the git repository from which spdxcheck reads licences."""
     scripts = repo / "scripts"
     scripts.mkdir(parents=True)
     for name in ("spdxcheck.py", "spdxexclude"):
@@ -291,8 +282,7 @@ def _spdx_repository(job: Job, repo: Path) -> Path:
 def shellcheck(job: Job) -> Iterator[Case]:
     """shellcheck on every shell script."""
     names = [name for name in job.files if rules.is_shell(host.ROOT / name)]
-    # SC2317 takes every function that is called by a name in a variable, as
-    # tests are, for unreachable.
+    # SC2317 does not see calls by a name in a variable, as of tests.
     yield from _together(job, "shellcheck", [
         "shellcheck", "-x", "-P", "SCRIPTDIR", "-e", "SC2317", "-f", "gcc"],
         names)
@@ -345,7 +335,7 @@ def codespell(job: Job) -> Iterator[Case]:
 
 
 def own_rules(job: Job) -> Iterator[Case]:
-    """The rules of this tree that no other tool knows."""
+    """The rules of this tree that other tools do not know."""
     address = host.output(["git", "-C", host.ROOT, "config", "user.email"])
     known = {address.strip()} if address else set()
     places = [str(host.ROOT), str(host.WORK), os.path.expanduser("~")]
@@ -358,7 +348,7 @@ def own_rules(job: Job) -> Iterator[Case]:
 
 
 def readme_tables(job: Job) -> Iterator[Case]:
-    """The rows of README.md's tables are those of overlay/bench/results.json."""
+    """Compare the tables of README.md with overlay/bench/results.json."""
     for name, wrong in tables.check(tables.README.read_text("utf-8"),
                                     tables.results()):
         yield _case("tables", name, wrong)
@@ -372,7 +362,7 @@ TOOLS = {
     "i386": i386, "modules": modules,
     "kernel-doc": kernel_doc, "checkpatch": checkpatch, "maintainers": maintainers,
 }
-# These compile in the one work tree, or read it.
+# These tools compile in the work tree, or read it.
 COMPILE = ("W=1", "sparse", "arm64", "i386", "modules")
 READ = ("kernel-doc", "checkpatch", "maintainers")
 
@@ -402,12 +392,12 @@ def _cases(job: Job, name: str) -> list[Case]:
     except UserError as error:
         cases.append(_not_run(name, str(error)))
     except FileNotFoundError as error:
-        cases.append(_not_run(name, f"{error.filename} is not there"))
+        cases.append(_not_run(name, f"{error.filename} does not exist"))
     return cases or [_not_run(name, "it found nothing to check")]
 
 
 def _timed(job: Job, name: str) -> list[Case]:
-    """The cases of one tool; prints how many there are, and the time."""
+    """Run one tool, and print the number of cases and the time."""
     start = time.monotonic()
     cases = _cases(job, name)
     took = time.monotonic() - start
@@ -417,7 +407,7 @@ def _timed(job: Job, name: str) -> list[Case]:
 
 
 def main(args: list[str]) -> list[Case]:
-    """Run every checker, or those that are named."""
+    """Run all checkers, or the named ones."""
     host.need(*PACKAGES)
     wanted = args or list(TOOLS)
     unknown = set(wanted) - set(TOOLS)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine import host, store
+from engine import host
 from engine.host import UserError
 from engine.objects import Shop
 
@@ -18,34 +18,27 @@ CONFIGS = ("modular.config",)
 FOLDERS = ("drivers/dax/", "drivers/nvme/host/")
 # EXPORT_SYMBOL(x), EXPORT_SYMBOL_NS_GPL(x, "X"), EXPORT_PER_CPU_SYMBOL(x), ...
 EXPORTS = r"EXPORT_([A-Z0-9_]+_)?SYMBOL[A-Z0-9_]*\(\s*\w+"
-# What modpost adds, and what macros export that paste names together: static
-# calls, _dev_err() and its kin, parameters of the simple types.
+# Symbols of modpost, and symbols that macros export by pasting names: static calls,
+# _dev_err() and similar ones, module parameters of simple types.
 GENERATED = re.compile(r"__this_module|__SC[KT]__\w+|_dev_[a-z]+"
                        r"|param_(ops|get|set)_[a-z]+")
-# Folders that hold much text and export nothing that these modules could use.
+# Large directories that export nothing for these modules.
 APART = ("Documentation", "gpu", "media", "samples", "sound", "staging",
          "tools")
 
 
-def files() -> list[str | None]:
-    """What the outcome hangs on beside our items."""
-    configs = host.ROOT / "overlay" / "configs"
-    return [store.of_file(path) for path in (
-        Path(__file__), *(configs / name for name in CONFIGS))]
-
-
 def exports(text: str) -> set[str]:
-    """The symbols that these EXPORT_SYMBOL lines name."""
+    """Return the symbols of EXPORT_SYMBOL lines."""
     return set(re.findall(r"\(\s*(\w+)", text))
 
 
 def undefined(text: str) -> set[str]:
-    """The symbols that nm says a module must find elsewhere."""
+    """Return the undefined symbols in the output of nm."""
     return set(re.findall(r"^\s+U (\S+)$", text, re.MULTILINE))
 
 
 def defined(text: str) -> set[str]:
-    """The symbols that nm says a module has for others, and their addresses."""
+    """Return the defined symbols in the output of nm."""
     return set(re.findall(r"^[0-9a-f]+ [A-TV-Z] (\S+)$", text, re.MULTILINE))
 
 
@@ -62,7 +55,7 @@ def _nm(shop: Shop, path: Path, *options: str) -> str:
 
 
 def _built_in(shop: Shop) -> Iterator[Path]:
-    """The objects of our folders that would be linked into the kernel."""
+    """Yield the built-in objects of our directories."""
     for folder in FOLDERS:
         archive = shop.build / folder / "built-in.a"
         if archive.exists():
@@ -72,9 +65,9 @@ def _built_in(shop: Shop) -> Iterator[Path]:
 
 
 def _compile(shop: Shop) -> Iterator[Path]:
-    """Compile our folders; the modules of each."""
+    """Compile our directories, and yield their modules."""
     shop.configure()
-    # What was laid before, or for another configuration, says nothing.
+    # Remove results of other trees and configurations.
     for name in ("*.mod", "built-in.a"):
         for path in shop.build.glob(f"drivers/**/{name}"):
             path.unlink()
@@ -89,7 +82,7 @@ def _compile(shop: Shop) -> Iterator[Path]:
 
 
 def missing(shop: Shop) -> Iterator[tuple[str, list[str]]]:
-    """Each module, and a line for each symbol that it will not find."""
+    """Yield each module, and a line for each symbol that it cannot find."""
     modules = list(_compile(shop))
     exported = _exported(shop)
     where = {}

@@ -29,7 +29,7 @@ CHECKED = "C=2"
 
 @dataclass(frozen=True)
 class Arch:
-    """An architecture for which objects are compiled, and never booted."""
+    """An architecture of objects that are compiled and never booted."""
 
     name: str
     compiler: str
@@ -152,7 +152,7 @@ def key(revision: str, paths: Iterable[str], *more: object) -> str:
 
 
 class Shop:
-    """The work tree and a build directory in which objects are compiled."""
+    """A work tree and a build directory for single objects."""
 
     def __init__(self, log: Path, name: str = "objects",
                  configs: Sequence[str] = CONFIGS) -> None:
@@ -204,7 +204,7 @@ class Shop:
         self.build.mkdir(parents=True, exist_ok=True)
         return host.run(cmd, log=self.log, env={**build.environment(), **(env or {})},
                         check=check, what=what or f"make {args[-1]}",
-                        progress=Counter() if progress else None)
+                        progress=build.Counter() if progress else None)
 
     def forget(self, names: Iterable[str]) -> None:
         """Remove objects, so that compiling them prints their warnings again."""
@@ -293,17 +293,3 @@ class Shop:
              f"KHDR_INCLUDES=-isystem {self.build}/usr/include", "all"],
             log=self.log, env=build.environment(), check=False,
             what=f"building the selftests in {folder}")
-
-
-class Counter:
-    """Show the progress of make: how many objects, and the latest."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, line: str) -> str | None:
-        match = re.match(r"\s+(?:CC|HOSTCC|AS|CHECK)\b.*?(\S+)$", line.rstrip())
-        if not match:
-            return None
-        self.count += 1
-        return f"{self.count} compiled, {match[1]}"

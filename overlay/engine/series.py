@@ -35,7 +35,6 @@ from engine.stack import Series, Stack
 ARCHES = "arches"
 PACKAGES = ("git", "perl", "gcc", "make", "ccache", "codespell", "python3-ply",
             "python3-git")
-HEADERS = ("include/uapi/", "tools/include/")
 
 
 def case(name: str, complaints: Iterable[str]) -> Case:

@@ -38,14 +38,14 @@ int page(int fd, struct nvme_uring_cmd *cmd, uint32_t entries_mapped)
 
 
 def blocks(text: str) -> list[str]:
-    """The C code blocks of a page."""
+    """Return the C code blocks of a page."""
     found = re.findall(r"^( *)\.\. code-block:: c\n\n((?:\1 +.*\n|\n)+)", text,
                        re.MULTILINE)
     return [textwrap.dedent(block).strip("\n") + "\n" for _, block in found]
 
 
 def programs(text: str) -> list[str]:
-    """The C files that a page contains."""
+    """Return the C files that a page contains."""
     whole = [block for block in blocks(text) if "#include" in block]
     parts = [block for block in blocks(text) if "#include" not in block]
     if parts:
