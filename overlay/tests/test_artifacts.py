@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a CI takes: the same bytes at any time, with all that tests call."""
+"""Check that artifacts are reproducible, and contain the programs that tests call."""
 
 import gzip
 import re
@@ -34,7 +34,7 @@ class Artifacts(Folder):
         return "trixie"
 
     def make(self, linux="7.3.4", modes=("lean",), **files):
-        """A run that makes these files of each kernel; what it says."""
+        """Write these files for each kernel; return the last message."""
         def kernel(mode):
             for name, text in files.items():
                 host.write(artifacts.folder() / mode / name, text)
@@ -65,7 +65,7 @@ class Artifacts(Folder):
 
 
 class PlainQemu(Folder):
-    """run-qemu, with a QEMU that only says what a guest would."""
+    """Check run-qemu with a stub of QEMU that prints a guest's output."""
 
     SCRIPT = host.ROOT / "overlay/ci/run-qemu"
     RAN = "[    1.000000] Linux\nok 1 selftests: x\n# kselftests ended with 0\n"
@@ -83,7 +83,7 @@ class PlainQemu(Folder):
             artifacts._sums()
 
     def run_it(self, log=RAN, kernel="lean", then="", by=(SCRIPT,), **env):
-        """What comes of a guest that says so, and then does that."""
+        """Return the result of a guest that prints this, and then does that."""
         host.write(self.top / "log", log)
         qemu = self.top / "tools" / "qemu-system-x86_64"
         host.write(qemu, f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{self.top}/args\n"
@@ -128,7 +128,7 @@ class PlainQemu(Folder):
         done = self.run_it(TMPDIR="/nonexistent")
         self.assertEqual(done.returncode, 255)
         self.assertIn("/nonexistent", done.stderr)
-        # More than what a file may have: the ramdisk cannot be written.
+        # Above the limit of a file's size, the ramdisk cannot be written.
         host.write(self.made / "rootfs.cpio.gz", gzip.compress(b"x" * (1 << 20)))
         with mock.patch.object(artifacts, "folder", lambda: self.made):
             artifacts._sums()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Measuring: figures are read right, and what is wrong or missing is said."""
+"""Check that figures are parsed correctly, and that errors are reported."""
 
 import io
 import json
@@ -46,7 +46,7 @@ def overwrites(write):
 
 
 def met():
-    """An output by which all bars are met."""
+    """An output that meets all limits."""
     text = output(read_iter=550) + output(read_iter=620, read=None, fs="xfs")
     text += output(read=600, extents=10000) + overwrites(650)
     return text + "".join(
@@ -158,7 +158,7 @@ class Apart(unittest.TestCase):
     """Each part is kept or not for itself; figures of a busy machine are not."""
 
     def run_part(self, taken=0.1, work=None):
-        """What a run has after one part."""
+        """Return a run after one part."""
         run = command.Run(Path("out"))
         part = parts.Part("toys", work or mock.Mock(return_value=rows()),
                           lambda found: [Case("judged", ktap.PASS)], ("toy",))
@@ -254,7 +254,7 @@ class Main(unittest.TestCase):
         return build
 
     def run_main(self, *args, distro, broken=""):
-        """main() without guests; returns its cases and what it wrote."""
+        """Run main() without guests; return its cases and its output."""
         finish = command._finish
 
         def finished(data, cases, good):

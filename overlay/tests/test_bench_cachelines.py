@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cache lines: the plugin counts right, and what it writes goes to its cells."""
+"""Check that the plugin counts correctly, and that each cell gets its turns."""
 
 import subprocess
 import tempfile
@@ -34,7 +34,7 @@ class Plugin(unittest.TestCase):
         cls.folder.cleanup()
 
     def turns(self, *words):
-        """What the plugin wrote of these instructions."""
+        """Return the plugin's turns of these instructions."""
         raw = Path(self.folder.name) / "raw"
         subprocess.run([self.program, f"out={raw}"], check=True, text=True,
                        input="".join(f"{word}\n" for word in
@@ -118,7 +118,7 @@ class Plugin(unittest.TestCase):
 
 
 def turn(cpu=0, lost=0, **figures):
-    """What the plugin writes of a turn."""
+    """Return the plugin's output of a turn."""
     values = {"insns": 700, "lines": 50, "own": 2, "user": 0, "code": 40,
               "taken": 1, **figures}
     words = " ".join(f"{name}={value}" for name, value in values.items())
@@ -126,7 +126,7 @@ def turn(cpu=0, lost=0, **figures):
 
 
 def told(variant="read", turns=2, bench="dax-read", warm=1, run=0, **params):
-    """What a program says of turns."""
+    """Return a program's description of turns."""
     params = {"size": 8, "cpus": 4, "files": "own", **params}
     words = " ".join(f"{name}={value}" for name, value in params.items())
     return (f"turns {bench} {variant} {words} run={run} ops=1 warm={warm} "

@@ -16,7 +16,7 @@ MARK = ADMIN + ("pci_nvme_getfeat cid 4 nsid 0x0 fid 0x7 sel 0x0 "
 
 
 def cell(variant, insn, whole=1000, **params):
-    """What a run of a cell prints."""
+    """Return the output of a run of a cell."""
     params = {"mode": "poll", "batch": 32, "depth": 32, "bs": 512,
               "fixed": "true", "op": "read", "queues": 2, "iommu": "off",
               **params}
@@ -159,7 +159,7 @@ class Judge(unittest.TestCase):
 
 
 class Profile(unittest.TestCase):
-    """A profile is of what its cell counts."""
+    """Check that a profile has the figure of its cell."""
 
     def judge(self, **functions):
         """How a profile of a cell of 1000 instructions is judged."""

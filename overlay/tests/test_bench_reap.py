@@ -11,7 +11,7 @@ DEPTHS = (1, 8, 32, 128)
 
 
 def cell(variant, depth, insn, ready=900, whole=1000):
-    """What the runs of a cell print where instructions are counted."""
+    """Return the output of a cell while instructions are counted."""
     words = f"nvme-reap {variant} depth={depth} bs=512 fixed=true op=read"
     return "".join(
         f"cell {words} run={run} insn={insn}\n"
@@ -21,7 +21,7 @@ def cell(variant, depth, insn, ready=900, whole=1000):
 
 
 def entries(variant, depth, count, empty):
-    """What a cell prints where entries are counted."""
+    """Return the output of a cell while entries are counted."""
     return (f"entries nvme-reap {variant} depth={depth} bs=512 fixed=true "
             f"op=read entries={count} empty={empty} ops=200\n")
 

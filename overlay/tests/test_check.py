@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make check`: whatever becomes of one step, there is one total."""
+"""Check that `make check` prints one total, however a step ends."""
 
 import errno
 import importlib
@@ -16,7 +16,7 @@ class Steps(Folder):
     """Steps that end in all ways."""
 
     def steps(self, **ends):
-        """Steps that return their cases, or raise what they are."""
+        """Replace steps by stubs that return cases, or raise an exception."""
         def load(name):
             end = ends[name.removeprefix("engine.")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Coverage: what is not reached is red or has a reason that still holds."""
+"""Check that a line that is not reached fails, or has a valid reason."""
 
 import unittest
 from unittest import mock
@@ -115,7 +115,7 @@ class Judge(Folder):
 
 
 class Guests(Folder):
-    """What the guests leave, and what the kernel is built with."""
+    """Check the counters of guests, and the variables of the build."""
 
     def test_notes_come_beside_what_was_counted(self):
         built = self.top / "built"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Guests and what they ran: a guest that died is red, whatever it had said."""
+"""Check that a guest that died fails, whatever it printed before."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ GOOD = "TAP version 13\n1..1\nok 1 a\n"
 
 
 class Boot(Folder):
-    """One boot, with a virtme-ng that does what the test says."""
+    """Boot a guest with a stub of virtme-ng."""
 
     def setUp(self):
         super().setUp()
@@ -78,7 +78,7 @@ class Boot(Folder):
         with mock.patch.object(guest, "UP", 0.5):
             boot = self.boot()
         self.assertTrue(boot.ok)
-        # What the first try complained of is not forgotten.
+        # Complaints of the first boot still count.
         self.assertEqual(self.failed(boot), ["g: no splat in the boot log"])
 
     def test_interrupted_while_booting_no_guest_starts_again(self):
@@ -198,7 +198,7 @@ class Configs(Folder):
 
 
 class Tests(Folder):
-    """Which tests are ours, and what is said of those that did not run."""
+    """Check the list of our tests, and the report of tests that did not run."""
 
     def test_a_test_that_was_not_built(self):
         with mock.patch.object(build, "build"), \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads on the machine at hand: what is measured, how, and what is refused."""
+"""Check the measurements of `make here`, and the paths that it refuses."""
 
 import json
 import tempfile
@@ -12,7 +12,7 @@ from engine.host import UserError
 
 
 class Named(unittest.TestCase):
-    """What the user may name."""
+    """Check the paths that users can name."""
 
     def test_kinds(self):
         self.assertEqual(here.kind(__file__), "file")
@@ -39,7 +39,7 @@ class Named(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
-    """What is printed."""
+    """Check the output."""
 
     def test_counters(self):
         self.assertEqual(here.read_line(

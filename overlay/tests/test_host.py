@@ -33,7 +33,7 @@ class Folder(unittest.TestCase):
             self.addCleanup(patch.stop)
 
     def engine(self, *args, **env):
-        """Run the engine as a user would; returns what came of it."""
+        """Run the engine as a user would; return the finished process."""
         return subprocess.run(
             [sys.executable, "-m", "engine", *args], cwd=self.top,
             capture_output=True, text=True, check=False,
@@ -209,7 +209,7 @@ class Apt(Folder):
     """apt itself: its errors are read, and it is never cut short."""
 
     def apt(self, text):
-        """A PATH on which apt-get is this script."""
+        """Return a PATH with this script as apt-get."""
         (self.top / "bin").mkdir()
         path = self.top / "bin" / "apt-get"
         path.write_text(f"#!/bin/sh\n{text}\n", "ascii")

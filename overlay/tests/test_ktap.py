@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Judging: what must be red is red, however the output is cut or nested."""
+"""Check that failures count, however the output is cut or nested."""
 
 import tempfile
 import unittest

@@ -51,14 +51,14 @@ uq_uq_cq skip
 
 
 def awk(name, text, *options, by=("awk",)):
-    """What a program of overlay/ci makes of a text."""
+    """Return the output of a program of overlay/ci for a text."""
     return subprocess.run([*by, *options, "-f", jobs.CI / f"{name}.awk"],
                           input=text, capture_output=True, text=True,
                           check=True).stdout
 
 
 class Ktap(unittest.TestCase):
-    """What the guest makes of KTAP, by which LAVA has results."""
+    """Check the conversion of KTAP to results of LAVA."""
 
     def test_results(self):
         self.assertEqual(awk("ktap", OUTPUT, "-v", "programs=3"),
@@ -270,7 +270,7 @@ class Jobs(unittest.TestCase):
             self.job()
 
     def steps(self, job):
-        """What a job's guest does."""
+        """Return the steps of a job's guest."""
         return job["actions"][2]["test"]["definitions"][0]["repository"]["run"][
             "steps"]
 
@@ -282,7 +282,7 @@ class Jobs(unittest.TestCase):
 
 
 class Steps(Folder):
-    """What a job's steps tell LAVA, whatever the guest does."""
+    """Check that a job's steps report to LAVA, whatever the guest does."""
 
     def lava(self, ktap_text=OUTPUT, log="", leak=False, refused=(), **programs):
         """The results that LAVA gets when the steps run here, with stubs."""
@@ -304,7 +304,7 @@ class Steps(Folder):
                 ("/tmp/", f"{self.top}/"),
                 ("/sys/kernel/debug/kmemleak", f"{self.top}/kmemleak"),
                 (">/dev/kmsg", f">>{self.top}/kmsg"), (jobs.INSTALLED, str(tools)),
-                # What a scan finds.
+                # The findings of a scan.
                 ("echo scan ", "echo unreferenced object 0xffff888 ")):
             script = script.replace(old, new)
         # As LAVA runs it.
@@ -340,10 +340,10 @@ class Steps(Folder):
 
 
 class Command(Folder):
-    """What `make lava` says of the jobs."""
+    """Check the messages of `make lava`."""
 
     def lava(self, url=""):
-        """What it says, and its cases but for those of the schema."""
+        """Return the messages, and the cases except those of the schema."""
         env = {**os.environ, "ARTIFACTS_URL": url}
         with mock.patch.dict(lava.os.environ, env, clear=True), \
                 mock.patch.object(lava, "write", return_value=[]):
@@ -356,7 +356,7 @@ class Command(Folder):
         self.assertIn("ARTIFACTS_URL=", said)
 
     def artifacts(self, linux="7.3.4"):
-        """What a run over such a kernel has left, now that 7.3.4 is here."""
+        """Write artifacts of a run over this kernel, while 7.3.4 is present."""
         patch = mock.patch.object(artifacts, "of_now", lambda: {"linux": "7.3.4"})
         patch.start()
         self.addCleanup(patch.stop)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Lint: the tree's own rules, reading what compilers say, and NOT RUN."""
+"""Check the rules of the tree, the parsing of compilers' output, and NOT RUN."""
 
 import tempfile
 import unittest
@@ -113,7 +113,7 @@ class Warnings(unittest.TestCase):
 
 
 class Shop(objects.Shop):
-    """Has a tree and a build directory; prints what it is told."""
+    """A stub of Shop with a tree and a build directory."""
 
     def __init__(self, folder, says, upstream):
         super().__init__(folder / "log")
@@ -210,7 +210,7 @@ class Compiled(unittest.TestCase):
 
 
 class Goals(unittest.TestCase):
-    """What make compiles for a commit."""
+    """Check the make goals of a commit."""
 
     def test_c_file(self):
         self.assertEqual(objects.goals(["fs/dax.c", "Documentation/x.rst",

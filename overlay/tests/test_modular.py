@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Modules: what is exported, what is needed, and what is then missing."""
+"""Check the lists of exported, needed and missing symbols."""
 
 import subprocess
 import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the engine and its guests call is looked for and asked for."""
+"""Check that missing packages are found and named."""
 
 import os
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the page of results shows is what the runs left."""
+"""Check that the report shows the results of the last runs."""
 
 import tempfile
 import unittest

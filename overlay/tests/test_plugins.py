@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU's plugins of ours, but for what cachelines.c counts (test_lines.py)."""
+"""Check the plugins of QEMU, except cachelines.c (test_bench_cachelines.py)."""
 
 import subprocess
 import unittest
@@ -37,7 +37,7 @@ class Driven(Folder):
     """A plugin under a program that stands in for QEMU."""
 
     def drive(self, plugin, argument, lines, api=1):
-        """What the program prints of these lines."""
+        """Return the output of the program for these lines."""
         program = self.top / "drive"
         subprocess.run(
             ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", f"-DPLUGIN_API={api}",
@@ -50,7 +50,7 @@ class Driven(Folder):
 
 
 class Profile(Driven):
-    """What has run between two marks, and how each of it has ended."""
+    """Check the blocks between two marks, and the kind of their last instruction."""
 
     def written(self, *lines, api=1):
         """The plugin's output."""
@@ -59,7 +59,7 @@ class Profile(Driven):
         return out.read_text("ascii").splitlines()
 
     def kinds(self, *instructions, api=1):
-        """What the plugin takes each of these instructions for."""
+        """Return the plugin's kind of each of these instructions."""
         lines = self.written("mark 0 1", *(f"at 100 {one}" for one in instructions),
                              "mark 0 2", api=api)
         found = [line.split()[2] for line in lines if line.startswith("block")]

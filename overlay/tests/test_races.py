@@ -113,7 +113,7 @@ class Races(Folder):
             self.assertIn(f"UBSAN_SANITIZE_{name}.o=y", names)
 
     def test_it_is_switched_on(self):
-        # allnoconfig has no for what is on by default.
+        # allnoconfig switches defaults off.
         wanted = build.wanted_config("kcsan")
         for name in ("KCSAN", "KCSAN_EARLY_ENABLE",
                      "KCSAN_INTERRUPT_WATCHER",
@@ -145,7 +145,7 @@ class Soak(Folder):
         return run.call_args.args[0] if run.called else []
 
     def run_by(self, mode, shares):
-        """What the guests of a mode run, together."""
+        """Return all tests that the guests of a mode run."""
         return sorted(test for share in shares if share.mode == mode
                       for test in share.tests)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Results for KCIDB: a test's path is the same in the next report."""
+"""Check the report for KCIDB; the path of a test never changes."""
 
 import importlib
 import os
@@ -63,7 +63,7 @@ class Here(Folder):
 
 
 class Report(Here):
-    """What is in out/ as a report."""
+    """Check the report of the results in out/."""
 
     def setUp(self):
         super().setUp()
@@ -132,7 +132,7 @@ class Report(Here):
 
 
 class Old(Here):
-    """What ran of another tree is not this one's."""
+    """Check that results of another tree are left out."""
 
     CASE = Case("lean: uq: uq_io: irq.read_write", ktap.PASS)
     PATH = "kselftest.uq.uq_io.irq.read_write"
@@ -180,10 +180,10 @@ class Old(Here):
 
 
 class Noted(Folder):
-    """What changes what results are of."""
+    """Check the inputs that change the sources of results."""
 
     def of(self, **kernel):
-        """What a run would be of, over such a kernel."""
+        """Return the sources of a run over this kernel."""
         src = source.Source(self.top, **{"version": "7.3.4", "is_git": False,
                                          "head": None, "origin": "kdir", **kernel})
         items = [lay.Item(name, name, "file") for name in sorted(self.laid)]
@@ -204,7 +204,7 @@ class Noted(Folder):
         self.first = self.of()
 
     def changed(self, **kernel):
-        """The names of what is not as at first."""
+        """Return the names of the sources that changed."""
         return {name for name, value in self.of(**kernel).items()
                 if self.first[name] != value}
 
@@ -293,7 +293,7 @@ class Checkout(Folder):
 
 
 class Command(Folder):
-    """What `make results` makes of what the venv says."""
+    """Check how `make results` reads the output of the venv."""
 
     TESTS = ({"path": "kselftest.uq"},)
 
@@ -330,7 +330,7 @@ class Command(Folder):
         self.assertNotEqual(self.run_with("Traceback", path, path)[0].status, ktap.PASS)
 
     def compared(self, old):
-        """What `results OLD` gives to the venv, and what is in these files."""
+        """Return the content of the files that `results OLD` compares."""
         seen = []
 
         def venv(*paths, what):
@@ -354,7 +354,7 @@ class Command(Folder):
 
 
 class Comparison(Folder):
-    """What passed before is missed, whatever kci-dev calls it."""
+    """Check that lost results fail, whatever kci-dev calls them."""
 
     ITEMS = (("regression", "PASS", "FAIL", True), ("unstable", "PASS", "MISS", True),
              ("missing", "PASS", None, True), ("unstable", "PASS", "SKIP", False),
@@ -374,7 +374,7 @@ class Comparison(Folder):
             return importlib.import_module("engine.results.compare")
 
     def compare(self, *items):
-        """What is said of the results that kci-dev has found, and the verdict."""
+        """Return the lines and the verdict for results of kci-dev."""
         module = self.module([
             {"category": category, "base_status": old, "head_status": new,
              "identity": {"config": "lean", "platform": "qemu",

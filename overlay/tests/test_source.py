@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Finding the kernel: what is half-written is never taken for whole."""
+"""Check that an incomplete kernel source is never used."""
 
 import os
 import shutil

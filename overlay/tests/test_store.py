@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is kept and what is not: only the same question gets an old answer."""
+"""Check that results are kept only for the same inputs."""
 
 import dataclasses
 import os
@@ -36,7 +36,7 @@ FAILED = Case("c", ktap.FAIL, "it broke")
 
 
 def laid(top):
-    """Commit what is in a folder, as the laid tree is."""
+    """Commit the content of a directory, as in the laid tree."""
     for args in (["init", "--quiet"], ["add", "--all"],
                  ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit",
                   "--quiet", "--allow-empty", "--message", "laid"]):
@@ -386,7 +386,7 @@ class Kunit(Kept):
         self.replace(guest, "boot", self.boot)
 
     def suites(self, *names):
-        """What a build of the debug kernel left as modules."""
+        """The modules of a build of the debug kernel."""
         host.write(self.built / "modules.order",
                    "".join(f"{name}.o\n" for name in names))
         for name in names:
