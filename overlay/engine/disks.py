@@ -16,10 +16,9 @@ from engine.host import UserError
 MEGABYTES = 64
 TESTS = host.ROOT / "tools" / "testing" / "selftests" / "uq"
 README = TESTS / "README"
-# The label by which the tests know a device as theirs (uq_safe.c), and how long
-# it is. A disk without one is read first, to see whether it is blank; that many
-# reads at once can leave QEMU's interrupt line raised, as its shadow doorbells
-# do not tell it of the last completion taken.
+# The label of devices that belong to the tests (uq_safe.c), and its length. Without a
+# label, the tests first read the disk to see whether it is blank. So many reads can
+# leave QEMU's interrupt line raised.
 SAFE = TESTS / "uq_safe.h"
 LABEL_BYTES = 4096
 # The image of all drives in README, and its option for shared use.
@@ -48,7 +47,7 @@ def options() -> list[str]:
 
 @functools.cache
 def _takes(limit: str) -> bool:
-    """Whether the QEMU of this machine takes such a controller."""
+    """Return whether the QEMU of this machine accepts such a controller."""
     cmd = ["qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none",
            "-S", "-monitor", "stdio", "-device", f"nvme,serial=probe{limit}"]
     try:
@@ -59,7 +58,7 @@ def _takes(limit: str) -> bool:
 
 
 def given() -> list[str]:
-    """The options that guests on this machine have."""
+    """Return the options of guests on this machine."""
     return [option.replace(LARGE, LARGER)
             if LARGE in option and _takes(LARGER) else option
             for option in options()]

@@ -20,8 +20,8 @@ from engine.host import UserError
 from engine.kernels import KERNELS
 from engine.ktap import Case
 
-# The guest's root is this machine's: what virtme-ng's init and the scripts of
-# every guest call has to be here, down to the shell.
+# The root of a guest is that of this machine, so programs that virtme-ng's init and
+# guest scripts call must be installed.
 PACKAGES = ("qemu-system-x86", "e2fsprogs", "xfsprogs", "kmod", "procps",
             "util-linux", "mount", "iproute2", "systemd-standalone-tmpfiles",
             "coreutils", "dash", "grep", "sed")
@@ -173,8 +173,8 @@ FAST_BYTES = ("erms", "fsrm", "fsrs", "fzrm")
 def by_words() -> tuple[str, ...]:
     """QEMU's options for a CPU that does not copy memory byte by byte.
 
-    TCG executes these instructions one byte after the other, which was a fifth of what
-    the guest executes that reads and maps DAX files. With KVM there is nothing to gain.
+    TCG copies byte by byte with these features: a fifth of the instructions of the
+    guest for DAX files.
     """
     if accelerated():
         return ()

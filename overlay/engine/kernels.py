@@ -34,8 +34,8 @@ LAZY = ("intel_iommu=on", "iommu.strict=0")
 UNTRACED = ("fs/%", "io_uring/%", "kernel/locking/%", "kernel/time/%",
             "kernel/trace/trace_preemptirq.o", "mm/%", "net/core/%", "net/sched/%",
             "net/socket.o")
-# Of these, what keeps them: 9p, whose headers others include; DAX, whose tracepoints
-# mmap_sync counts; and linux/mmap_lock.h, which many include.
+# Objects among these that keep tracepoints: others include the headers of 9p and
+# linux/mmap_lock.h, and mmap_sync counts the tracepoints of DAX.
 TRACED = ("fs/9p/%", "fs/dax.o", "mm/mmap_lock.o")
 # Objects that KASAN does not watch: they read and write memory of their own.
 UNWATCHED = ("arch/x86/events/%", "arch/x86/kernel/cpu/%", "drivers/acpi/%",
@@ -48,8 +48,8 @@ NOT_WATCHED = " ".join(f"--param asan-{what}=0" for what in (
 # Upstream's kernel, below all series.
 BASE = "base"
 
-# What a guest leaves to others: a test as a whole (None), or the options of the
-# harness that leave a part of it out.
+# Tests that a guest leaves to other guests: the whole test (None), or options of the
+# harness that omit a part.
 LeftOut = Mapping[str, str | None]
 
 
@@ -77,7 +77,7 @@ class Kernel:
     fragments: tuple[str, ...]
     # Compilers and linkers that make calls, until a build was counted.
     steps: int
-    # What its build folder takes.
+    # The size of its build directory.
     gigabytes: int = 2
     # Variables for every make.
     make: tuple[str, ...] = ()
@@ -101,8 +101,7 @@ class Kernel:
 
     # -- tested
 
-    # Do guests that run kselftests in `make check` have a processor on which
-    # memory is copied and cleared by words (guest.by_words())?
+    # Do its guests in `make check` copy and clear memory by words (guest.by_words())?
     by_words: bool = False
 
     # Does `make kselftest` run it, and keep its results?
@@ -118,25 +117,24 @@ class Kernel:
     # `make check`, where the others have a guest without.
     guests: int = 2
     nvme_guests: int = 1
-    # What it leaves to others in `make check` and `make coverage`.
+    # Tests that it leaves to others in `make check` and `make coverage`.
     left_out: LeftOut = field(default_factory=dict)
-    # What tests are told there: so that a fuzzer ends in time.
+    # Variables for tests, so that a fuzzer ends in time.
     variables: Mapping[str, str] = field(default_factory=dict)
     # Are there guests of HARDWARE too, and one that restarts with commands in
     # flight? Is it shown that tests install where no kernel was built?
     other_hardware: bool = False
     restarts: bool = False
     installs_without: bool = False
-    # What a guest's script does after its tests.
+    # Commands of a guest after its tests.
     after: str = ""
     # Is its log searched for KCSAN's reports?
     races: bool = False
 
     # -- tested for long
 
-    # How many times the usual rounds the tests do in `make soak`, 0 for a
-    # kernel that is not part of it; which tests, if not all; and what they are
-    # told.
+    # The factor of the rounds of tests in `make soak`, 0 for a kernel without it; its
+    # tests, if not all; and variables for them.
     soak: int = 0
     soak_tests: tuple[str, ...] = ()
     soak_variables: Mapping[str, str] = field(default_factory=dict)
@@ -177,8 +175,8 @@ KERNELS: dict[str, Kernel] = {
     "debug": Kernel(
         fragments=("lean", "debug"),
         steps=2500,
-        # Left out are what walks the stack for each allocation, and UBSAN but in files
-        # of ours and those that we patch: they took much of the time.
+        # For speed, omit walks of the stack for each allocation, and UBSAN in files
+        # that we neither add nor patch.
         make=(*(f"KASAN_SANITIZE_{name}.o=n"
                 for name in ("unwind_frame", "stacktrace", "extable")),
               "UBSAN_SANITIZE=n",
@@ -190,9 +188,9 @@ KERNELS: dict[str, Kernel] = {
         patched=True,
         gigabytes=4,
         # An IOMMU stops transfers to memory that is not mapped for them. no5lvl:
-        # identify_cpu() clears all features for a moment, in which KASAN takes each
-        # address for a wild one. acpi=noirq: to evaluate _PRT for each device that is
-        # enabled was a third of what uq_reset executed.
+        # identify_cpu() clears all features for a moment, and KASAN then reports each
+        # address as wild. acpi=noirq: evaluating _PRT for each enabled device was a
+        # third of the instructions of uq_reset.
         append=(*STRICT, "no5lvl", "acpi=noirq"),
         qemu=IOMMU,
         by_words=True,
@@ -301,5 +299,5 @@ HARDWARE: dict[str, Hardware] = {
 
 
 def having(what: str) -> list[str]:
-    """The kernels of which this field is true, in their order."""
+    """Return the kernels with this field set, in order."""
     return [name for name, kernel in KERNELS.items() if getattr(kernel, what)]

@@ -34,7 +34,7 @@ from engine.share import PACKAGES, Share
 
 TOP = PurePosixPath("tools/testing/selftests")
 NVME = "uq"
-# What runs in no guest, and why that is so.
+# Tests that no guest runs, and the reason.
 NOWHERE = {
     "uq: uq_mmap_reset: life.*.module_stays":
         "nvme is built into all of our kernels",
@@ -80,7 +80,7 @@ def make(mode: str, into: Path, *args: str, folders: Sequence[str], kdir: Path,
 
 
 def build_log(mode: str) -> Path:
-    """What building a kernel's tests has said."""
+    """Return the log of building a kernel's tests."""
     return host.OUT / "build" / f"{mode}.kselftests.log"
 
 
@@ -122,7 +122,7 @@ def without_kernel(mode: str, out: Path) -> list[Case]:
 
 
 def missing_options(mode: str, target: str) -> list[str]:
-    """What a target's `config` asks for and the mode's kernel lacks."""
+    """Return the options of a target's `config` that the mode's kernel lacks."""
     path = build.tree() / TOP / target / "config"
     if not path.exists():
         return []
@@ -223,7 +223,7 @@ def run(todo: list[Share], out: Path) -> list[Case]:
 
 
 def _script(share: Share, out: Path) -> str:
-    """What a guest runs: its tests, and what its kernel wants about them."""
+    """Return the script of a guest: its tests, and commands of its kernel."""
     if share.restart:
         image = build.folder(share.mode) / "arch/x86/boot/bzImage"
         return f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {image}\n"
@@ -303,7 +303,7 @@ def _rename(mode: str, cases: list[Case]) -> list[Case]:
 
 
 def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
-    """What `make kselftest` is asked for: kernels, and tests of one folder."""
+    """Return the kernels and the tests that the arguments name."""
     modes = [arg for arg in args if ":" not in arg]
     checked = kernels.having("checked")
     for mode in modes:

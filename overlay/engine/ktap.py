@@ -239,8 +239,8 @@ SPLATS = re.compile("|".join((
 # Only lines of the kernel count: programs may print "WARNING: ".
 # Programs and the kernel share the console, so a stamp may stand mid-line.
 KERNEL = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ?")
-# What user space writes to /dev/kmsg has a stamp as well. These tell its
-# origin; what our own scripts write there (guest/run.sh) counts.
+# Messages of user space in /dev/kmsg have a stamp, too. These prefixes tell their
+# origin. Messages of our own scripts (guest/run.sh) count.
 USER = re.compile(r"(virtme-(ng-)?init|systemd(-[\w-]+)?(\[\d+\])?"
                   r"|udevd(\[\d+\])?): ")
 EXPECTED = re.compile(r"overlay: expect (/.*/)\s*$")
@@ -287,8 +287,7 @@ def _complaints(text: str) -> tuple[list[str], int]:
 # a machine check, a bad page, an oops, a warning, a soft lockup; and for a
 # module that was forced in or out.
 TAINTS = {1: "F", 3: "R", 4: "M", 5: "B", 7: "D", 9: "W", 14: "L"}
-# The bit that says that a KUnit suite ran, which only its own guest may have:
-# what other guests test is a kernel as users have it.
+# The bit of a KUnit suite, which only the guest for suites may set.
 TESTED = 18
 TAINT = re.compile(r"^# overlay: taint (\d+)$", re.MULTILINE)
 

@@ -23,7 +23,7 @@ SUITE = re.compile(
 # UML: its name, and what kunit.py boots in its build folder.
 UM = "um"
 IMAGE = "linux"
-# What modules with suites stand on.
+# The module that modules with suites need.
 KUNIT = "lib/kunit/kunit.ko"
 
 
@@ -91,7 +91,7 @@ def build_um(out: Path) -> list[Case]:
 
 
 def _key_of_um() -> str | None:
-    """What UML's result is kept under: its image, and what boots it."""
+    """Return the key of UML's result: its image, and the files that boot it."""
     image = store.of_file(_folder() / IMAGE)
     return image and store.digest({
         "image": image, "command": [str(part) for part in _running()[2:]],

@@ -14,14 +14,14 @@ _compiling = threading.Lock()
 
 
 def interface(version: tuple[int, ...]) -> int:
-    """The version of the plugin interface that a QEMU wants to see."""
+    """Return the version of a QEMU's plugin interface."""
     if version < (9, 0):
         return 1
     return 2 if version < (9, 1) else 3
 
 
 def _key(name: str, api: int) -> str:
-    """What a plugin is known by: all that it is compiled from."""
+    """Return a digest of the sources of a plugin."""
     return store.digest([api, FLAGS, host.output(["gcc", "-dumpfullversion"]),
                          *(store.of_file(host.PROGRAMS / file)
                            for file in (f"{name}.c", "plugin.h"))])

@@ -18,7 +18,7 @@ PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 
 @dataclass(frozen=True)
 class Share:
-    """What one guest has to do."""
+    """The tests of one guest."""
 
     mode: str
     name: str
@@ -66,7 +66,3 @@ class Share:
         # without duplicates
         return (*guest.PMEM, *kernel.append, *self.append), tuple(dict.fromkeys(
             (*kernel.qemu, *qemu, *(guest.by_words() if words else ()))))
-
-    def packages(self) -> tuple[str, ...]:
-        """The packages that its tests call."""
-        return PACKAGES
