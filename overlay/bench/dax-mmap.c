@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a page costs that is read through a mapping, in instructions.
+ * Count instructions per page that is read through a mapping.
  *
  *	dax-mmap NAME DIRECTORY all|few|lines|CELL RUNS
  *
- * NAME is the name of the measurement in what is printed, see figures.py. With
+ * NAME is the name of the measurement in the output. With
  * CELL, only the cells that begin so: "dax-fault-around kind=data" and so on.
  * DIRECTORY is on ext4 or XFS on a DAX device, mounted with -o dax=inode, so
  * that files with and without DAX can be made in it. The guest runs under
@@ -162,7 +162,7 @@ static int new_file(const char *parent, const struct cell *c)
 	if (fd < 0 || ftruncate(fd, SIZE))
 		die("cannot make %s: %s", path, strerror(errno));
 	check_dax(fd, c->variant != PAGECACHE);
-	/* At once, so that huge pages fit what is allocated. */
+	/* Allocate at once, so that huge pages fit. */
 	if (c->data && posix_fallocate(fd, 0, SIZE))
 		die("no space for %s", path);
 	memset(block, 'd', sizeof(block));

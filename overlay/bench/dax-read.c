@@ -5,22 +5,21 @@
  * Variants of the same read of the same file, in the same boot:
  *
  *   generic    ext4.dax_fast_read off, and ->read taken away from the open
- *              file by noread.ko: what the kernel does without our patches
+ *              file by noread.ko, as in a kernel without our patches
  *   read_iter  the same with ext4.dax_fast_read on: pread() arrives at
  *              ->read_iter, which has the fast path
  *   read       ext4.dax_fast_read on: pread() arrives at ->read
- *   off        ext4.dax_fast_read off: what ->read costs a system with the
- *              fast path switched off
+ *   off        ext4.dax_fast_read off: the cost of ->read on a system with
+ *              the fast path switched off
  *
  * A cell is measured in runs; between two runs all the other cells were
  * measured and the parameter was switched off and on. A run is the median of
  * some rounds, each a handful of reads, short enough that the timer ticks in
- * few of them. What is printed is one line for each run of each cell:
+ * few of them. The output is one line for each run of each cell:
  *
  *	cell BENCH VARIANT syscall=.. size=.. extents=.. hole=.. threads=.. run=.. insn=..
  *
- * Everything read is compared with what has to be there, outside of the
- * counted part: a fast read of wrong bytes is no result.
+ * All data is compared with the expected content, outside of the counted part.
  *
  * Overwrites of written blocks (bench dax-write) have two variants: "generic", with
  * ext4.dax_fast_overwrite off, and "write", with it on.
@@ -31,7 +30,7 @@
  *   unlocked   read, with ext4.dax_unlocked_read on
  *   pagecache  a file of the same file system without DAX, all of it cached
  *
- * for which the file system has to be mounted with -o dax=inode.
+ * They need a file system mounted with -o dax=inode.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -138,7 +137,7 @@ struct cell {
 
 static struct cell cells[512];
 static int nr_cells;
-/* The file system, and what switches its short way of reading on and off. */
+/* The file system, and the parameter of its fast path for reads. */
 static const char *fs = "ext4", *parameter = EXT4_PARAMETER;
 static bool has_parameter, has_read, has_overwrite;
 static char *buf;
@@ -191,7 +190,7 @@ static void set_fast(bool fast)
 
 /* -- files ---------------------------------------------------------------- */
 
-/* What stands at an offset: its own number, scrambled, never zero. */
+/* The content at an offset: its own number, scrambled, never zero. */
 static uint64_t word_at(off_t offset)
 {
 	return (uint64_t)offset * 0x9e3779b97f4a7c15ull | 1;
@@ -233,7 +232,7 @@ static void allocate(int fd, long block, long nr)
 /*
  * Single-block extents with nothing between them: two files take turns at
  * allocating one block, so that neither gets two neighbours. fallocate() of
- * what fits one extent is not rounded up, which write() would be.
+ * one extent is not rounded up, but write() would be.
  */
 static void make_data(int fd, int extents)
 {
@@ -279,7 +278,7 @@ static unsigned int next_random(void)
 	return state >> 33;
 }
 
-/* Places from which the largest read stays within the data, or the hole. */
+/* Offsets of reads that stay within the data, or the hole. */
 static void choose_places(struct layout *l)
 {
 	long blocks = l->extents == 1 ? 256 : l->extents;
@@ -404,7 +403,7 @@ static ssize_t read_fixed(int fd, size_t size, off_t place)
 	return ring.cqes[head & ring.cq_mask].res;
 }
 
-/* What fits into an empty pipe, and out of it again. */
+/* Move data that fits into an empty pipe, and out of it again. */
 static ssize_t read_splice(int fd, size_t size, off_t place)
 {
 	if (splice(fd, &place, pipe_fds[1], NULL, size, 0) != (ssize_t)size)
@@ -412,7 +411,7 @@ static ssize_t read_splice(int fd, size_t size, off_t place)
 	return read(pipe_fds[0], buf, size);
 }
 
-/* What an append costs is left out. */
+/* The cost of an append does not count. */
 static uint64_t read_appended(struct layout *l, int fd, size_t size, off_t place)
 {
 	uint64_t start;
@@ -440,7 +439,7 @@ static int reads_per_round(const struct cell *c)
 	return c->size > 4096 ? 8 : c->size == 4096 ? 32 : 64;
 }
 
-/* So many operations; what they took, the loop included. */
+/* Run so many operations; return their instructions with the loop. */
 static __attribute__((noinline)) uint64_t
 operate(const struct cell *c, int first, int nr)
 {
@@ -497,7 +496,7 @@ operate(const struct cell *c, int first, int nr)
 	return insns() - start;
 }
 
-/* Over what was there, and back. */
+/* Overwrite the data, and restore it. */
 static void check_written(const struct cell *c)
 {
 	off_t place = c->layout->places[7];
@@ -622,7 +621,7 @@ static void add_off(struct layout *l, size_t size)
 		add("dax-read", PREAD, &off, l, size, 1);
 }
 
-/* What reaches ->read_iter, whether there is a ->read or not. */
+/* System calls that reach ->read_iter, with and without ->read. */
 static void add_by_iter(enum call call, struct layout *l, size_t size)
 {
 	add("dax-read", call, &generic, l, size, 1);
@@ -644,7 +643,7 @@ static void add_segments(void)
 	add_by_iter(PREADV_2, &layouts[3], 4096);
 }
 
-/* Reads of what was there before, each after a block was appended. */
+/* Read old data after each append of a block. */
 static void add_appended(void)
 {
 	add_by_iter(APPENDED, &grown, 8);
@@ -772,7 +771,7 @@ static double now(void)
 	return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-/* What the readers of one round share. */
+/* Data that the readers of one round share. */
 struct start {
 	int waiting;
 	double ns[MAX_READERS];
@@ -831,9 +830,8 @@ static double wall_once(const struct cell *c, int readers)
 }
 
 /*
- * 4 KB reads of one file by one and by two processes, on the clock: what a
- * user of this guest would see, which is no promise for any other machine.
- * Rounds are short and many, because this machine has other work too.
+ * Measure 4 KB reads of one file by one and by two processes, on the clock.
+ * Rounds are short and many, because this machine runs other programs, too.
  */
 static void wall(void)
 {

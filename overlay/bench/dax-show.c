@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Read a file through a mapping and say what that took.
+ * Read a file through a mapping and print resident pages and faults.
  *
  *	dax-show FILE
  *

@@ -23,7 +23,7 @@ static inline uint64_t insns(void)
 
 /*
  * Long no-operations that nothing else uses: QEMU's plugins know them (plugin.h).
- * What is executed between the first and the second is counted.
+ * Instructions between the first and the second are counted.
  */
 #define PLUGIN_MARK(number)						\
 	__asm__ volatile(".byte 0x0f,0x1f,0x80," #number ",0x00,0xed,0x5e" : : : "memory")
@@ -76,7 +76,7 @@ static inline int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts what it is given. */
+/* Sort the values. */
 static inline double median(double *values, int n)
 {
 	qsort(values, n, sizeof(*values), by_value);

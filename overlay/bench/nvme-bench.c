@@ -13,7 +13,7 @@
  * Runs in a guest with a clock that counts instructions (QEMU, -icount
  * shift=0). One pass submits until @depth are in flight, @batch at a time, spins in user
  * space for long enough that the emulated device is done, and reaps all. Only
- * the system calls count, and what the spin took beyond its calibrated length,
+ * the system calls count, and the time of the spin beyond its calibrated length,
  * which is interrupts. Waiting is never counted: how long the device takes is
  * the host's affair; a polled queue has no interrupts, so nothing in the spin is
  * the commands'. Nor do timer ticks count, nor more interrupts than the
@@ -22,8 +22,8 @@
  * they do not cost the same everywhere in it. A command's figure is the median
  * over the rounds.
  *
- * Prints a line for each run, and one that shows that nothing is hidden: what
- * all rounds of a run took but for the wait, beside the sum of its parts.
+ * Prints a line for each run, and a line with the cost of all rounds of a run
+ * without the wait, and the sum of the parts, to show that nothing is hidden.
  *
  * Before the first and after the last command that counts comes an admin command
  * that no other program sends. A log of doorbells from outside of the guest shows
@@ -33,13 +33,13 @@
  * buffers of the others have. With uq-rw, the node of a user queue is read and
  * written as a block device is, by io_uring's READ_FIXED and the like.
  *
- * With -P what counts is marked for the profiling plugin (insnprof.c) instead: in
- * each round so many windows, of which a round's profile is the sum.
+ * With -P the counted windows are marked for the profiling plugin (insnprof.c)
+ * instead. The profile of a round is the sum of its windows.
  *
  * With -c the same windows are marked for the plugin that follows cache lines: on
  * each of so many processors a task with a ring of its own, all on the same node,
- * takes its turn, a pass (turns.h); with nop, what is known to the plugin. Rounds are then those that count, after as many
- * as it takes to go once around a queue.
+ * takes its turn, a pass (turns.h); nop runs the known turns. Rounds count after
+ * the tasks went once around a queue.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -179,7 +179,7 @@ static void enter(struct run *r, unsigned int submit, unsigned int wait)
 }
 
 /*
- * The profile holds what a cell counts. With interrupts that is all that the
+ * The profile contains the counted part of a cell. With interrupts that is all that the
  * kernel does in a pass, so a pass is one window: the plugin takes its time at
  * the end of a window, which is when an interrupt would come between two. Of a
  * polled pass it is the system calls alone.
@@ -242,13 +242,13 @@ static uint64_t calibrate(unsigned long n)
 	return least;
 }
 
-/* What a round took, in instructions; @whole is without the wait. */
+/* The cost of a round in instructions; @whole is without the wait. */
 struct round {
 	uint64_t		submit, irq, reap, user, whole;
-	unsigned long long	ticks;	/* in what does not count */
+	unsigned long long	ticks;	/* in the part that does not count */
 };
 
-/* The least that was ever seen of what a round cannot be without. */
+/* The minimum of the parts that every round contains. */
 struct least {
 	uint64_t		reap;
 	unsigned long long	irqs;
@@ -259,7 +259,7 @@ struct least {
 };
 
 /*
- * Until the device is done; returns how long. What it takes more than it should
+ * Wait until the device is done; return how long. Time beyond the calibrated one
  * is interrupts. A polled queue has none, so it does not count, and there is time
  * to see whether a tick is in it.
  */
@@ -526,7 +526,7 @@ static void one_run(struct run *r, unsigned int run, uint64_t *base,
  */
 static void profile(struct run *r)
 {
-	/* few rounds, of which a plugin that writes makes each slow: long patience */
+	/* few rounds, as a plugin that writes makes each slow: a long timeout */
 	unsigned int most = 4 * PATIENCE * r->o.rounds, good = 0, sent = 0;
 	unsigned int windows = r->o.poll ? r->o.depth / r->o.batch + 1 : 1;
 	uint64_t tick = counter_floor(), base;
@@ -567,7 +567,7 @@ static void measure(struct run *r)
 	mark(r);
 }
 
-/* What the program shares with the kernel in order to say what it wants. */
+/* Memory that the program shares with the kernel for requests. */
 static void show_ring(struct run *r)
 {
 	turns_show(r->ring.sq.ring_ptr, r->ring.sq.ring_sz);

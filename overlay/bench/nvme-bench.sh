@@ -119,7 +119,7 @@ few()
 	done
 }
 
-# Without user queues: what others pay for the feature.
+# Without user queues: the cost of the feature for others.
 off()
 {
 	with_queues 0
@@ -187,7 +187,7 @@ grow()
 	done
 }
 
-# Where the instructions go, by function; and what a deep ring adds to them.
+# Instructions by function, also with a deep ring.
 profile()
 {
 	with_queues 1
@@ -218,7 +218,7 @@ lines()
 }
 
 [ -b /dev/nvme0n1 ] || fail "the guest has no /dev/nvme0n1"
-# What the kernel says of the device's mappings.
+# The kernel's messages about mappings of the device.
 case $(cat /sys/class/nvme/nvme0/device/iommu_group/type 2>/dev/null) in
 DMA) iommu=strict ;;
 DMA-FQ) iommu=lazy ;;

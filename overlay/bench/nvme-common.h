@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What nvme-bench.c and nvme-reap.c share: a ring with a registered file and
+ * Code of nvme-bench.c and nvme-reap.c: a ring with a registered file and
  * registered buffers, commands, and interrupts as the kernel counts them.
  *
- * Inline, as icount.h is: what a program executes while it counts must not depend
- * on which file a function comes from.
+ * Inline, as icount.h is: the executed instructions must not depend on the file of
+ * a function.
  */
 #ifndef OVERLAY_BENCH_NVME_COMMON_H
 #define OVERLAY_BENCH_NVME_COMMON_H
@@ -86,8 +86,8 @@ static inline unsigned int nsid_of(int fd)
 }
 
 /*
- * Touch every other page first: pages come in the order in which they are
- * touched, so none lies beside the next one for a device.
+ * Touch every other page first: pages are allocated in the order of the
+ * touches, so none lies beside the next one for a device.
  */
 static inline void touch_apart(volatile unsigned char *buf, size_t len)
 {
@@ -133,7 +133,7 @@ struct uq_memory {
 #define UQ_OFF_MEMORY	0x80000000
 #define UQ_CMD_MEMORY	(1 << 2)
 
-/* Nothing is read from it: what counts is commands. */
+/* Nothing is read from it: only commands count. */
 static inline unsigned char *get_memory(int fd, size_t len)
 {
 	struct uq_memory memory = { .size = len };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What it costs to learn that NVMe commands are done, by two clients of one
+ * The cost of finding completions of NVMe commands, by two clients of one
  * polled user queue that have other work too and so never wait in the kernel:
  *
  *	nvme-reap -v iopoll|mmap -m insns|entries|profile|tail [-d depth]
@@ -8,7 +8,7 @@
  *
  * iopoll enters the kernel whenever it wants to know; mmap looks at the mapped
  * completion queue, and enters when something is there. As it knows before it
- * enters, it enters once: to submit what comes next, and to reap. iopoll cannot:
+ * enters, it enters once: to submit the next commands, and to reap. iopoll cannot:
  * it has to ask before it may submit, or more would be in flight.
  *
  * insns runs in a guest with a clock that counts instructions (QEMU, -icount
@@ -24,9 +24,9 @@
  * often did the client enter the kernel to look, and how often for nothing?
  *
  * tail has another tenant on the queue, with an open file of its own, which always
- * has so many others outstanding, and may have a limit. What does the client's
- * submission and its look that finds all take? Of the rounds, one in ten takes
- * more than what is said: it shares the guest with the kernel's own work.
+ * has so many others outstanding, and may have a limit. The figure is the 90th
+ * percentile of the client's submission and its look that finds all: the kernel's
+ * own work disturbs some rounds.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -114,7 +114,7 @@ static inline bool look(struct run *r)
 	return true;
 }
 
-/* Takes what the kernel has put into the ring: how many. */
+/* Take completions out of the ring; return their number. */
 static unsigned int take(struct run *r)
 {
 	struct io_uring_cqe *cqe;
@@ -197,7 +197,7 @@ static void count_entries(struct run *r)
 
 /* -- instructions */
 
-/* What a round took, in instructions; @whole is without the wait. */
+/* The cost of a round in instructions; @whole is without the wait. */
 struct round {
 	uint64_t	submit, early, reap, user, whole;
 };
@@ -208,8 +208,8 @@ struct found {
 };
 
 /*
- * Between the looks: for long enough, and what happens meanwhile is not the
- * commands'. A polled queue has no interrupts. Returns how long it was.
+ * Wait between the looks for long enough. A polled queue has no interrupts, so
+ * nothing here is work for the commands. Returns how long it was.
  */
 static uint64_t wait_for_device(struct run *r, unsigned long long *ticks)
 {
@@ -265,7 +265,7 @@ static struct found one_round(struct run *r, struct round *out, uint64_t tick,
 /* Ends a round that was not as it should be. */
 static void drain(struct run *r)
 {
-	/* what was prepared and not submitted goes first */
+	/* prepared commands that were not submitted go first */
 	if (io_uring_sq_ready(&r->ring))
 		enter(r, io_uring_sq_ready(&r->ring), 0);
 	while (r->flying)
@@ -431,8 +431,8 @@ static void give_turn(bool other)
 }
 
 /*
- * One round; false if it is to be repeated, see good_round(). What the other has
- * in flight goes first.
+ * One round; false if it is to be repeated, see good_round(). Commands of
+ * the other tenant go first.
  */
 static bool tail_round(struct run *r, struct run *other, uint64_t tick,
 		       double *took)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# In a guest: what it costs to learn that NVMe commands are done, by entering
+# Measure the cost of finding completions of NVMe commands in a guest, by entering
 # the kernel and by looking at the mapped completion queue.
 #
 #	nvme-reap.sh FOLDER-OF-THE-PROGRAMS insns|entries|profile RUNS ROUNDS DEPTH...

@@ -4,13 +4,12 @@
  * follows cache lines (overlay/host/cachelines.c).
  *
  * A turn is one operation, or a batch, from its begin to its end. Only one task
- * has its turn at a time, so what one processor takes from the others does not
- * depend on how the emulator switches between them, and is the same each time: it
- * is what they wrote in their last turns. Tasks that run at the same time take a
+ * has its turn at a time, so the lines that one CPU takes from others do not
+ * depend on how the emulator switches between them: others wrote them in their
+ * last turns. Tasks that run at the same time take a
  * line at least as often, and more often where an operation touches it twice.
  *
- * Those that wait do so in a loop with `pause`, by which QEMU goes to the next
- * processor.
+ * Tasks wait in a loop with `pause`, so that QEMU goes to the next CPU.
  */
 #ifndef OVERLAY_BENCH_TURNS_H
 #define OVERLAY_BENCH_TURNS_H
@@ -38,12 +37,12 @@
 
 /*
  * A turn of the task on @cpu. In the first one, @round is -1: the task prepares
- * what it has to itself. In the others it brackets what counts with
+ * its own data. In other turns it brackets the counted part with
  * profile_start() and profile_stop(), perhaps several times.
  */
 typedef void (*turn_fn)(void *arg, unsigned int cpu, int round);
 
-/* Of so many rounds, the first @warm show what is left from before. */
+/* The first @warm rounds show leftovers of earlier cells. */
 struct turns {
 	unsigned int	cpus;
 	int		warm, rounds;
@@ -68,13 +67,13 @@ static void *turns_memory(size_t size)
 	return p;
 }
 
-/* A new cell begins: what processors have in their caches is forgotten. */
+/* A new cell begins: the plugin drops the contents of all caches. */
 static void turns_new(void)
 {
 	PLUGIN_MARK(6);
 }
 
-/* What the task touches in this memory is not the kernel's doing. */
+/* The task itself causes accesses to this memory. */
 static __attribute__((unused, noinline)) void turns_show(const void *p, size_t size)
 {
 	const volatile char *at = p;
@@ -118,7 +117,7 @@ static void turns_of_one(const struct turns *t, unsigned int cpu, turn_fn turn,
 	}
 }
 
-/* Prints what ends a line about turns: which of the plugin's are of them. */
+/* Print the end of a line about turns: the numbers of the plugin's turns. */
 static void turns_print(const struct turns *t, int run, unsigned int ops)
 {
 	printf(" cpus=%u files=%s run=%d ops=%u warm=%u turns=%u\n", t->cpus,
@@ -193,7 +192,7 @@ static void turn_apart(void *arg, unsigned int cpu, int round)
 	turn_bounce((char *)arg + cpu * TURN_LINE, cpu, round);
 }
 
-/* Has the plugin count what is known; lines.py compares. */
+/* Let the plugin count known turns; cachelines.py compares. */
 static void check_plugin(unsigned int cpus)
 {
 	static const struct {

@@ -6,7 +6,7 @@ set -u
 
 switch=/sys/module/ext4/parameters/dax_fast_read
 work=/run/demo
-# What reads a file through a mapping, see overlay/bench/dax-show.c.
+# The program that reads a file through a mapping: overlay/bench/dax-show.c.
 show=$1
 number=0
 failed=0

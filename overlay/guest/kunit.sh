@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Load modules that hold KUnit suites, and say what came of each suite:
+# Load modules with KUnit suites, and print the result of each suite:
 # kunit.sh BUILD MODULE...
 build=$1
 shift

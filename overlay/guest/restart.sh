@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What becomes of user queues when the system goes down: restart.sh FOLDER KERNEL
+# Check user queues when the system goes down: restart.sh FOLDER KERNEL
 #
-# It does so twice with commands in flight: into a kernel that this one loads,
-# which runs this script again, and for good. The end mark is ours to say, as
-# no guest comes back from the second; the engine looks whether the guest ended.
+# The system goes down twice with commands in flight: first into a kernel that this
+# one loads, which runs this script again, then for good. This script prints the end
+# mark before that, and the engine checks that the guest ended.
 kernel=$2
 
 # shellcheck source=disks.sh

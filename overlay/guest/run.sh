@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # Run a script in a guest as its only work: run.sh RESULT SCRIPT
 #
-# RESULT is a file on this machine. What the script says goes there line by
-# line, so that a guest that dies leaves what it had said, and to the console.
-# The last line tells that the guest came to its end; without it, it did not.
+# RESULT is a file on this machine. The output of the script goes there line by line,
+# so that a guest that dies leaves its output, and to the console. The last line marks
+# the end of the guest.
 result=$1
 script=$2
 
