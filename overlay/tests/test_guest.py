@@ -179,7 +179,7 @@ class Configs(Folder):
                                "# CONFIG_C is not set\n\n")
         self.assertEqual(found, {"CONFIG_A": "y", "CONFIG_B": '"x y"',
                                  "CONFIG_C": "n"})
-        with self.assertRaisesRegex(UserError, "no option: CONFIG_A y"):
+        with self.assertRaisesRegex(UserError, "without an option: CONFIG_A y"):
             build.settings("CONFIG_A y\n")
 
     def test_dropped(self):
