@@ -57,7 +57,7 @@ nothing_left() { # PROGRAM
 	tries=0
 	while pgrep -x "$1" > /dev/null || [ -n "$(ls -A "$tmp/own")" ]; do
 		tries=$((tries + 1))
-		[ $tries -lt 1000 ] || break
+		[ "$tries" -lt 1000 ] || break
 	done
 	[ "$(parameters)" = "$before" ] || { parameters; return 1; }
 	[ -z "$(ls -A "$tmp/own")" ] || { ls -lR "$tmp/own"; return 1; }

@@ -143,6 +143,7 @@ need_fs() { # DEVICE
 mount_fs() { # DEVICE
 	mkdir -p "$tmp/mnt"
 	mount -t ext4 -o dax=always "$1" "$tmp/mnt" || return
+	# shellcheck disable=SC2034 # the tests use it
 	dir=$tmp/mnt
 }
 
