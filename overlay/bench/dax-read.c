@@ -50,8 +50,6 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "icount.h"
@@ -65,8 +63,6 @@
 #define ROOM_TO_GROW	16384	/* blocks, unwritten until they are appended */
 #define ROUNDS		15
 #define PROFILE_ROUNDS	9
-#define WALL_ROUNDS	40
-#define MAX_READERS	2
 /* Rounds of turns, and those before them that warm up. */
 #define TURN_ROUNDS	12
 #define TURN_WARM	4
@@ -763,94 +759,6 @@ static void profile_all(void)
 	printf("complete profile\n");
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-/* Data that the readers of one round share. */
-struct start {
-	int waiting;
-	double ns[MAX_READERS];
-};
-
-/* One reader on its own processor: begins when all are there. */
-static void wall_reader(const struct cell *c, struct start *s, int me)
-{
-	const int laps = 2, reads = 64;
-	cpu_set_t set;
-	double t;
-
-	CPU_ZERO(&set);
-	CPU_SET(me, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("sched_setaffinity");
-	operate(c, 0, reads);
-	__atomic_sub_fetch(&s->waiting, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&s->waiting, __ATOMIC_SEQ_CST) > 0)
-		;
-	t = now();
-	for (int i = 0; i < laps; i++)
-		operate(c, i * reads, reads);
-	s->ns[me] = (now() - t) / (laps * reads);
-}
-
-/* Nanoseconds per read, of the slowest reader. */
-static double wall_once(const struct cell *c, int readers)
-{
-	static struct start *s;
-	double slowest = 0;
-
-	if (!s)
-		s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s == MAP_FAILED)
-		die("mmap");
-	s->waiting = readers;
-	for (int i = 0; i < readers; i++) {
-		pid_t pid = fork();
-
-		if (pid < 0)
-			die("fork");
-		if (!pid) {
-			wall_reader(c, s, i);
-			_exit(0);
-		}
-	}
-	for (int i = 0, status; i < readers; i++)
-		if (wait(&status) < 0 || status)
-			die("a reader failed");
-	for (int i = 0; i < readers; i++)
-		if (s->ns[i] > slowest)
-			slowest = s->ns[i];
-	return slowest;
-}
-
-/*
- * Measure 4 KB reads of one file by one and by two processes, on the clock.
- * Rounds are short and many, because this machine runs other programs, too.
- */
-static void wall(void)
-{
-	const struct variant *v[3];
-	int nr = variants(v);
-
-	for (int round = 0; round < WALL_ROUNDS; round++)
-		for (int i = 0; i < nr; i++)
-			for (int readers = 1; readers <= MAX_READERS; readers++) {
-				struct cell c = { "wall", PREAD, v[i], &layouts[0], 4096, 1 };
-
-				set_fast(v[i]->fast);
-				printf("wall %s %d %d %.1f\n", v[i]->name, readers,
-				       round, wall_once(&c, readers));
-				fflush(stdout);
-			}
-	printf("complete wall\n");
-}
-
 /* -- cache lines ---------------------------------------------------------- */
 
 static void turn_to_read(void *arg, unsigned int cpu, int round)
@@ -1019,7 +927,7 @@ int main(int argc, char **argv)
 	const char *what = argc > 2 ? argv[2] : "";
 
 	errno = 0;
-	if (strcmp(what, "wall") && strcmp(what, "lines") && !counter_is_exact())
+	if (strcmp(what, "lines") && !counter_is_exact())
 		die("the instruction counter is not exact: is this an icount guest?");
 	if (!strcmp(what, "all") && argc == 4) {
 		prepare(argv[1], ARRAY_SIZE(layouts));
@@ -1032,14 +940,11 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "profile") && argc == 3) {
 		prepare(argv[1], 1);
 		profile_all();
-	} else if (!strcmp(what, "wall") && argc == 3) {
-		prepare(argv[1], 1);
-		wall();
 	} else if (!strcmp(what, "lines") && argc == 4) {
 		prepare_lines(argv[1]);
 		lines_all(number(argv[3]));
 	} else {
-		printf("usage: dax-read DIR all|few|lines RUNS | profile | wall\n");
+		printf("usage: dax-read DIR all|few|lines RUNS | profile\n");
 		return 2;
 	}
 	return 0;

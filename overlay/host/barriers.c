@@ -2,20 +2,20 @@
 /*
  * A QEMU plugin that gives guests their memory barriers.
  *
- * Where all processors of a guest share one thread (-icount, thread=single), QEMU
- * emits no code for a barrier, as they see each other's writes in order anyway. Its
- * devices are in another thread. A driver with shadow doorbells writes one, needs a
- * barrier, and reads the event index; the device writes the event index, has a
- * barrier, and reads the doorbell. The processor of this machine may read before it
- * has written, so that without the driver's barrier both can miss the other's
- * write: the driver does not ring, the device does not look again, and the command
- * is lost. Virtio's event index is the same protocol.
+ * If all CPUs of a guest share one thread (-icount, thread=single), QEMU emits no
+ * code for a barrier, as the CPUs see each other's writes in order anyway. But the
+ * devices run in another thread. A driver with shadow doorbells writes a doorbell,
+ * executes a barrier, and reads the event index. The device writes the event index,
+ * executes a barrier, and reads the doorbell. The host's CPU may read before it
+ * writes. Without the driver's barrier, both can miss the other's write: the driver
+ * does not ring, the device does not check again, and the command is lost. Virtio's
+ * event index uses the same protocol.
  *
- * QEMU 8.1 emits what fence instructions ask for ("tcg: Do not elide memory
- * barriers for !CF_PARALLEL in system mode", c914d46d0a64), but nothing for locked
- * ones. This plugin executes a barrier of this machine before those that Linux on
- * x86 has as barriers: mfence for mb(), an addition to the stack of nothing for
- * smp_mb(), and xchg with memory for smp_store_mb().
+ * QEMU 8.1 emits code for fence instructions ("tcg: Do not elide memory barriers for
+ * !CF_PARALLEL in system mode", c914d46d0a64), but not for locked instructions. This
+ * plugin executes a barrier of the host before each barrier of Linux on x86: mfence
+ * for mb(), lock addl of 0 to the stack for smp_mb(), and xchg with memory for
+ * smp_store_mb().
  *
  * Usage: -plugin barriers.so
  */

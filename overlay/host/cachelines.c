@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A QEMU plugin that follows cache lines: how many a processor touches while it
- * is counted, and how many it has to take from another one.
+ * A QEMU plugin that follows cache lines. It counts how many lines a CPU touches
+ * while it is counted, and how many it takes from another CPU.
  *
- * A program in the guest says by marks (plugin.h) that there will be something to
- * count, when its processor is counted, and when its turn is over. For each turn the plugin writes
+ * A program in the guest sets marks (plugin.h): before the first measurement, where
+ * the counting of its CPU starts and stops, and at the end of its turn. For each
+ * turn the plugin writes
  *
  *	turn CPU insns=.. lines=.. own=.. user=.. code=.. taken=.. lost=..
  *
  * insns	instructions of the kernel
  * lines	distinct lines of data that the kernel has touched
- * own		those of them that the program has shown as its own: rings, buffers
+ * own		those lines that the program has shown as its own: rings, buffers
  * user		distinct lines of data that user space has touched
- * code		distinct lines of which the kernel has executed something
- * taken	lines of data taken from another processor, by the model below
- * lost		accesses of which QEMU knew no address: there should be none
+ * code		distinct lines with instructions that the kernel has executed
+ * taken	lines of data taken from another CPU, by the model below
+ * lost		accesses whose address QEMU did not know: there should be none
  *
- * and for a turn of which the details are wanted, before it, for each line of data
- * that was touched, in the order of first touches,
+ * If the mark asks for details, these lines come first, one for each line of data,
+ * in the order of first touches:
  *
  *	line PC ADDRESS FLAGS
  *
- * with the instruction and the virtual address of the first touch. FLAGS are "k"
- * by the kernel, "u" by user space, "o" own and "t" taken.
+ * PC and ADDRESS are the instruction and the virtual address of the first touch.
+ * FLAGS are "k" by the kernel, "u" by user space, "o" own and "t" taken.
  *
- * A line is 64 bytes of physical memory. Virtual addresses would take one line of
- * a ring, that the program and the kernel map each in its place, for two, and
- * lines of processes that have the same address for one.
+ * A line is 64 bytes of physical memory. With virtual addresses, a line of a ring
+ * would count twice, because the program and the kernel map it at two addresses.
+ * Lines of two processes at the same address would count as one.
  *
- * The model. Each processor has a cache that is never full. A load gets a copy of
- * the line. A store takes the line from all others, which lose their copies. A
- * processor takes a line when it touches one of which it has no copy and which
- * another one has written last, or when it writes to one of which another one has
- * a copy; in a turn, once for each line. First touches, and loads of what was
- * never written, are not counted: they are misses, but no processor has to give
- * anything away. What is done while a processor is not counted does not change
- * the model, nor do devices, nor page walks. So a turn sees what the other turns
- * left behind, and nothing else; and nothing of what was before the last mark by
- * which a program says that there will be something to count.
+ * The model. Each CPU has a cache that is never full. A load gets a copy of the
+ * line. A store takes the line from all other CPUs, and they lose their copies. A
+ * CPU takes a line if it touches a line without having a copy, and another CPU
+ * wrote it last. It also takes a line if it writes to it and another CPU has a
+ * copy. A line counts once per turn. First touches, and loads of memory that no
+ * CPU has written, do not count: they miss, but no CPU loses anything. Accesses of
+ * a CPU that is not counted do not change the model. Neither do devices and page
+ * walks. So a turn depends only on other turns since the last mark before a
+ * measurement.
  *
- * QEMU must run all processors in one thread (-icount, or -accel tcg,thread=single):
- * then accesses have an order. Turns must not overlap, or the order is one of many
- * that are as likely: QEMU lets a processor run for milliseconds before another.
+ * QEMU must run all CPUs in one thread (-icount, or -accel tcg,thread=single), so
+ * that accesses have an order. Turns must not overlap, or the order is arbitrary:
+ * QEMU lets a CPU run for milliseconds before it switches to another one.
  *
  * Usage: -plugin cachelines.so,out=FILE
  */
@@ -66,8 +66,8 @@
 #define TAKEN		4
 
 /*
- * @life: of the model, to which @holders and @writer belong
- * @seen: in which turn of a processor it was touched last, and as which line
+ * @life: the life of the model that @holders and @writer belong to
+ * @seen: for each CPU, the turn of the last touch, and the index in its list
  */
 struct line {
 	struct line	*next;
@@ -161,7 +161,7 @@ static struct cpu *cpu_of(unsigned int cpu)
 	return &cpus[cpu];
 }
 
-/* A line in this turn's list, added if it was not touched before. */
+/* Return the line's entry in the list of this turn. Add it if there is none. */
 static struct touched *touch(struct list *list, struct line *line,
 			     unsigned int cpu, uint64_t pc, uint64_t addr)
 {
@@ -184,7 +184,7 @@ static struct touched *touch(struct list *list, struct line *line,
 	return t;
 }
 
-/* One access by the model; whether the line had to be taken. */
+/* Apply one access to the model. Return whether the CPU took the line. */
 static bool take(struct line *line, unsigned int cpu, bool store)
 {
 	uint8_t me = 1u << cpu;
@@ -260,7 +260,7 @@ static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info,
 	size = 1u << qemu_plugin_mem_size_shift(info);
 	store = qemu_plugin_mem_is_store(info);
 	access_line(cpu, phys >> LINE_SHIFT, pc, addr, store);
-	/* What lies in two pages is rare, and where the second one is unknown. */
+	/* An access across pages is rare, and the second address is unknown. */
 	if (phys % LINE_SIZE + size > LINE_SIZE &&
 	    phys % GUEST_PAGE + size <= GUEST_PAGE)
 		access_line(cpu, (phys >> LINE_SHIFT) + 1, pc,
@@ -336,7 +336,7 @@ static void marked(unsigned int cpu, void *data)
 		end_turn(cpu, c, mark == MARK_DETAIL);
 }
 
-/* The lines in which a block's instructions are. */
+/* Find the lines of a block's instructions. */
 static struct block *new_block(struct qemu_plugin_tb *tb)
 {
 	size_t nr = qemu_plugin_tb_n_insns(tb);
@@ -380,13 +380,13 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		qemu_plugin_register_vcpu_mem_cb(insn, accessed, 0,
 						 QEMU_PLUGIN_MEM_RW, (void *)pc);
 	}
-	/* Of user space neither instructions nor code are of interest. */
+	/* Instructions and code of user space do not count. */
 	if (qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)) >= KERNEL)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, 0,
 						     new_block(tb));
 }
 
-/* All that was translated before is forgotten, and translated again. */
+/* QEMU forgets all translated code, and translates it again. */
 static void reset(qemu_plugin_id_t id)
 {
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
@@ -402,8 +402,8 @@ static void arm(unsigned int cpu, void *data)
 }
 
 /*
- * Until a program is about to be counted only its mark is looked for: a callback
- * for each access would make the guest's start several times as long.
+ * Before the first measurement, only check for marks. A callback for each access
+ * would make the guest's start several times as long.
  */
 static void translated_early(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A QEMU plugin that counts exactly how often each guest instruction is
- * executed between profile_start() and profile_stop() of icount.h, and says in
- * which order.
+ * A QEMU plugin that counts how often each guest instruction is executed between
+ * profile_start() and profile_stop() of icount.h, and records the order.
  *
- * A sampling profiler in the guest would have to be spread over the very
- * instructions it measures; this one stands outside and sees every one of
- * them, so its sum is what the instruction counter says, to the instruction.
+ * A sampling profiler in the guest adds instructions to the code that it measures.
+ * This plugin runs outside of the guest and sees every instruction, so its sum
+ * equals the instruction counter exactly.
  *
- * For each pair of marks it writes "round" and two lines of "ID*TIMES...": "sums",
- * how often each block ran, and "ran", all that ran in its order, which tells who
- * has called whom. Before them come blocks that are new, as
- * "block ID call|ret|iret|- NEXT ADDRESS...": how it ends, the address behind it,
- * and its instructions.
+ * For each pair of marks it writes "round" and two lines of "ID*TIMES...". "sums"
+ * is the number of runs of each block. "ran" lists all runs in order, and so shows
+ * callers. New blocks come before these lines, as
+ * "block ID call|ret|iret|- NEXT ADDRESS...": how the block ends, the address
+ * behind it, and its instructions.
  *
  * Usage: -plugin insnprof.so,out=FILE
  */
@@ -35,7 +34,7 @@ struct block {
 	uint64_t	pc[];
 };
 
-/* So many times in a row. */
+/* A block and the number of its runs in a row. */
 struct ran {
 	struct block	*block;
 	uint64_t	times;
@@ -132,13 +131,13 @@ static void stopped(unsigned int cpu, void *data)
 	fflush(out);
 }
 
-/* Whether an instruction calls a function, or returns from one or an interrupt. */
+/* Return whether an instruction calls a function, or returns. */
 static const char *kind_of(const struct qemu_plugin_insn *insn)
 {
 	unsigned char bytes[LONGEST];
 	size_t len = bytes_of(insn, bytes), at = 0;
 
-	/* rep, bnd, cs and notrack mean nothing here, nor does the size in REX */
+	/* The prefixes rep, bnd, cs and notrack and the size in REX do not matter. */
 	while (at < len && (bytes[at] == 0xf2 || bytes[at] == 0xf3 ||
 			    bytes[at] == 0x2e || bytes[at] == 0x3e ||
 			    (bytes[at] & 0xf0) == 0x40))
@@ -153,7 +152,7 @@ static const char *kind_of(const struct qemu_plugin_insn *insn)
 		return "iret";
 	case 0xe8:
 		return "call";
-	case 0xff:	/* a group, of which the third is a call */
+	case 0xff:	/* a group; number 2 is a call */
 		return at + 1 < len && (bytes[at + 1] >> 3 & 7) == 2 ? "call" : "-";
 	default:
 		return "-";

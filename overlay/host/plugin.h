@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What our QEMU plugins share: the part of QEMU's plugin interface that they
- * use, for which Debian packages no header, and the marks of icount.h.
+ * Shared code of our QEMU plugins: the part of QEMU's plugin interface that they
+ * use, and the marks of icount.h. Debian packages no header for the interface.
  *
- * PLUGIN_API is the version of the interface of the QEMU at hand.
+ * PLUGIN_API is the version of the installed QEMU's interface.
  */
 #ifndef OVERLAY_HOST_PLUGIN_H
 #define OVERLAY_HOST_PLUGIN_H
@@ -58,26 +58,26 @@ size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *dest,
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
 #endif
 
-/* What a plugin has. */
+/* Each plugin defines these. */
 extern int qemu_plugin_version;
 int qemu_plugin_version = PLUGIN_API;
 
 int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *info,
 			int argc, char **argv);
 
-/* What a program in the guest tells a plugin, see icount.h. */
-#define MARK_START	1	/* this processor is counted */
-#define MARK_STOP	2	/* and no longer */
-#define MARK_TURN	3	/* its figures are complete */
-#define MARK_DETAIL	4	/* the same, and each line is wanted */
-#define MARK_SHOW	5	/* what it touches now is the program's own */
-#define MARK_ARM	6	/* there will be something to count: caches are empty */
+/* Marks that a program in the guest sets, see icount.h. */
+#define MARK_START	1	/* start counting this CPU */
+#define MARK_STOP	2	/* stop counting */
+#define MARK_TURN	3	/* the turn is complete */
+#define MARK_DETAIL	4	/* the same, and write each line */
+#define MARK_SHOW	5	/* the next accesses show the program's own memory */
+#define MARK_ARM	6	/* a measurement follows: empty the caches */
 #define NR_MARKS	6
 
-/* The most bytes that an instruction has. */
+/* The length of the longest instruction. */
 #define LONGEST		15
 
-/* The bytes of an instruction, and how many there are; 0 if they are not known. */
+/* Get the bytes of an instruction. Return their number, or 0 if unknown. */
 static size_t bytes_of(const struct qemu_plugin_insn *insn,
 		       unsigned char bytes[LONGEST])
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stands in for QEMU: calls the plugin that it is linked with as QEMU would for
- * the instructions that it reads, one a line:
+ * A replacement for QEMU. It calls the plugin as QEMU would for the instructions
+ * that it reads, one per line:
  *
  *	mark CPU NUMBER
  *	load|store CPU ADDRESS SIZE [PC]
@@ -9,10 +9,10 @@
  *	at PC BYTE...
  *	again TIMES
  *
- * Of bytes it prints whether the plugin is called when they are executed; again
- * executes so often what was at the last PC.
- * An address is that of physical memory too, but one that begins with 0x10000 is
- * not known, and one that begins with 0x2 is a device's. All numbers but marks and
+ * For "bytes" it prints whether the plugin is called when they are executed.
+ * "again" executes the instruction at the last PC so many times. Virtual addresses
+ * equal physical addresses. An address that begins with 0x10000 is unknown, and an
+ * address that begins with 0x2 belongs to a device. All numbers except marks and
  * sizes are hexadecimal. Each instruction is a block of its own.
  */
 #include <stdio.h>
@@ -120,7 +120,7 @@ const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn)
 }
 #endif
 
-/* The size's power of two, and 16 for a store. */
+/* The size as a power of two, plus 16 for a store. */
 unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info)
 {
 	return info & 15;
@@ -153,7 +153,7 @@ uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *haddr)
 	return last_access;
 }
 
-/* Blocks are never freed, as the plugin may keep what it was given. */
+/* Blocks are never freed, as the plugin may keep pointers to them. */
 static struct qemu_plugin_tb *new_tb(uint64_t pc)
 {
 	struct qemu_plugin_tb *tb = calloc(1, sizeof(*tb));
@@ -177,7 +177,7 @@ static void run(struct qemu_plugin_tb *tb, unsigned int cpu, uint64_t addr,
 		tb->insn.mem.mem(cpu, info, addr, tb->insn.mem.data);
 }
 
-/* An instruction of these bytes, executed once. */
+/* Execute an instruction with these bytes once. */
 static struct qemu_plugin_tb *run_bytes(uint64_t pc, const char *text)
 {
 	struct qemu_plugin_tb *tb = new_tb(pc);
@@ -191,7 +191,7 @@ static struct qemu_plugin_tb *run_bytes(uint64_t pc, const char *text)
 	return tb;
 }
 
-/* A line of those that have bytes; false if it is another one. */
+/* Handle a line with bytes. Return false if it is another line. */
 static bool read_bytes(const char *line)
 {
 	static struct qemu_plugin_tb *last;
