@@ -245,7 +245,7 @@ static int pair_launcher(void *data)
 {
 	struct pair *p = data;
 
-	while (atomic_read(&p->launched) < PAIR_OPS) {
+	while (!kthread_should_stop()) {
 		spin_lock(&p->sq_lock);
 		if (nvme_uq_tags_left(p->s) &&
 		    atomic_read(&p->launched) < PAIR_OPS) {
@@ -266,7 +266,7 @@ static int pair_lander(void *data)
 {
 	struct pair *p = data;
 
-	while (atomic_read(&p->landed) < PAIR_OPS) {
+	while (!kthread_should_stop()) {
 		spin_lock(&p->cq_lock);
 		/* pairs with the release in pair_launcher() */
 		if (p->head != smp_load_acquire(&p->tail)) {
@@ -305,14 +305,17 @@ static void slots_concurrent(struct kunit *test)
 		t[i] = kthread_create(i & 1 ? pair_lander : pair_launcher, p,
 				      "uq_kunit%u", i);
 		KUNIT_ASSERT_FALSE(test, IS_ERR(t[i]));
-		get_task_struct(t[i]);
 	}
 	for (i = 0; i < 4; i++)
 		wake_up_process(t[i]);
-	for (i = 0; i < 4; i++) {
+	/*
+	 * kthread_stop() ends a task that did not start yet without running its
+	 * function.  KUnit stops the task of a test that times out.
+	 */
+	while (atomic_read(&p->landed) < PAIR_OPS && !kthread_should_stop())
+		schedule_timeout_uninterruptible(1);
+	for (i = 0; i < 4; i++)
 		kthread_stop(t[i]);
-		put_task_struct(t[i]);
-	}
 	KUNIT_EXPECT_EQ(test, PAIR_OPS, atomic_read(&p->launched));
 	KUNIT_EXPECT_EQ(test, PAIR_OPS, atomic_read(&p->landed));
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&p->wrong));
