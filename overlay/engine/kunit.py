@@ -117,7 +117,8 @@ def run_um(out: Path) -> list[Case]:
 def run_guest(out: Path) -> list[Case]:
     """The run of the guest that loads all suites; its cases."""
     folder = build.folder(SUITES)
-    machine = guest.Machine(append=KERNELS[SUITES].append)
+    # All suites end within 5 minutes; CI has time for a guest that hangs.
+    machine = guest.Machine(append=KERNELS[SUITES].append, timeout=900)
 
     def work() -> list[Case]:
         words = " ".join((str(folder), *modules()))
