@@ -346,8 +346,8 @@ def at_once(work: Callable[..., Result], jobs: Iterable[tuple[Any, ...]],
     """
     workers = max(1, workers)
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, *job) for job in jobs]
         try:
+            futures = [pool.submit(work, *job) for job in jobs]
             left = set(futures)
             while left:
                 done, left = concurrent.futures.wait(

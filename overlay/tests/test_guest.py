@@ -93,6 +93,16 @@ class Boot(Folder):
         starts = (self.top / "out" / "starts").read_text("ascii")
         self.assertLessEqual(starts.count("up"), 2)
 
+    def test_interrupted_while_jobs_are_added_no_program_stays(self):
+        def jobs():
+            yield ("a",)
+            raise KeyboardInterrupt
+
+        self.addCleanup(host.STOPPING.clear)
+        self.vng("exec sleep 1000")
+        with self.assertRaises(KeyboardInterrupt):
+            host.at_once(lambda name: self.boot(named=name), jobs(), 2)
+
     def test_the_exit_code_is_not_believed(self):
         self.vng("printf '# overlay: end\\n' >g.ktap; exit 3")
         self.assertTrue(self.boot().ok)
