@@ -22,6 +22,7 @@ from engine import (
     kunit,
     lint,
     ran,
+    selftest,
     series,
     share,
     source,
@@ -34,7 +35,7 @@ from engine.ktap import Case
 STEPS = ("selftest", "lint", "kunit", "kselftest", "docs", "series", "lava",
          "results")
 # Modules that list the packages of the steps.
-LISTED = (build, docs, guest, kunit, lint, series, share, source)
+LISTED = (build, docs, guest, kunit, lint, selftest, series, share, source)
 # The table omits parts of a step that took less, in seconds.
 LONG = 5
 

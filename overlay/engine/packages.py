@@ -37,6 +37,7 @@ PROOFS = {
     "e2fsprogs": "mkfs.ext4",
     "findutils": "find xargs",
     "gcc-aarch64-linux-gnu": "aarch64-linux-gnu-gcc",
+    "git-absorb": "/usr/bin/git-absorb|/usr/lib/git-core/git-absorb",
     "iproute2": "ip",
     "kmod": "depmod insmod lsmod modprobe rmmod",
     "libarchive-tools": "bsdtar",

@@ -5,9 +5,10 @@ import sys
 import unittest
 from pathlib import Path
 
-from engine import host, ktap, limits
+from engine import edit, host, ktap, limits
 
 TESTS = host.ROOT / "overlay" / "tests"
+PACKAGES = edit.PACKAGES
 
 
 def _run(name: str) -> None:
@@ -49,6 +50,7 @@ def _module(out: Path, name: str) -> list[ktap.Case]:
 
 def main(args: list[str]) -> list[ktap.Case]:
     """Run the tests, two modules per processor: tests wait as long as they compute."""
+    host.need(*PACKAGES)
     out = host.fresh("selftest")
     with host.step(f"the engine's own tests ({host.short(out)}/*.log)"):
         done = host.at_once(_module, [(out, path.stem) for path in
