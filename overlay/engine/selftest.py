@@ -5,10 +5,10 @@ import sys
 import unittest
 from pathlib import Path
 
-from engine import edit, host, ktap, limits
+from engine import build, edit, host, ktap, limits
 
 TESTS = host.ROOT / "overlay" / "tests"
-PACKAGES = edit.PACKAGES
+PACKAGES = (*build.PACKAGES, *edit.PACKAGES, "linux-libc-dev")
 
 
 def _run(name: str) -> None:
