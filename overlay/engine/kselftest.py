@@ -24,6 +24,7 @@ from engine import (
     lay,
     limits,
     races,
+    repository,
     reuse,
     series,
 )
@@ -34,6 +35,7 @@ from engine.share import PACKAGES, Share
 
 TOP = PurePosixPath("tools/testing/selftests")
 NVME = "uq"
+MODULES = "test_modules"
 # Tests that no guest runs, and the reason.
 NOWHERE = {
     "uq: uq_mmap_reset: life.*.module_stays":
@@ -84,6 +86,13 @@ def build_log(mode: str) -> Path:
     return host.OUT / "build" / f"{mode}.kselftests.log"
 
 
+def modules() -> list[PurePosixPath]:
+    """Return the modules that tests load, as paths below the installed tests."""
+    paths = (PurePosixPath(item.target) for item in lay.items())
+    return [path.relative_to(TOP).with_suffix(".ko") for path in paths
+            if path.parent.name == MODULES and path.suffix == ".c"]
+
+
 def install(mode: str) -> tuple[Path, list[str]]:
     """Build the tests and install them; returns the folder and the list."""
     host.need(*PACKAGES)
@@ -96,9 +105,14 @@ def install(mode: str) -> tuple[Path, list[str]]:
         host.remove(into)
         with host.step(f"building the kselftests ({host.short(log)})"):
             host.remove(log)
+            # kbuild builds no module elsewhere that was also built in the tree.
+            repository.run("clean", "-fdqX", "--", f":(glob){TOP}/**/{MODULES}/**",
+                           at=build.tree())
             make(mode, into, "FORCE_TARGETS=1", "kselftest-install",
                  folders=targets(), kdir=folder, log=log,
                  what="building the kselftests")
+            if lost := [path for path in modules() if not (into / path).exists()]:
+                raise UserError(f"{lost[0]} was not built: see {host.short(log)}")
         host.write(note, f"{key}")
     return into, listing.read_text("utf-8").split()
 
@@ -116,7 +130,7 @@ def without_kernel(mode: str, out: Path) -> list[Case]:
             return [Case(name, ktap.FAIL, str(error))]
     wrong = [f"no {part}" for part in ("config", "settings", "uq_io")
              if not (into / "uq" / part).exists()]
-    if (into / "uq" / "test_modules").exists():
+    if (into / "uq" / MODULES).exists():
         wrong.append("a folder of modules that cannot be there")
     return [Case(name, ktap.FAIL if wrong else ktap.PASS, ", ".join(wrong))]
 

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import subprocess
 import unittest
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from unittest import mock
 from xml.etree import ElementTree
@@ -247,6 +248,8 @@ class Apart(Installed):
 class Built(Kept):
     """Kselftests that are installed are built again when they may differ."""
 
+    MODULE = PurePosixPath("uq/test_modules/events.ko")
+
     def setUp(self):
         super().setUp()
         self.replace(build, "folder", lambda mode: self.top / "build" / mode)
@@ -256,8 +259,11 @@ class Built(Kept):
         self.replace(host, "need", mock.Mock())
         self.replace(kselftest, "targets", lambda: ["uq"])
         self.replace(build, "make", self.make)
+        self.replace(kselftest, "modules", lambda: [self.MODULE])
         self.made = 0
-        for name in ("tools/testing/selftests/uq/uq_io.c", "Documentation/page.rst"):
+        self.in_tree = self.top / "tree" / kselftest.TOP / self.MODULE.parent
+        for name in ("tools/testing/selftests/uq/uq_io.c", "Documentation/page.rst",
+                     f"{kselftest.TOP}/{self.MODULE.with_suffix('.c')}"):
             self.edit(name)
 
     def edit(self, target, text="text"):
@@ -266,8 +272,11 @@ class Built(Kept):
 
     def make(self, mode, *args, **how):
         self.made += 1
-        host.write(build.folder(mode) / "kselftest-installed/kselftest-list.txt",
-                   "uq:uq_io\n")
+        into = build.folder(mode) / "kselftest-installed"
+        host.write(into / "kselftest-list.txt", "uq:uq_io\n")
+        # as kbuild
+        if not (self.in_tree / "modules.order").exists():
+            host.write(into / self.MODULE, "module")
 
     def builds(self, mode="lean"):
         before = self.made
@@ -286,6 +295,18 @@ class Built(Kept):
         self.assertEqual(self.builds(), 1)
         host.remove(self.top / "build/lean/kselftest-installed")
         self.assertEqual(self.builds(), 1)
+
+    def test_a_module_left_in_the_tree(self):
+        host.write(self.top / "tree/.gitignore", "modules.order\n")
+        host.write(self.in_tree / "modules.order", "events.o\n")
+        self.assertEqual(self.builds(), 1)
+        self.assertTrue((self.in_tree / "events.c").exists())
+
+    def test_a_module_that_was_not_built_is_an_error(self):
+        host.write(self.in_tree / "modules.order", "events.o\n")
+        for _ in range(2):
+            with self.assertRaisesRegex(host.UserError, "events.ko was not built"):
+                self.builds()
 
 
 class Machine(Kept):
