@@ -234,6 +234,11 @@ bool uq_settle(const struct uq_ns *ns, int *irq, int *poll);
 /* Send an admin command: 0 or the status of the device. */
 int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd);
 /*
+ * Get the 4096 bytes of Identify data of a namespace, or of the controller if
+ * @nsid is 0. Return as uq_admin() does.
+ */
+int uq_identify(int ctrl, unsigned int nsid, unsigned char *id);
+/*
  * Attach a namespace to a controller, or detach it. Return 0 or the status of
  * the device.
  */

@@ -152,6 +152,19 @@ int uq_admin(int ctrl, struct nvme_passthru_cmd *cmd)
 	return ret;
 }
 
+int uq_identify(int ctrl, unsigned int nsid, unsigned char *id)
+{
+	struct nvme_passthru_cmd cmd = {
+		.opcode		= 0x06,
+		.nsid		= nsid,
+		.addr		= (uintptr_t)id,
+		.data_len	= 4096,
+		.cdw10		= !nsid,
+	};
+
+	return uq_admin(ctrl, &cmd);
+}
+
 int uq_attach(const struct uq_ns *ns, bool on)
 {
 	static __u16 list[2048] = { 1 };	/* one controller */

@@ -137,34 +137,6 @@ static int run(FIXTURE_DATA(passthru) *self, enum way way, int opcode,
 	return uq_run(&self->ring);
 }
 
-/* Read a field of the controller's Identify data. */
-static __u32 identify(const struct uq_ns *ns, unsigned int offset, size_t len)
-{
-	static unsigned char id[4096];
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x06,
-		.addr		= (uintptr_t)id,
-		.data_len	= sizeof(id),
-		.cdw10		= 1,
-	};
-	__u32 field = 0;
-
-	if (!uq_admin(ns->ctrl, &cmd))
-		memcpy(&field, id + offset, len);
-	return le32toh(field);
-}
-
-static bool has_sgls(const struct uq_ns *ns)
-{
-	return identify(ns, 536, 4) & 3;
-}
-
-/* Return whether the controller reports which commands it supports. */
-static bool has_effects_log(const struct uq_ns *ns)
-{
-	return identify(ns, 261, 1) & 2;
-}
-
 static const size_t offsets[] = { 0, 4, 512, 3584, 3840, 4092, 8192 - 512 };
 static const __u32 lengths[] = { 512, 4096, 4608, 8192, 65536, 131072 };
 
@@ -274,8 +246,9 @@ TEST_F(passthru, other_lengths)
 	unsigned int way, i, j;
 	int first, ret;
 
+	ASSERT_EQ(0, uq_identify(self->ns.ctrl, 0, self->buf));
 	/* without SGLs, the device does not see the length of the memory */
-	if (!has_sgls(&self->ns))
+	if (!(self->buf[536] & 3))
 		SKIP(return, "the controller does not support SGLs");
 	for (i = 0; i < ARRAY_SIZE(len); i++) {
 		for (way = 0; way < PLAIN_VEC; way++) {
@@ -474,11 +447,12 @@ static int without_privileges(void *data)
 
 TEST_F(passthru, privileges)
 {
-	struct who who = { .self = self, .flags = variant->flags,
-			   .effects_log = has_effects_log(&self->ns) };
+	struct who who = { .self = self, .flags = variant->flags };
 	struct io_uring ring = self->ring;
 	int fd = self->fd;
 
+	ASSERT_EQ(0, uq_identify(self->ns.ctrl, 0, self->buf));
+	who.effects_log = self->buf[261] & 2;
 	/* test the permission for the command, not for the node */
 	who.mode = O_RDONLY;
 	self->fd = open_ns("/dev/ng%dn%d", &self->ns, O_RDONLY);

@@ -215,7 +215,7 @@ static unsigned int abort_limit(const struct uq_ns *ns)
 	static unsigned char id[4096];
 
 	/* ACL and AERL; the driver has one event request outstanding */
-	if (identify(ns->ctrl, 0, id) || id[259] < id[258] + 1)
+	if (uq_identify(ns->ctrl, 0, id) || id[259] < id[258] + 1)
 		return 0;
 	return id[258] + 1;
 }

@@ -20,7 +20,6 @@
 #define ADMIN_CREATE_SQ	0x01
 #define ADMIN_DELETE_CQ	0x04
 #define ADMIN_CREATE_CQ	0x05
-#define ADMIN_IDENTIFY	0x06
 #define ADMIN_ABORT	0x08
 #define ADMIN_FORMAT	0x80
 
@@ -158,19 +157,6 @@ static inline bool ended(int res)
 	return res == -EINTR || res > 0;
 }
 
-static inline int identify(int ctrl, unsigned int nsid, unsigned char *id)
-{
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= ADMIN_IDENTIFY,
-		.nsid		= nsid,
-		.addr		= (uintptr_t)id,
-		.data_len	= 4096,
-		.cdw10		= !nsid,
-	};
-
-	return uq_admin(ctrl, &cmd);
-}
-
 static inline void let_go(FIXTURE_DATA(timeout) *self)
 {
 	io_uring_queue_exit(&self->ring);
@@ -207,7 +193,7 @@ static inline int format(const struct uq_ns *ns)
 		.opcode	= ADMIN_FORMAT,
 		.nsid	= ns->nsid,
 	};
-	int ret = identify(ns->ctrl, ns->nsid, id);
+	int ret = uq_identify(ns->ctrl, ns->nsid, id);
 
 	cmd.cdw10 = (id[26] & 0x1f) | (id[26] & 0x60) << 7 |
 		(id[29] & 0xf) << 5;
