@@ -196,6 +196,14 @@ fuzz() { # OPERATIONS
 		UQ_TEST_FUZZ_OPS="$1" ./uq_fuzz -v sgl
 }
 
+# Zombies do not run. An init that does not reap orphans keeps them.
+fuzz_runs() {
+	for one in $(pgrep -x uq_fuzz); do
+		! readlink "/proc/$one/exe" > /dev/null || return 0
+	done
+	return 1
+}
+
 # uq_fuzz reduces io_queue_depth while it runs.
 start_fuzz() {
 	depth=$(cat "$PARAMS/io_queue_depth")
@@ -204,7 +212,7 @@ start_fuzz() {
 	while [ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ]; do
 		kill -0 "$pid" || return
 	done
-	guard=$(pgrep -o -x uq_fuzz)
+	guard=$(pgrep -P "$pid" -x uq_fuzz)
 }
 
 killed() { # SIGNAL
@@ -218,11 +226,11 @@ killed() { # SIGNAL
 	esac
 	wait "$pid" && return 1
 	# a process outside of the group restores the settings
-	while [ "$1" = GROUP ] && pgrep -x uq_fuzz > /dev/null; do
+	while [ "$1" = GROUP ] && fuzz_runs; do
 		:
 	done
 	[ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ] || return
-	! pgrep -x uq_fuzz
+	! fuzz_runs
 }
 
 # A kernel without CONFIG_NVME_UQ.
