@@ -497,15 +497,9 @@ TEST_F(error, silent_at_shutdown)
 static int find_format(const struct uq_ns *ns, unsigned int lba)
 {
 	static unsigned char id[4096];
-	struct nvme_passthru_cmd cmd = {
-		.opcode		= 0x06,
-		.nsid		= ns->nsid,
-		.addr		= (uintptr_t)id,
-		.data_len	= sizeof(id),
-	};
 	unsigned int i;
 
-	if (uq_admin(ns->ctrl, &cmd))
+	if (uq_identify(ns->ctrl, ns->nsid, id))
 		return -1;
 	for (i = 0; i <= id[25] && i < 16; i++) {
 		const unsigned char *f = id + 128 + 4 * i;
