@@ -7,13 +7,17 @@
  * into anything but one buffer in user memory still use ->read_iter.
  */
 
+#include <linux/dax-read.h>
 #include <linux/fs.h>
 #include <linux/uio.h>
 #include "ext4.h"
 #include "dax-read.h"
 #include "dax-unlocked.h"
 
-/* The same read by ->read_iter, if ext4.dax_fast_read is off. */
+/*
+ * The same read by ->read_iter, if it is not in one piece or dax_read.fast is
+ * off.
+ */
 static noinline ssize_t ext4_dax_read_by_iter(struct file *file,
 					      char __user *buf, size_t count,
 					      loff_t *ppos)
@@ -48,13 +52,10 @@ static noinline ssize_t ext4_dax_read_fast(struct file *file,
 		goto done;
 
 	inode_lock_shared(inode);
-	/* As in ext4_dax_read_iter(). S_DAX lasts as long as the inode. */
-	if (unlikely(!IS_DAX(inode))) {
-		inode_unlock_shared(inode);
-		return ext4_dax_read_by_iter(file, buf, count, ppos);
-	}
 	ret = ext4_dax_read_user(inode, *ppos, buf, count);
 	inode_unlock_shared(inode);
+	if (unlikely(ret == -ENOTBLK))
+		return ext4_dax_read_by_iter(file, buf, count, ppos);
 
 done:
 	if (ret > 0)
@@ -65,7 +66,8 @@ done:
 
 /**
  * ext4_dax_read - read(2) of a DAX file
- * @file: the file, of ext4_dax_file_operations
+ * @file: the file, of ext4_dax_file_operations; it is DAX as long as its inode
+ *	is in memory
  * @buf: user memory; vfs_read() has checked it against the address space
  * @count: bytes, at most MAX_RW_COUNT
  * @ppos: position, advances by the bytes read
@@ -79,7 +81,7 @@ done:
 ssize_t ext4_dax_read(struct file *file, char __user *buf, size_t count,
 		      loff_t *ppos)
 {
-	if (!static_branch_likely(&ext4_dax_fast_read))
+	if (!dax_read_fast_enabled())
 		return ext4_dax_read_by_iter(file, buf, count, ppos);
 	return ext4_dax_read_fast(file, buf, count, ppos);
 }

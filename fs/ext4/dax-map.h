@@ -24,7 +24,6 @@
  * @len: blocks; 0 if no extent is remembered
  * @zone_gen: s_system_zone_gen before the extent was checked against the zones
  * @seq: odd while a task writes @as_of to @zone_gen; readers take no lock
- * @last: first logical block of the extent that the last lookup found
  * @open: not 0 while readers may come without i_rwsem, see dax-unlocked.c
  *
  * Why this is safe. A mapping is used only under i_rwsem, or as dax-unlocked.c
@@ -55,6 +54,11 @@
  * empties the map, because the memory of the inode may come from an evicted
  * one.
  *
+ * When the shrinker lets an entry of the tree live once more, it changes @taken
+ * too. The next read then looks the extent up again, and so marks its entry as
+ * referenced. Otherwise the shrinker would drop the entries of the busiest files
+ * first.
+ *
  * The validity check is not repeated for blocks that have passed it.
  * s_system_zone_gen makes the check run again after a remount with or without
  * block_validity.
@@ -76,7 +80,6 @@ struct ext4_dax_map {
 	u32 len;
 	u32 zone_gen;
 	u32 seq;
-	u32 last;
 	u32 open;
 };
 

@@ -30,9 +30,9 @@
  *     on a fake DAX device. The device can answer one page at a time, have bad
  *     pages, or be dead. Then other functions read the same range:
  *     dax_iomap_rw(), dax_read_simple() with ext4_iomap_begin() as for other
- *     file systems, and ext4_dax_read_segments() into several pieces and into
- *     kernel memory. Count, errno and bytes must agree. Random reads of random
- *     files follow.
+ *     file systems, and dax_read_simple() with the lookup of ext4 into several
+ *     pieces and into kernel memory. Count, errno and bytes must agree. Random
+ *     reads of random files follow.
  *
  * The super block, the inode and the device are fakes. The code under test and
  * the extent status tree are those of ext4. Tests 3 and 6 need FS_DAX, which
@@ -342,6 +342,29 @@ static void drt_test_recall_last(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 50, 1, &map));
 }
 
+/*
+ * Check that the shrinker keeps the entry of an extent that is read between its
+ * scans, and drops the others.
+ */
+static void drt_test_shrinker_spares_busy(struct kunit *test)
+{
+	struct drt_fs *fs = test->priv;
+	struct inode *inode = &fs->ei.vfs_inode;
+	struct ext4_map_blocks map;
+
+	drt_plant_tree(inode);
+	drt_map_blocks(inode, 50, 1, &map);
+	for (int i = 0; i < 4; i++) {
+		if (!drt_ask(test, drt_recall, inode, 0, 1, &map))
+			KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_cached, inode,
+							0, 1, &map));
+		KUNIT_EXPECT_EQ(test, map.m_pblk, 1000);
+		drt_scan(fs);
+	}
+	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_cached, inode, 9, 1, &map));
+	KUNIT_EXPECT_FALSE(test, drt_ask(test, drt_cached, inode, 50, 1, &map));
+}
+
 /* Check that a stale extent is replaced by the first lookup. */
 static void drt_test_recall_forgotten(struct kunit *test)
 {
@@ -452,7 +475,7 @@ static const struct drt_event drt_events[] = {
 	{ "part of the extent removed", drt_remove_part, true },
 	{ "block_validity", drt_new_zones, true },
 	{ "noblock_validity", drt_no_zones, true },
-	{ "entries reclaimed", drt_shrink, false },
+	{ "entry spared by the shrinker", drt_scan, true },
 };
 
 KUNIT_ARRAY_PARAM_DESC(drt_event, drt_events, desc);
@@ -581,6 +604,7 @@ static struct kunit_case drt_lookup_cases[] = {
 #ifdef CONFIG_FS_DAX
 	KUNIT_CASE_PARAM(drt_test_recall, drt_memory_gen_params),
 	KUNIT_CASE(drt_test_recall_last),
+	KUNIT_CASE(drt_test_shrinker_spares_busy),
 	KUNIT_CASE(drt_test_recall_forgotten),
 	KUNIT_CASE_PARAM(drt_test_recall_after, drt_event_gen_params),
 	KUNIT_CASE(drt_test_recall_new_zone),

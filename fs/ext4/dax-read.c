@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reading ext4 DAX files the short way: the lookup for fs/dax-read.c. The
+ * Reading ext4 DAX files: the lookup for dax_read_simple(). The
  * sources are, in this order, the extent that the inode remembers, the extent
  * status tree, and ext4_map_blocks().
  *
@@ -9,17 +9,9 @@
  */
 
 #include <linux/dax-read.h>
-#include <linux/moduleparam.h>
 #include "ext4.h"
 #include "dax-read.h"
 #include "dax-unlocked.h"
-
-DEFINE_STATIC_KEY_TRUE(ext4_dax_fast_read);
-
-module_param_cb(dax_fast_read, &dax_read_param_ops, &ext4_dax_fast_read.key,
-		0644);
-MODULE_PARM_DESC(dax_fast_read,
-		 "Read DAX files without iomap (default: on)");
 
 static noinline int ext4_dax_lookup(struct inode *inode,
 				    struct ext4_map_blocks *map)
@@ -32,7 +24,7 @@ static noinline int ext4_dax_lookup(struct inode *inode,
 	if (ext4_dax_lookup_cached(inode, map))
 		return 0;
 	ret = ext4_map_blocks(NULL, inode, map, 0);
-	return ret < 0 ? ret : 0;
+	return min(ret, 0);
 }
 
 static __always_inline u16 ext4_dax_iomap_type(unsigned int flags)
@@ -44,7 +36,7 @@ static __always_inline u16 ext4_dax_iomap_type(unsigned int flags)
 	return flags & EXT4_MAP_DELAYED ? IOMAP_DELALLOC : IOMAP_HOLE;
 }
 
-/* For dax_read_user(): sets only the fields of the iomap that a read uses. */
+/* Sets only the fields of the iomap that dax_read_range() uses. */
 static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
 					  loff_t length, unsigned int flags,
 					  struct iomap *iomap,
@@ -93,14 +85,15 @@ static __always_inline int ext4_dax_begin(struct inode *inode, loff_t pos,
  *
  * Context: process context, i_rwsem held shared (or exclusively). May sleep,
  * may fault in user memory.
- * Return: as dax_read_user(). ext4_map_blocks() returns -EFSCORRUPTED for
+ * Return: as dax_read_range(). ext4_map_blocks() returns -EFSCORRUPTED for
  * blocks that no file may own.
  */
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count)
 {
 	ext4_dax_let_in(inode);
-	return dax_read_user(inode, pos, buf, count, IOMAP_DAX, ext4_dax_begin);
+	return dax_read_range(inode, pos, count, IOMAP_DAX, ext4_dax_begin,
+			      NULL, buf, NULL);
 }
 
 #if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
@@ -108,18 +101,21 @@ EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_user);
 #endif
 
 /**
- * ext4_dax_read_segments - read a DAX file into any other destination
+ * ext4_dax_read_simple - dax_read_simple() with the lookup of ext4
  * @iocb: the read; ki_pos advances by the bytes read
- * @to: destination of any kind, not empty; advances by the bytes read
+ * @to: destination of any kind; advances by the bytes read
  *
  * Context: as for ext4_dax_read_user().
- * Return: as ext4_dax_read_user().
+ * Return: as dax_read_simple().
  */
-ssize_t ext4_dax_read_segments(struct kiocb *iocb, struct iov_iter *to)
+ssize_t ext4_dax_read_simple(struct kiocb *iocb, struct iov_iter *to)
 {
-	return dax_read_segments(iocb, to, IOMAP_DAX, ext4_dax_begin);
+	if (!dax_read_fast_enabled())
+		return dax_read_simple(iocb, to, ext4_iomap_begin, NULL);
+	ext4_dax_let_in(file_inode(iocb->ki_filp));
+	return dax_read_simple(iocb, to, ext4_dax_begin, NULL);
 }
 
 #if IS_ENABLED(CONFIG_EXT4_KUNIT_TESTS)
-EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_segments);
+EXPORT_SYMBOL_FOR_EXT4_TEST(ext4_dax_read_simple);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The lookup of the blocks that a read of an ext4 DAX file copies.
- * fs/dax-read.c does the copy.
+ * include/linux/dax-read.h does the copy.
  *
  * The block arithmetic and the extent status lookup are inline in this header,
  * because they are the hot path and need no DAX. The KUnit suite
@@ -47,16 +47,6 @@ ext4_dax_pos_to_map(struct inode *inode, loff_t pos, size_t count,
 }
 
 #ifdef CONFIG_FS_DAX
-/*
- * Call this before checking blocks. The check then uses the system zones that
- * this number was published for, or later ones.
- */
-static inline u32 ext4_dax_zone_gen(struct inode *inode)
-{
-	/* Pairs with ext4_setup_system_zone(), ext4_release_system_zone(). */
-	return smp_load_acquire(&EXT4_SB(inode->i_sb)->s_system_zone_gen);
-}
-
 /**
  * ext4_dax_forget - invalidate the remembered extent
  * @inode: the file, DAX or not
@@ -78,39 +68,28 @@ static __always_inline u64 ext4_dax_taken(struct inode *inode)
 	return EXT4_I(inode)->i_dax_map.taken;
 }
 
-/*
- * Returns whether to remember an extent. It replaces a valid remembered extent
- * only if two lookups in a row have found it. Otherwise reads in random order
- * would pay for remembering extents that no later read uses.
- */
-static __always_inline bool
-ext4_dax_worthwhile(struct ext4_dax_map *m, const struct ext4_dax_map *found)
-{
-	/* This is only a guess, so concurrent changes do no harm. */
-	if (READ_ONCE(m->last) == found->lblk ||
-	    READ_ONCE(m->as_of) != found->as_of || !READ_ONCE(m->len))
-		return true;
-	WRITE_ONCE(m->last, found->lblk);
-	return false;
-}
-
 /**
  * ext4_dax_remember - keep an extent for ext4_dax_recall()
  * @inode: the file
  * @found: a written extent that is valid as a whole, in @as_of to @zone_gen
+ * @again: the lookup before this one has found the same extent
  *
- * If several readers call this at the same time, one of them succeeds and none
- * waits.
+ * An extent replaces a valid one only if two lookups in a row have found it.
+ * Otherwise reads in random order would pay for remembering extents that no
+ * later read uses. If several readers call this at the same time, one of them
+ * succeeds and none waits.
  *
  * Context: any.
  */
 static __always_inline void
-ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
+ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found,
+		  bool again)
 {
 	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
 	u32 seq;
 
-	if (!ext4_dax_worthwhile(m, found))
+	/* This is only a guess, so concurrent changes do no harm. */
+	if (!again && READ_ONCE(m->as_of) == found->as_of && READ_ONCE(m->len))
 		return;
 
 	/* Fully ordered: no task sees a changed field while seq is even. */
@@ -122,7 +101,6 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
 	WRITE_ONCE(m->lblk, found->lblk);
 	WRITE_ONCE(m->len, found->len);
 	WRITE_ONCE(m->zone_gen, found->zone_gen);
-	WRITE_ONCE(m->last, found->lblk);
 	/* Pairs with the acquire in ext4_dax_recall(). */
 	smp_store_release(&m->seq, seq + 2);
 }
@@ -133,8 +111,7 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found)
  * @map: as for ext4_dax_lookup_cached()
  *
  * struct ext4_dax_map explains why the answer is valid. The statistics of the
- * extent status tree do not count this lookup. It does not mark the entry of
- * the tree as referenced.
+ * extent status tree do not count this lookup.
  *
  * Context: i_rwsem held, shared will do; or as described in dax-unlocked.c.
  * Return: true if @map is filled, else false with @map unchanged.
@@ -152,7 +129,7 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 	len = READ_ONCE(m->len);
 	pblk = READ_ONCE(m->pblk) + skip;
 
-	/* No ext4_dax_zone_gen(): no block is checked against zones here. */
+	/* No acquire: no block is checked against zones here. */
 	if (unlikely(skip >= len ||
 		     READ_ONCE(m->as_of) != READ_ONCE(m->taken) ||
 		     READ_ONCE(m->zone_gen) !=
@@ -170,11 +147,6 @@ static __always_inline bool ext4_dax_recall(struct inode *inode,
 	return true;
 }
 #else
-static inline u32 ext4_dax_zone_gen(struct inode *inode)
-{
-	return 0;
-}
-
 static inline void ext4_dax_forget(struct inode *inode)
 {
 }
@@ -184,31 +156,37 @@ static inline u64 ext4_dax_taken(struct inode *inode)
 	return 0;
 }
 
-static inline void ext4_dax_remember(struct inode *inode,
-				     const struct ext4_dax_map *found)
+static inline void
+ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found,
+		  bool again)
 {
 }
 #endif /* CONFIG_FS_DAX */
 
 /*
- * Finds the entry of a block. Unlike ext4_es_lookup_extent(), this has no
- * statistics and no trace events. It does not use cache_es either, which is the
- * last extent inserted. The caller holds i_es_lock.
+ * Finds the entry of a block, and whether the last lookup has found it too. As
+ * ext4_es_lookup_extent(), but without statistics and trace events. The caller
+ * holds i_es_lock.
  */
 static __always_inline struct extent_status *
-ext4_dax_find_extent(const struct ext4_es_tree *tree, ext4_lblk_t lblk)
+ext4_dax_find_extent(struct ext4_es_tree *tree, ext4_lblk_t lblk, bool *again)
 {
+	struct extent_status *es = READ_ONCE(tree->cache_es);
 	struct rb_node *node = tree->root.rb_node;
-	struct extent_status *es;
 
+	*again = es && lblk - es->es_lblk < es->es_len;
+	if (*again)
+		return es;
 	while (node) {
 		es = rb_entry(node, struct extent_status, rb_node);
-		if (lblk < es->es_lblk)
+		if (lblk < es->es_lblk) {
 			node = node->rb_left;
-		else if (lblk >= es->es_lblk + es->es_len)
+		} else if (lblk - es->es_lblk >= es->es_len) {
 			node = node->rb_right;
-		else
+		} else {
+			WRITE_ONCE(tree->cache_es, es);
 			return es;
+		}
 	}
 	return NULL;
 }
@@ -240,55 +218,58 @@ ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
 	struct super_block *sb = inode->i_sb;
-	u32 zone_gen = ext4_dax_zone_gen(inode);
-	ext4_fsblk_t start, pblk = 0;
-	unsigned int type, flags, skip, len;
-	ext4_lblk_t first, all;
-	struct extent_status *es;
+	struct extent_status *es, found;
+	unsigned int flags = 0, len;
+	ext4_fsblk_t pblk = 0;
+	bool again, valid;
+	ext4_lblk_t skip;
 	u64 taken;
+	u32 gen;
 
 	if (EXT4_SB(sb)->s_mount_state & EXT4_FC_REPLAY)
 		return false;
 
+	/* As in __ext4_es_validate(): a check comes later. */
+	gen = smp_load_acquire(&EXT4_SB(sb)->s_system_zone_gen);
 	read_lock(&ei->i_es_lock);
-	es = ext4_dax_find_extent(&ei->i_es_tree, map->m_lblk);
+	es = ext4_dax_find_extent(&ei->i_es_tree, map->m_lblk, &again);
 	if (!es) {
 		read_unlock(&ei->i_es_lock);
 		return false;
 	}
-	first = es->es_lblk;
-	all = es->es_len;
-	start = ext4_es_pblock(es);
-	type = ext4_es_type(es);
+	found.es_lblk = es->es_lblk;
+	found.es_len = es->es_len;
+	found.es_pblk = es->es_pblk;
+	valid = ext4_es_is_validated(es) && ei->i_es_zone_gen == gen;
 	taken = ext4_dax_taken(inode);
 	/* The shrinker spares it. As ext4_es_lookup_extent(), lock shared. */
 	if (!ext4_es_is_referenced(es))
 		ext4_es_set_referenced(es);
 	read_unlock(&ei->i_es_lock);
 
-	skip = map->m_lblk - first;
-	len = min(map->m_len, all - skip);
+	skip = map->m_lblk - found.es_lblk;
+	len = min(map->m_len, found.es_len - skip);
 
-	if (likely(type & EXTENT_STATUS_WRITTEN)) {
-		const struct ext4_dax_map found = {
+	if (likely(ext4_es_is_written(&found))) {
+		const struct ext4_dax_map m = {
 			.as_of		= taken,
-			.pblk		= start,
-			.lblk		= first,
-			.len		= all,
-			.zone_gen	= zone_gen,
+			.pblk		= ext4_es_pblock(&found),
+			.lblk		= found.es_lblk,
+			.len		= found.es_len,
+			.zone_gen	= gen,
 		};
 
-		pblk = start + skip;
+		pblk = m.pblk + skip;
 		flags = EXT4_MAP_MAPPED;
-		if (likely(ext4_sb_block_valid(sb, inode, start, all)))
-			ext4_dax_remember(inode, &found);
+		if (likely(valid) || __ext4_es_validate(inode, &found))
+			ext4_dax_remember(inode, &m, again);
 		else if (!ext4_sb_block_valid(sb, inode, pblk, len))
 			return false;
-	} else if (type & EXTENT_STATUS_UNWRITTEN) {
-		pblk = start + skip;
+	} else if (ext4_es_is_unwritten(&found)) {
+		pblk = ext4_es_pblock(&found) + skip;
 		flags = EXT4_MAP_UNWRITTEN;
-	} else {
-		flags = type & EXTENT_STATUS_DELAYED ? EXT4_MAP_DELAYED : 0;
+	} else if (ext4_es_is_delayed(&found)) {
+		flags = EXT4_MAP_DELAYED;
 	}
 
 	map->m_pblk = pblk;
@@ -298,41 +279,36 @@ ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 }
 
 #ifdef CONFIG_FS_DAX
-DECLARE_STATIC_KEY_TRUE(ext4_dax_fast_read);
+/*
+ * Returns the byte of the device, or -ENOTBLK if the range is not one written
+ * extent. With @search, look the extent up if the inode does not remember it.
+ */
+static __always_inline s64
+ext4_dax_written_addr(struct inode *inode, loff_t pos, size_t count,
+		      bool search)
+{
+	struct ext4_map_blocks map = {};
+	u8 blkbits = inode->i_blkbits;
+	unsigned int nr;
+
+	if (ext4_dax_pos_to_map(inode, pos, count, &map))
+		return -ENOTBLK;
+	nr = map.m_len;
+	if (!ext4_dax_recall(inode, &map) &&
+	    (!search || ext4_has_inline_data(inode) ||
+	     !ext4_dax_lookup_cached(inode, &map)))
+		return -ENOTBLK;
+	if (map.m_flags != EXT4_MAP_MAPPED || map.m_len < nr)
+		return -ENOTBLK;
+	return ((u64)map.m_pblk << blkbits) +
+		(pos & ((1U << blkbits) - 1)) +
+		EXT4_SB(inode->i_sb)->s_dax_part_off;
+}
 
 ssize_t ext4_dax_read_user(struct inode *inode, loff_t pos, char __user *buf,
 			   size_t count);
-ssize_t ext4_dax_read_segments(struct kiocb *iocb, struct iov_iter *to);
+ssize_t ext4_dax_read_simple(struct kiocb *iocb, struct iov_iter *to);
 ssize_t ext4_dax_overwrite(struct kiocb *iocb, struct iov_iter *from);
-
-/**
- * ext4_dax_read_simple - the short way for a read
- * @iocb: the read; ki_pos advances by the bytes read
- * @to: destination, not empty; advances by the bytes read
- *
- * Context: process context, i_rwsem held shared, IS_DAX() checked under it. May
- * sleep, may fault in user memory.
- * Return: bytes read, 0 at the end of the file, a negative errno, or -ENOTBLK,
- * with nothing done, if the caller must use dax_iomap_rw().
- */
-static __always_inline ssize_t ext4_dax_read_simple(struct kiocb *iocb,
-						    struct iov_iter *to)
-{
-	ssize_t ret;
-
-	if (!static_branch_likely(&ext4_dax_fast_read))
-		return -ENOTBLK;
-	if (unlikely(!iter_is_ubuf(to)))
-		return ext4_dax_read_segments(iocb, to);
-
-	ret = ext4_dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
-				 to->ubuf + to->iov_offset, iov_iter_count(to));
-	if (ret > 0) {
-		iocb->ki_pos += ret;
-		iov_iter_advance(to, ret);
-	}
-	return ret;
-}
 #endif /* CONFIG_FS_DAX */
 
 #endif /* _EXT4_DAX_READ_H */

@@ -169,19 +169,22 @@ int drt_lookup_init(struct kunit *test)
  * Drop entries as under memory pressure. The shrinker keeps delayed extents.
  * The other extents must be on disk.
  */
-void drt_shrink(struct drt_fs *fs)
+void drt_scan(struct drt_fs *fs)
 {
 	struct shrinker *shrinker = fs->sbi.s_es_shrinker;
+	struct shrink_control sc = {
+		.gfp_mask = GFP_KERNEL,
+		.nr_to_scan = 1000,
+	};
 
+	shrinker->scan_objects(shrinker, &sc);
+}
+
+void drt_shrink(struct drt_fs *fs)
+{
 	/* The first scan only clears the referenced marks. */
-	for (int i = 0; i < 2; i++) {
-		struct shrink_control sc = {
-			.gfp_mask = GFP_KERNEL,
-			.nr_to_scan = 1000,
-		};
-
-		shrinker->scan_objects(shrinker, &sc);
-	}
+	drt_scan(fs);
+	drt_scan(fs);
 }
 
 /* ---- one lookup ---- */

@@ -60,6 +60,7 @@ int drt_fs_init(struct kunit *test, struct drt_fs *fs);
 int drt_lookup_init(struct kunit *test);
 void drt_to_cache(struct inode *inode, const struct drt_extent *ex);
 void drt_to_disk(struct inode *inode, const struct drt_extent *ex);
+void drt_scan(struct drt_fs *fs);
 void drt_shrink(struct drt_fs *fs);
 
 /* Replaces ext4_map_blocks(). Returns false if it cannot map the block. */

@@ -33,12 +33,13 @@
  * already wait for all other direct users of blocks. Their callers are
  * truncation to a smaller size (ext4_setattr(); a larger size takes nothing
  * away), and hole punching, collapse, insert and zero range (ext4_fallocate()).
- * swap_inode_boot_loader() does steps 2 and 3 for both of its inodes.
- * EXT4_IOC_MOVE_EXT refuses DAX files. Migration between extents and indirect
- * blocks leaves data in place. ext4_truncate_failed_write() frees only blocks
- * past i_size. A reader looks at i_size before it maps, and only truncation
- * lowers i_size, so no reader uses these blocks. Eviction finds no reader,
- * because each reader holds a reference to the file.
+ * swap_inode_boot_loader() calls ext4_break_layouts() for the file, and nobody
+ * can open its other inode. EXT4_IOC_MOVE_EXT refuses DAX files. Migration
+ * between extents and indirect blocks leaves data in place.
+ * ext4_truncate_failed_write() frees only blocks past i_size. A reader looks at
+ * i_size before it maps, and only truncation lowers i_size, so no reader uses
+ * these blocks. Eviction finds no reader, because each reader holds a reference
+ * to the file.
  *
  * Changes that do not wait are harmless. write(2), page faults and fallocate()
  * turn holes and unwritten extents into written ones. These are remembered only
@@ -78,39 +79,21 @@ module_param_cb(dax_unlocked_read, &dax_read_param_ops,
 MODULE_PARM_DESC(dax_unlocked_read,
 		 "Read DAX files without i_rwsem where possible; a read may then see a part of a write (default: off)");
 
-/*
- * Returns the byte of the device, or -EAGAIN if a part of the range is not
- * remembered.
- */
-static __always_inline s64 ext4_dax_recall_addr(struct inode *inode, loff_t pos,
-						size_t count)
-{
-	struct ext4_map_blocks map = {};
-	u8 blkbits = inode->i_blkbits;
-	unsigned int nr;
-
-	if (ext4_dax_pos_to_map(inode, pos, count, &map))
-		return -EAGAIN;
-	nr = map.m_len;
-	if (!ext4_dax_recall(inode, &map) || map.m_len < nr)
-		return -EAGAIN;
-	return ((u64)map.m_pblk << blkbits) +
-		(pos & ((1U << blkbits) - 1)) +
-		EXT4_SB(inode->i_sb)->s_dax_part_off;
-}
-
 /* Copies everything or returns -EAGAIN. Page faults are disabled. */
 static __always_inline ssize_t
 ext4_dax_copy_unlocked(struct dax_device *dax_dev, s64 addr, char __user *buf,
 		       size_t count)
 {
 	struct srcu_ctr __percpu *scp;
-	ssize_t ret;
+	size_t done = 0;
+	void *kaddr;
 
 	scp = dax_read_lock();
-	ret = dax_read_copy_piece(dax_dev, addr, buf, count);
+	kaddr = dax_read_address(dax_dev, addr, count);
+	if (likely(kaddr))
+		done = dax_copy_to_user(dax_dev, buf, kaddr, count);
 	dax_read_unlock(scp);
-	return ret == count ? ret : -EAGAIN;
+	return done == count ? done : -EAGAIN;
 }
 
 /* The caller holds rcu_read_lock(). */
@@ -133,7 +116,7 @@ ext4_dax_read_section(struct inode *inode, loff_t pos, char __user *buf,
 	count = min_t(u64, count, size - pos);
 	if (count > EXT4_DAX_UNLOCKED_MAX)
 		return -EAGAIN;
-	addr = ext4_dax_recall_addr(inode, pos, count);
+	addr = ext4_dax_written_addr(inode, pos, count, false);
 	if (addr < 0)
 		return -EAGAIN;
 	return ext4_dax_copy_unlocked(EXT4_SB(inode->i_sb)->s_daxdev, addr, buf,

@@ -6,6 +6,7 @@
 #ifndef _EXT4_DAX_UNLOCKED_H
 #define _EXT4_DAX_UNLOCKED_H
 
+#include <linux/dax-read.h>
 #include <linux/jump_label.h>
 #include <linux/uio.h>
 #include "ext4.h"
@@ -34,7 +35,7 @@ ext4_dax_read_unlocked(struct inode *inode, loff_t pos, char __user *buf,
 		       size_t count)
 {
 	if (static_branch_unlikely(&ext4_dax_unlocked_key) &&
-	    static_branch_likely(&ext4_dax_fast_read))
+	    dax_read_fast_enabled())
 		return __ext4_dax_read_unlocked(inode, pos, buf, count);
 	return -EAGAIN;
 }
@@ -46,7 +47,7 @@ ext4_dax_read_iter_unlocked(struct kiocb *iocb, struct iov_iter *to)
 	ssize_t ret;
 
 	if (!static_branch_unlikely(&ext4_dax_unlocked_key) ||
-	    !static_branch_likely(&ext4_dax_fast_read) || !iter_is_ubuf(to))
+	    !dax_read_fast_enabled() || !iter_is_ubuf(to))
 		return -EAGAIN;
 	ret = __ext4_dax_read_unlocked(file_inode(iocb->ki_filp), iocb->ki_pos,
 				       to->ubuf + to->iov_offset,

@@ -201,12 +201,6 @@ static int drt_read_init(struct kunit *test)
 typedef ssize_t (*drt_reader)(struct drt_read *rd, loff_t pos,
 			      char __user *buf, size_t count);
 
-static ssize_t drt_read_fast(struct drt_read *rd, loff_t pos, char __user *buf,
-			     size_t count)
-{
-	return ext4_dax_read_user(&rd->fs.ei.vfs_inode, pos, buf, count);
-}
-
 static ssize_t drt_iomap_rw(struct kiocb *kiocb, struct iov_iter *iter)
 {
 	/* At or past EOF, dax_iomap_rw() returns 0 too. */
@@ -251,10 +245,29 @@ static ssize_t drt_read_generic(struct drt_read *rd, loff_t pos,
 	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iomap_rw);
 }
 
+/* As ext4_dax_read(). */
+static ssize_t drt_read_fast(struct drt_read *rd, loff_t pos, char __user *buf,
+			     size_t count)
+{
+	ssize_t ret = ext4_dax_read_user(&rd->fs.ei.vfs_inode, pos, buf, count);
+
+	return ret == -ENOTBLK ? drt_read_generic(rd, pos, buf, count) : ret;
+}
+
 /* As in a file system that has only an ->iomap_begin. */
 static ssize_t drt_iter_simple(struct kiocb *kiocb, struct iov_iter *iter)
 {
-	return dax_read_simple(kiocb, iter, ext4_iomap_begin);
+	ssize_t ret = dax_read_simple(kiocb, iter, ext4_iomap_begin, NULL);
+
+	return ret == -ENOTBLK ? drt_iomap_rw(kiocb, iter) : ret;
+}
+
+/* As ext4_dax_read_iter(). */
+static ssize_t drt_iter_fast(struct kiocb *kiocb, struct iov_iter *iter)
+{
+	ssize_t ret = ext4_dax_read_simple(kiocb, iter);
+
+	return ret == -ENOTBLK ? drt_iomap_rw(kiocb, iter) : ret;
 }
 
 static ssize_t drt_read_simple(struct drt_read *rd, loff_t pos,
@@ -283,7 +296,7 @@ static ssize_t drt_read_pieces(struct drt_read *rd, loff_t pos,
 static ssize_t drt_pieces_fast(struct drt_read *rd, loff_t pos,
 			       char __user *buf, size_t count)
 {
-	return drt_read_pieces(rd, pos, buf, count, ext4_dax_read_segments);
+	return drt_read_pieces(rd, pos, buf, count, drt_iter_fast);
 }
 
 static ssize_t drt_pieces_generic(struct drt_read *rd, loff_t pos,
@@ -466,8 +479,6 @@ static const struct drt_row drt_rows[] = {
 	{ "another errno, second", 0, 2 * DRT_B, DRT_B,
 	  .media = { .bad = 23, .bad_err = -ENODEV } },
 
-	{ "killed between pages", 0, 2 * DRT_B, DRT_B,
-	  .media = { .run = 1, .kill = 22 } },
 	{ "killed between extents", 0, DRT_SIZE, 4 * DRT_B,
 	  .media = { .run = 1, .kill = 23 } },
 	{ "killed on the last page", 4 * DRT_B, DRT_B, DRT_B,
@@ -502,7 +513,7 @@ static void drt_check_kernel(struct kunit *test, loff_t pos, size_t count,
 		inode_lock_shared(&rd->fs.ei.vfs_inode);
 		KUNIT_EXPECT_EQ(test, ret,
 				drt_read_iter(rd, pos, &iter, 0,
-					      ext4_dax_read_segments));
+					      drt_iter_fast));
 		inode_unlock_shared(&rd->fs.ei.vfs_inode);
 		flush_signals(current);
 		drt_expect_same_bytes(test, rd->got, rd->other, DRT_BUF_SIZE);
@@ -662,142 +673,6 @@ static void drt_test_read_killed(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, drt_read(test, drt_others[i], 0, DRT_B,
 					       DRT_BUF_SIZE, rd->other),
 				-EINTR);
-	}
-}
-
-static void drt_switch_on(void *key)
-{
-	static_branch_enable(&dax_read_simple_key);
-}
-
-/* Check that a disabled dax_read_simple() leaves the whole read alone. */
-static void drt_test_read_refused(struct kunit *test)
-{
-	struct drt_read *rd = test->priv;
-	struct inode *inode = &rd->fs.ei.vfs_inode;
-	struct kvec kvec = { rd->got, DRT_B };
-	struct iov_iter iter;
-	struct kiocb kiocb;
-
-	drt_plant_file(inode);
-	memset(rd->got, DRT_UNTOUCHED, DRT_B);
-	init_sync_kiocb(&kiocb, &rd->file);
-	iov_iter_kvec(&iter, ITER_DEST, &kvec, 1, DRT_B);
-	static_branch_disable(&dax_read_simple_key);
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, drt_switch_on,
-							   NULL));
-	inode_lock_shared(inode);
-	KUNIT_EXPECT_EQ(test, -ENOTBLK, drt_iter_simple(&kiocb, &iter));
-	inode_unlock_shared(inode);
-	KUNIT_EXPECT_EQ(test, kiocb.ki_pos, 0);
-	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), DRT_B);
-	KUNIT_EXPECT_NULL(test, memchr_inv(rd->got, DRT_UNTOUCHED, DRT_B));
-}
-
-/* Maps one block at a time. Any block but the first needs to wait. */
-static int drt_begin_waits(struct inode *inode, loff_t pos, loff_t length,
-			   unsigned int flags, struct iomap *iomap,
-			   struct iomap *srcmap)
-{
-	if ((flags & IOMAP_NOWAIT) && pos >= DRT_B)
-		return -EAGAIN;
-	length = min_t(u64, length, DRT_B - offset_in_page(pos));
-	return ext4_iomap_begin(inode, pos, length, flags, iomap, srcmap);
-}
-
-static ssize_t drt_iter_waits(struct kiocb *kiocb, struct iov_iter *iter)
-{
-	return dax_read_simple(kiocb, iter, drt_begin_waits);
-}
-
-static ssize_t drt_read_waits(struct drt_read *rd, loff_t pos,
-			      char __user *buf, size_t count)
-{
-	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_waits);
-}
-
-static ssize_t drt_read_nowait(struct drt_read *rd, loff_t pos,
-			       char __user *buf, size_t count)
-{
-	return drt_read_ubuf(rd, pos, buf, count, IOCB_NOWAIT, drt_iter_waits);
-}
-
-static ssize_t drt_pieces_nowait(struct drt_read *rd, loff_t pos,
-				 char __user *buf, size_t count)
-{
-	struct iovec pieces[] = { { buf, 1 }, { buf + 1, count - 1 } };
-	struct iov_iter iter;
-
-	iov_iter_init(&iter, ITER_DEST, pieces, ARRAY_SIZE(pieces), count);
-	return drt_read_iter(rd, pos, &iter, IOCB_NOWAIT, drt_iter_waits);
-}
-
-/*
- * Check that IOCB_NOWAIT returns the bytes that need no waiting, or -EAGAIN if
- * there are none.
- */
-static void drt_test_read_nowait(struct kunit *test)
-{
-	static const drt_reader readers[] = {
-		drt_read_nowait, drt_pieces_nowait,
-	};
-	struct drt_read *rd = test->priv;
-
-	drt_plant_file(&rd->fs.ei.vfs_inode);
-	KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_waits, 10, 2 * DRT_B,
-				       DRT_BUF_SIZE, rd->got), 2 * DRT_B);
-	for (int i = 0; i < ARRAY_SIZE(readers); i++) {
-		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], 10, 2 * DRT_B,
-					       DRT_BUF_SIZE, rd->got),
-				DRT_B - 10);
-		drt_expect_bytes(test, &drt_file, 10, rd->got, DRT_B - 10);
-		KUNIT_EXPECT_EQ(test, drt_read(test, readers[i], DRT_B, 2,
-					       DRT_BUF_SIZE, rd->got), -EAGAIN);
-	}
-}
-
-/* Maps the block after the requested one. */
-static int drt_begin_elsewhere(struct inode *inode, loff_t pos, loff_t length,
-			       unsigned int flags, struct iomap *iomap,
-			       struct iomap *srcmap)
-{
-	return ext4_iomap_begin(inode, pos + DRT_B, 1, flags, iomap, srcmap);
-}
-
-static ssize_t drt_iter_elsewhere(struct kiocb *kiocb, struct iov_iter *iter)
-{
-	return dax_read_simple(kiocb, iter, drt_begin_elsewhere);
-}
-
-static ssize_t drt_read_elsewhere(struct drt_read *rd, loff_t pos,
-				  char __user *buf, size_t count)
-{
-	return drt_read_ubuf(rd, pos, buf, count, 0, drt_iter_elsewhere);
-}
-
-static ssize_t drt_pieces_elsewhere(struct drt_read *rd, loff_t pos,
-				    char __user *buf, size_t count)
-{
-	return drt_read_pieces(rd, pos, buf, count, drt_iter_elsewhere);
-}
-
-/*
- * Check that a mapping that does not contain the position is not read. Its
- * blocks may belong to another file.
- */
-static void drt_test_read_elsewhere(struct kunit *test)
-{
-	struct drt_read *rd = test->priv;
-
-	drt_plant_file(&rd->fs.ei.vfs_inode);
-	kunit_warning_suppress(test) {
-		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, 0, 1,
-					       DRT_BUF_SIZE, rd->got), -EIO);
-		KUNIT_EXPECT_EQ(test, drt_read(test, drt_read_elsewhere, DRT_B,
-					       1, DRT_BUF_SIZE, rd->got), -EIO);
-		KUNIT_EXPECT_EQ(test, drt_read(test, drt_pieces_elsewhere, 0,
-					       3, DRT_BUF_SIZE, rd->got), -EIO);
-		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 3);
 	}
 }
 
@@ -1020,9 +895,6 @@ static struct kunit_case drt_read_cases[] = {
 	KUNIT_CASE(drt_test_read_dead),
 	KUNIT_CASE(drt_test_read_inline),
 	KUNIT_CASE(drt_test_read_killed),
-	KUNIT_CASE(drt_test_read_refused),
-	KUNIT_CASE(drt_test_read_nowait),
-	KUNIT_CASE(drt_test_read_elsewhere),
 	KUNIT_CASE(drt_test_read_max_offset),
 	KUNIT_CASE(drt_test_read_random),
 	KUNIT_CASE(drt_test_unlocked_left),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Short reads of DAX files: a lookup for fs/dax-read.c.  If a read lies in
- * written blocks or in a hole, this is quicker than xfs_read_iomap_begin().
+ * Reads of DAX files: a lookup for dax_read_simple().  If a read lies in one
+ * extent or in a hole, this is quicker than xfs_read_iomap_begin().
  */
 #include "xfs_platform.h"
 #include "xfs_shared.h"
@@ -20,34 +20,9 @@
 #include <linux/dax-read.h>
 
 /*
- * This uses its own iomap, so that the caller's iomap needs no memory and no
- * clearing for reads that do not come here.
- */
-static __always_inline int
-xfs_dax_read_begin_other(
-	struct inode		*inode,
-	loff_t			pos,
-	loff_t			length,
-	unsigned int		flags,
-	struct iomap		*iomap)
-{
-	struct iomap		other = { };
-	struct iomap		srcmap = { };
-	int			error;
-
-	error = xfs_read_iomap_begin(inode, pos, length, flags, &other, &srcmap);
-	iomap->type = other.type;
-	iomap->offset = other.offset;
-	iomap->length = other.length;
-	iomap->addr = other.addr;
-	iomap->dax_dev = other.dax_dev;
-	return error;
-}
-
-/*
  * Find the extent or the hole at a position, with the ILOCK held.  A hole
- * behind the last extent ends with the requested range.  Return IOMAP_HOLE or
- * IOMAP_MAPPED, and -ENOTBLK for anything else.
+ * behind the last extent ends with the requested range.  Return the type of the
+ * mapping, and -ENOTBLK for extents that dax_iomap_rw() must look at.
  */
 static __always_inline int
 xfs_dax_read_extent(
@@ -70,18 +45,18 @@ xfs_dax_read_extent(
 		got->br_startblock = HOLESTARTBLOCK;
 		return IOMAP_HOLE;
 	}
-	if (got->br_state == XFS_EXT_NORM &&
-	    !isnullstartblock(got->br_startblock) && got->br_startblock)
-		return IOMAP_MAPPED;
-	return -ENOTBLK;
+	if (unlikely(isnullstartblock(got->br_startblock) ||
+		     !got->br_startblock))
+		return -ENOTBLK;
+	return got->br_state == XFS_EXT_NORM ? IOMAP_MAPPED : IOMAP_UNWRITTEN;
 }
 
 /*
- * Anything but a hole or written blocks of the data device is left to
- * xfs_read_iomap_begin(), and so are extents that look corrupt.  A copy under
- * the IOLOCK does not need the rest of that function: a sequence number that
- * tells writeback whether its mapping is still valid, and the search for shared
- * blocks.  The caller excludes files that may have shared blocks.
+ * Anything but a hole or an extent of the data device is left to dax_iomap_rw(),
+ * and so are extents that look corrupt.  A copy under the IOLOCK does not need
+ * the rest of xfs_read_iomap_begin(): a sequence number that tells writeback
+ * whether its mapping is still valid, and the search for shared blocks.  The
+ * caller excludes files that may have shared blocks.
  */
 static __always_inline int
 xfs_dax_read_begin(
@@ -104,7 +79,7 @@ xfs_dax_read_begin(
 	/* Once read, the extents stay in memory as long as the inode. */
 	if (unlikely(xfs_need_iread_extents(&ip->i_df)) ||
 	    XFS_IS_REALTIME_INODE(ip))
-		goto other;
+		return -ENOTBLK;
 
 	if (!(flags & IOMAP_NOWAIT))
 		xfs_ilock(ip, XFS_ILOCK_SHARED);
@@ -113,36 +88,33 @@ xfs_dax_read_begin(
 	type = xfs_dax_read_extent(ip, pos, length, &got);
 	xfs_iunlock(ip, XFS_ILOCK_SHARED);
 	if (unlikely(type < 0))
-		goto other;
+		return type;
 
 	trace_xfs_iomap_found(ip, pos, length, XFS_DATA_FORK, &got);
 	iomap->type = type;
 	iomap->offset = XFS_FSB_TO_B(mp, got.br_startoff);
 	iomap->length = XFS_FSB_TO_B(mp, got.br_blockcount);
-	if (unlikely(type != IOMAP_MAPPED))
-		return 0;
 	iomap->addr = BBTOB(XFS_FSB_TO_DADDR(mp, got.br_startblock)) +
 		      target->bt_dax_part_off;
 	iomap->dax_dev = target->bt_daxdev;
 	return 0;
-
-other:
-	return xfs_dax_read_begin_other(inode, pos, length, flags, iomap);
 }
 
 /**
- * xfs_dax_read_iter - read a DAX file the short way
+ * xfs_dax_read_simple - dax_read_simple() with a quicker lookup
  * @iocb: the read
  * @to: destination, not empty
  *
  * Context: process context, IOLOCK held shared.  No block of the file is
  * shared.
- * Return: as dax_read_iter().
+ * Return: as dax_read_simple().
  */
 ssize_t
-xfs_dax_read_iter(
+xfs_dax_read_simple(
 	struct kiocb		*iocb,
 	struct iov_iter		*to)
 {
-	return dax_read_iter(iocb, to, xfs_dax_read_begin);
+	if (!dax_read_fast_enabled())
+		return dax_read_simple(iocb, to, xfs_read_iomap_begin, NULL);
+	return dax_read_simple(iocb, to, xfs_dax_read_begin, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading DAX files. fs/dax-read.c describes the design and the lock order.
+ * Reading DAX files in one copy.
  *
- * The code for a read into one piece of user memory is inline. So it calls
- * ->iomap_begin directly, and needs no struct iomap in memory if a quick lookup
- * is inline too.
+ * Most reads of a DAX file lie in one mapping and in one piece of the device.
+ * They need one lookup, one address and one copy. The code is inline, so that
+ * the lookup of a file system can be inline too.
  */
 #ifndef _LINUX_DAX_READ_H
 #define _LINUX_DAX_READ_H
@@ -21,244 +21,188 @@
 #include <linux/uio.h>
 
 #ifdef CONFIG_FS_DAX
-DECLARE_STATIC_KEY_TRUE(dax_read_simple_key);
+DECLARE_STATIC_KEY_TRUE(dax_read_fast_key);
 extern const struct kernel_param_ops dax_read_param_ops;
 
-ssize_t dax_read_unwritten(u16 type, char __user *buf, size_t len);
-ssize_t dax_read_copy_rest(struct dax_device *dax_dev, u64 addr,
-			   char __user *buf, size_t len, size_t done);
-ssize_t dax_read_user_rest(struct inode *inode, loff_t pos, char __user *buf,
-			   size_t count, unsigned int flags,
-			   iomap_iter_begin_fn begin, size_t done);
-ssize_t dax_read_segments(struct kiocb *iocb, struct iov_iter *to,
-			  unsigned int flags, iomap_iter_begin_fn begin);
-
-/* If this is off, all reads are left to dax_iomap_rw(). */
-static __always_inline bool dax_read_simple_enabled(void)
+/* If this is off, file systems use their ->iomap_begin. */
+static __always_inline bool dax_read_fast_enabled(void)
 {
-	return static_branch_likely(&dax_read_simple_key);
+	return static_branch_likely(&dax_read_fast_key);
 }
+#else
+static inline bool dax_read_fast_enabled(void)
+{
+	return false;
+}
+#endif /* CONFIG_FS_DAX */
+
+ssize_t dax_read_zeroes(u16 type, size_t len, char __user *buf,
+			struct iov_iter *to);
 
 /*
- * Find the @len bytes at byte @addr of the device, or as many of them as the
- * device maps in one piece.
- *
- * Returns the number of bytes at @kaddr, -EIO for a bad block, -EINTR for a
- * fatal signal, or an errno of dax_direct_access().
+ * Returns the kernel address of the @len bytes at byte @addr of the device, or
+ * NULL if the device does not map all of them in one piece, or if the task is
+ * being killed. The caller holds dax_read_lock().
  */
-static __always_inline ssize_t dax_read_address(struct dax_device *dax_dev,
-						u64 addr, size_t len,
-						void **kaddr)
+static __always_inline void *dax_read_address(struct dax_device *dax_dev,
+					      u64 addr, size_t len)
 {
 	unsigned int offset = offset_in_page(addr);
-	long nr;
-
-	if (fatal_signal_pending(current))
-		return -EINTR;
-
-	nr = dax_direct_access(dax_dev, PHYS_PFN(addr), PFN_UP(offset + len),
-			       DAX_ACCESS, kaddr, NULL);
-	if (unlikely(nr < 0))
-		return dax_mem2blk_err(nr);
-
-	*kaddr += offset;
-	return min(len, (size_t)PFN_PHYS(nr) - offset);
-}
-
-/*
- * Copy as many of the @len bytes at byte @addr as the device maps in one piece.
- *
- * Returns the bytes copied. If no byte was copied: -EFAULT, or an errno of
- * dax_read_address().
- */
-static __always_inline ssize_t dax_read_copy_piece(struct dax_device *dax_dev,
-						   u64 addr, char __user *buf,
-						   size_t len)
-{
-	ssize_t ret;
+	long nr = PFN_UP(offset + len);
 	void *kaddr;
 
-	ret = dax_read_address(dax_dev, addr, len, &kaddr);
-	if (unlikely(ret < 0))
-		return ret;
-	return dax_copy_to_user(dax_dev, buf, kaddr, ret) ?: -EFAULT;
+	if (unlikely(fatal_signal_pending(current)))
+		return NULL;
+	if (unlikely(dax_direct_access(dax_dev, PHYS_PFN(addr), nr, DAX_ACCESS,
+				       &kaddr, NULL) < nr))
+		return NULL;
+	return kaddr + offset;
 }
 
+/* Copy to @to, or to @buf if @to is NULL. Returns the bytes copied. */
+static __always_inline size_t dax_read_to(struct dax_device *dax_dev,
+					  pgoff_t pgoff, void *kaddr,
+					  size_t len, char __user *buf,
+					  struct iov_iter *to)
+{
+	size_t done;
+
+	if (!to)
+		return dax_copy_to_user(dax_dev, buf, kaddr, len);
+	if (unlikely(!iter_is_ubuf(to)))
+		return dax_copy_to_iter(dax_dev, pgoff, kaddr, len, to);
+
+	done = dax_copy_to_user(dax_dev, to->ubuf + to->iov_offset, kaddr, len);
+	/* iov_iter_advance() of one buffer, inline */
+	to->iov_offset += done;
+	to->count -= done;
+	return done;
+}
+
+/* Copy @len bytes at byte @addr of the device. */
 static __always_inline ssize_t dax_read_copy(struct dax_device *dax_dev,
-					     u64 addr, char __user *buf,
-					     size_t len)
+					     u64 addr, size_t len,
+					     char __user *buf,
+					     struct iov_iter *to)
 {
 	struct srcu_ctr __percpu *scp;
-	ssize_t ret;
+	ssize_t ret = -ENOTBLK;
+	void *kaddr;
 
 	scp = dax_read_lock();
-	ret = dax_read_copy_piece(dax_dev, addr, buf, len);
-	if (unlikely((size_t)ret < len)) /* never 0; an errno is large */
-		ret = dax_read_copy_rest(dax_dev, addr, buf, len, ret);
+	/* After an error, dax_iomap_rw() may still read the pages before it. */
+	kaddr = dax_read_address(dax_dev, addr, len);
+	if (likely(kaddr))
+		ret = dax_read_to(dax_dev, PHYS_PFN(addr), kaddr, len, buf,
+				  to) ?: -EFAULT;
 	dax_read_unlock(scp);
-
 	return ret;
 }
 
-/*
- * Returns how many of the @count bytes at @pos are in @iomap: 0 if it does not
- * contain @pos.
- */
-static __always_inline size_t dax_read_length(const struct iomap *iomap,
-					      loff_t pos, size_t count)
-{
-	u64 skip = pos - iomap->offset;
-
-	if (WARN_ON_ONCE(skip >= iomap->length))
-		return 0;
-	return min_t(u64, count, iomap->length - skip);
-}
-
-/*
- * Map @pos, and read the part of the @count bytes there that the mapping
- * covers.
+/**
+ * dax_read_range - read a range of a DAX file in one copy
+ * @inode: the file
+ * @pos: first byte, not negative
+ * @len: bytes; those past i_size are not read
+ * @flags: for @begin: IOMAP_DAX, and IOMAP_NOWAIT if it must not wait
+ * @begin: ->iomap_begin of the file system, a constant
+ * @end: ->iomap_end, a constant; NULL if it has nothing to do for reads
+ * @buf: destination in user memory
+ * @to: destination, or NULL if it is @buf; advances by the bytes read
+ *
+ * dax_read_simple() describes the ranges that this function reads.
+ *
+ * Context: as for dax_read_simple().
+ * Return: as dax_read_simple().
  */
 static __always_inline ssize_t
-dax_read_mapping(struct inode *inode, loff_t pos, char __user *buf,
-		 size_t count, unsigned int flags, iomap_iter_begin_fn begin)
+dax_read_range(struct inode *inode, loff_t pos, size_t len, unsigned int flags,
+	       iomap_iter_begin_fn begin, iomap_iter_end_fn end,
+	       char __user *buf, struct iov_iter *to)
 {
 	/* Some ->iomap_begin use the iterator that contains the iomap. */
-	struct iomap_iter iter = {
-		.inode	= inode,
-		.pos	= pos,
-		.len	= count,
-		.flags	= flags,
-	};
-	const struct iomap *iomap = &iter.iomap;
-	int ret;
-
-	ret = begin(inode, pos, count, flags, &iter.iomap, &iter.srcmap);
-	if (unlikely(ret < 0))
-		return ret;
-
-	/*
-	 * Check the type first, so that the compiler can drop the check for an
-	 * inline lookup that finds only written blocks.
-	 */
-	if (unlikely(iomap->type != IOMAP_MAPPED))
-		return dax_read_unwritten(iomap->type, buf,
-					  dax_read_length(iomap, pos, count));
-
-	count = dax_read_length(iomap, pos, count);
-	if (unlikely(!count))
-		return -EIO;
-	return dax_read_copy(iomap->dax_dev,
-			     iomap->addr + (pos - iomap->offset), buf, count);
-}
-
-/**
- * dax_read_user - read a DAX file into user memory
- * @inode: the file, IS_DAX()
- * @pos: first byte to read, not negative
- * @buf: user memory, inside the address space as for access_ok()
- * @count: bytes, from 1 to MAX_RW_COUNT
- * @flags: for @begin: IOMAP_DAX, and IOMAP_NOWAIT if it must not wait
- * @begin: maps a range of the file, as ->iomap_begin does for dax_iomap_rw(). A
- *	constant, so that the call is direct or inline. It must release
- *	everything that it takes, because there is no ->iomap_end.
- *
- * Bytes past i_size are not read. Holes and unwritten extents read as zeroes.
- *
- * Context: process context, i_rwsem held shared (or exclusively), unless the
- * file system is read-only. May sleep, may fault in user memory.
- * Return: bytes read, fewer than @count at the end of the file, before an error
- * or on a fatal signal; 0 at or past the end. If nothing was read: -EFAULT for
- * a bad buffer, -EIO for a bad block, -EINTR, or an errno of @begin or of
- * dax_direct_access().
- */
-static __always_inline ssize_t
-dax_read_user(struct inode *inode, loff_t pos, char __user *buf, size_t count,
-	      unsigned int flags, iomap_iter_begin_fn begin)
-{
+	struct iomap_iter iomi __uninitialized;
+	const struct iomap *iomap = &iomi.iomap;
 	loff_t size = i_size_read(inode);
 	ssize_t ret;
+	u64 skip;
+	int err;
 
-	lockdep_assert(sb_rdonly(inode->i_sb) ||
-		       lockdep_is_held(&inode->i_rwsem));
+	if (!sb_rdonly(inode->i_sb))
+		lockdep_assert_held(&inode->i_rwsem);
 
 	if (unlikely(pos >= size))
 		return 0;
-	count = min_t(u64, count, size - pos);
+	len = min_t(u64, len, size - pos);
+	if (unlikely(!len))
+		return 0;
 
-	/* Most reads lie in one mapping, so keep the loop out of line. */
-	ret = dax_read_mapping(inode, pos, buf, count, flags, begin);
-	if (unlikely((size_t)ret < count))
-		ret = dax_read_user_rest(inode, pos, buf, count, flags, begin,
-					 ret);
+	/* Clear what ->iomap_begin may look at. A read needs no srcmap. */
+	iomi.inode = inode;
+	iomi.pos = pos;
+	iomi.len = len;
+	iomi.flags = flags;
+	iomi.iomap = (struct iomap) { };
+	iomi.srcmap.type = IOMAP_HOLE;
+	iomi.private = NULL;
+	ret = begin(inode, pos, len, flags, &iomi.iomap, &iomi.srcmap);
+	if (unlikely(ret < 0))
+		return ret;
+
+	skip = pos - iomap->offset;
+	if (unlikely(skip > iomap->length || iomap->length - skip < len ||
+		     (iomap->flags & IOMAP_F_SHARED)))
+		ret = -ENOTBLK;
+	else if (end && unlikely(i_size_read(inode) < pos + len))
+		/* FUSE may shrink the file while @begin waits. */
+		ret = -ENOTBLK;
+	else if (likely(iomap->type == IOMAP_MAPPED))
+		ret = dax_read_copy(iomap->dax_dev, iomap->addr + skip, len,
+				    buf, to);
+	else
+		ret = dax_read_zeroes(iomap->type, len, buf, to);
+
+	if (end) {
+		err = end(inode, pos, len, max(ret, 0), flags, &iomi.iomap);
+		if (err < 0 && ret < 0)
+			return err;
+	}
 	return ret;
 }
 
 /**
- * dax_read_iter - the short way for a read
+ * dax_read_simple - read a DAX file in one copy
  * @iocb: the read; ki_pos advances by the bytes read
- * @to: destination, not empty; advances by the bytes read
- * @begin: as for dax_read_user()
+ * @to: destination of any kind; advances by the bytes read
+ * @begin: ->iomap_begin of the file system, a constant
+ * @end: ->iomap_end, a constant; NULL if it has nothing to do for reads
  *
- * For a file system that wraps this in its own function, and calls that if
- * dax_read_simple_enabled(). Other file systems use dax_read_simple().
+ * Call this before dax_iomap_rw(), with the same locks. The part of the range
+ * before i_size must lie in one unshared written mapping or in one hole. The
+ * device must map a written range in one piece. A short copy ends the read.
  *
- * Context: as for dax_read_user(). The caller checks IS_DAX(), under i_rwsem
- * unless S_DAX lasts as long as the inode.
- * Return: as dax_read_user().
+ * Context: process context, i_rwsem held shared (or exclusively), unless the
+ * file system is read-only. May sleep, may fault in user memory.
+ * Return: the bytes read, 0 at the end of the file, -EFAULT, an errno of @begin
+ * or @end, or -ENOTBLK with nothing done, if the caller must use
+ * dax_iomap_rw().
  */
-static __always_inline ssize_t dax_read_iter(struct kiocb *iocb,
-					     struct iov_iter *to,
-					     iomap_iter_begin_fn begin)
+static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
+					       struct iov_iter *to,
+					       iomap_iter_begin_fn begin,
+					       iomap_iter_end_fn end)
 {
 	unsigned int flags = IOMAP_DAX;
 	ssize_t ret;
 
 	if (iocb->ki_flags & IOCB_NOWAIT)
 		flags |= IOMAP_NOWAIT;
-	if (unlikely(!iter_is_ubuf(to)))
-		return dax_read_segments(iocb, to, flags, begin);
 
-	ret = dax_read_user(file_inode(iocb->ki_filp), iocb->ki_pos,
-			    to->ubuf + to->iov_offset, iov_iter_count(to),
-			    flags, begin);
-	if (ret > 0) {
+	ret = dax_read_range(file_inode(iocb->ki_filp), iocb->ki_pos,
+			     iov_iter_count(to), flags, begin, end, NULL, to);
+	if (ret > 0)
 		iocb->ki_pos += ret;
-		iov_iter_advance(to, ret);
-	}
 	return ret;
 }
-
-/**
- * dax_read_simple - the short way for a read, if it is enabled
- * @iocb: as for dax_read_iter()
- * @to: as for dax_read_iter()
- * @begin: as for dax_read_user()
- *
- * Call this before dax_iomap_rw(), with the ->iomap_begin of the same
- * iomap_ops. These must not have an ->iomap_end.
- *
- * Context: as for dax_read_iter().
- * Return: as dax_read_user(), or -ENOTBLK, with nothing done, if the caller
- * must use dax_iomap_rw().
- */
-static __always_inline ssize_t dax_read_simple(struct kiocb *iocb,
-					       struct iov_iter *to,
-					       iomap_iter_begin_fn begin)
-{
-	return dax_read_simple_enabled() ? dax_read_iter(iocb, to, begin) :
-					   -ENOTBLK;
-}
-#else
-static inline bool dax_read_simple_enabled(void)
-{
-	return false;
-}
-
-static inline ssize_t dax_read_simple(struct kiocb *iocb, struct iov_iter *to,
-				      iomap_iter_begin_fn begin)
-{
-	return -ENOTBLK;
-}
-#endif /* CONFIG_FS_DAX */
 
 #endif /* _LINUX_DAX_READ_H */

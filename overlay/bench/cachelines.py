@@ -192,8 +192,13 @@ def rows(mode: str, out: Path, runs: int = RUNS) -> list[Row]:
     """Measure all cells: reads, mapped reads and commands."""
     runs = min(runs, RUNS)
     return [
-        *_boot(mode, out, dax_read.BENCH, "dax-read.sh",
-               (dax_read.programs(mode, out), "ext4", "lines", runs), DAX),
+        *(row for row in dax_read.named(_boot(
+            kernels.generic(mode), out, dax_read.BENCH, "dax-read.sh",
+            (dax_read.programs(kernels.generic(mode), out), "ext4", "lines", runs),
+            DAX), dax_read.BASE, mode) if row["variant"] == dax_read.BASE),
+        *dax_read.named(_boot(mode, out, dax_read.BENCH, "dax-read.sh",
+                              (dax_read.programs(mode, out), "ext4", "lines", runs),
+                              DAX), dax_read.LOOKUP, mode),
         *_boot(mode, out, dax_mmap.BENCH, "dax-mmap.sh",
                (dax_mmap.programs(out), dax_mmap.BENCH, "ext4", "lines", runs),
                DAX),

@@ -31,12 +31,13 @@ COUNTED = "-accel tcg -icount shift=0,sleep=off, one CPU"
 
 ABOUT = """\
 Instructions per operation, counted in a QEMU guest ({counted}). All variants of a row
-come from the same boot, and the file is cached. **Instructions are not cycles**: cache
-misses and contended atomic operations do not show, and `rep movsb` counts one
-instruction per byte, in all variants.
+but *generic* and *simple* come from the same boot, and the file is cached.
+**Instructions are not cycles**: cache misses and contended atomic operations do not
+show, and `rep movsb` counts one instruction per byte, in all variants.
 
-- *generic*: the iomap path. `ext4.dax_fast_read` is off, and a module
-  (`overlay/bench/noread.c`) removed `->read` from the open file.
+- *generic*: the iomap path, in a kernel that ends below the series `dax-read-simple`.
+- *simple*: `dax_read_simple()`, in a kernel that ends with that series.
+- *lookup*: the same with the series `ext4-extent-lookup`; `dax_read.fast` is off.
 - *read_iter*: `pread()` arrives at `->read_iter`, which contains the fast path.
 - *read*: `pread()` arrives at `->read`.
 - *off*: the cost of `->read` on systems that switch the parameter off.

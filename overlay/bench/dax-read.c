@@ -4,13 +4,13 @@
  *
  * Variants of the same read of the same file, in the same boot:
  *
- *   generic    ext4.dax_fast_read off, and ->read taken away from the open
- *              file by noread.ko, as in a kernel without our patches
- *   read_iter  the same with ext4.dax_fast_read on: pread() arrives at
- *              ->read_iter, which has the fast path
- *   read       ext4.dax_fast_read on: pread() arrives at ->read
- *   off        ext4.dax_fast_read off: the cost of ->read on a system with
- *              the fast path switched off
+ *   generic    dax_read.fast off, and ->read taken away from the open file
+ *              by noread.ko, as in a kernel without our fast lookups
+ *   read_iter  the same with dax_read.fast on: pread() arrives at
+ *              ->read_iter, which has the fast lookup
+ *   read       dax_read.fast on: pread() arrives at ->read
+ *   off        dax_read.fast off: the cost of ->read on a system with the
+ *              fast lookups switched off
  *
  * A cell is measured in runs; between two runs all the other cells were
  * measured and the parameter was switched off and on. A run is the median of
@@ -22,7 +22,7 @@
  * All data is compared with the expected content, outside of the counted part.
  *
  * Overwrites of written blocks (bench dax-write) have two variants: "generic", with
- * ext4.dax_fast_overwrite off, and "write", with it on.
+ * dax_read.fast off, and "write", with it on.
  *
  * With "lines", readers on processors of their own take turns under the plugin
  * that follows cache lines, see turns.h. There are two more variants then:
@@ -67,10 +67,8 @@
 #define TURN_ROUNDS	12
 #define TURN_WARM	4
 
-#define EXT4_PARAMETER	"/sys/module/ext4/parameters/dax_fast_read"
-#define OVERWRITE	"/sys/module/ext4/parameters/dax_fast_overwrite"
+#define PARAMETER	"/sys/module/dax_read/parameters/fast"
 #define UNLOCKED	"/sys/module/ext4/parameters/dax_unlocked_read"
-#define XFS_PARAMETER	"/sys/module/dax_read/parameters/simple"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
 enum call {
@@ -133,9 +131,8 @@ struct cell {
 
 static struct cell cells[512];
 static int nr_cells;
-/* The file system, and the parameter of its fast path for reads. */
-static const char *fs = "ext4", *parameter = EXT4_PARAMETER;
-static bool has_parameter, has_read, has_overwrite;
+static const char *fs = "ext4";
+static bool has_parameter, has_read;
 static char *buf;
 
 /* An io_uring with room for one request, and what splice() goes through. */
@@ -178,10 +175,8 @@ static bool write_text(const char *path, const char *text)
 
 static void set_fast(bool fast)
 {
-	if (has_parameter && !write_text(parameter, fast ? "1" : "0"))
-		die("%s", parameter);
-	if (has_overwrite && !write_text(OVERWRITE, fast ? "1" : "0"))
-		die("%s", OVERWRITE);
+	if (has_parameter && !write_text(PARAMETER, fast ? "1" : "0"))
+		die("%s", PARAMETER);
 }
 
 /* -- files ---------------------------------------------------------------- */
@@ -652,9 +647,10 @@ static void add_overwrites(void)
 {
 	static const size_t sizes[] = { 8, 512, 4096 };
 
-	for (size_t i = 0; has_overwrite && i < ARRAY_SIZE(sizes); i++) {
+	for (size_t i = 0; !strcmp(fs, "ext4") && i < ARRAY_SIZE(sizes); i++) {
 		add("dax-write", PWRITE, &generic, &over, sizes[i], 1);
-		add("dax-write", PWRITE, &write_op, &over, sizes[i], 1);
+		if (has_parameter)
+			add("dax-write", PWRITE, &write_op, &over, sizes[i], 1);
 	}
 }
 
@@ -867,10 +863,8 @@ static void prepare(const char *dir, size_t nr_layouts)
 
 	if (chdir(dir) || statfs(".", &st))
 		die("%s", dir);
-	if (st.f_type == XFS_SUPER_MAGIC) {
+	if (st.f_type == XFS_SUPER_MAGIC)
 		fs = "xfs";
-		parameter = XFS_PARAMETER;
-	}
 	buf = mmap(NULL, MAX_SIZE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (buf == MAP_FAILED || mlockall(MCL_CURRENT))
@@ -878,9 +872,8 @@ static void prepare(const char *dir, size_t nr_layouts)
 	open_ring();
 	if (pipe(pipe_fds))
 		die("pipe");
-	has_parameter = !access(parameter, W_OK);
-	has_overwrite = !strcmp(fs, "ext4") && !access(OVERWRITE, W_OK);
-	if (has_overwrite)
+	has_parameter = !access(PARAMETER, W_OK);
+	if (!strcmp(fs, "ext4"))
 		make_layout(&over);
 	/* While there is room in one place. */
 	make_layout(&grown);

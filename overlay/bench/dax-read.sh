@@ -24,7 +24,7 @@ mkdir -p /tmp/dax
 [ "$1" = lines ] && dax=inode || dax=always
 mount -t "$fs" -o "dax=$dax" /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
 # Without the parameter there is one way to read only, and nothing to compare.
-if [ -e /sys/module/ext4/parameters/dax_fast_read ]; then
+if [ -e /sys/module/dax_read/parameters/fast ]; then
 	insmod "$programs/noread.ko" || fail "loading noread.ko failed"
 fi
 "$programs/dax-read" /tmp/dax "$@"

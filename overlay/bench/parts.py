@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import cachelines, dax_mmap, dax_read, nvme, nvme_reap
 from bench.results import Row
-from engine.kernels import pristine
+from engine.kernels import generic, pristine, simple
 from engine.ktap import Case
 
 MEASUREMENTS: tuple[ModuleType, ...] = (dax_read, dax_mmap, nvme, nvme_reap)
@@ -37,6 +37,8 @@ class Part:
     profiled: ModuleType | None = None
     # Does upstream's kernel run it, too?
     pristine: bool = False
+    # Do kernels that lack fast paths of DAX reads run it, too?
+    layers: bool = False
     mode: str = LEAN
 
     def has(self, row: dict[str, Any]) -> bool:
@@ -48,12 +50,13 @@ class Part:
 
     def kernels(self) -> tuple[str, ...]:
         """Return the kernels that run this part."""
-        return (self.mode, pristine(self.mode)) if self.pristine else (self.mode,)
+        return (self.mode, *([pristine(self.mode)] if self.pristine else ()),
+                *((generic(self.mode), simple(self.mode)) if self.layers else ()))
 
 
 PARTS = (
     Part("dax-read", dax_read.rows, dax_read.judge,
-         ("syscall", "dax-read", "dax-write"), profiled=dax_read),
+         ("syscall", "dax-read", "dax-write"), profiled=dax_read, layers=True),
     Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs")),
     Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme,
          pristine=True),
@@ -64,8 +67,8 @@ PARTS = (
     Part(DISTRO, lambda mode, out, runs: [
         *dax_read.rows(mode, out, runs), *nvme.rows_distro(out, mode)],
         lambda found: [*dax_read.judge_distro(found), *nvme.judge_distro(found)],
-        mode=DISTRO, pristine=True),
-    Part(LINES, cachelines.rows, cachelines.judge, pristine=True),
+        mode=DISTRO, pristine=True, layers=True),
+    Part(LINES, cachelines.rows, cachelines.judge, pristine=True, layers=True),
 )
 NAMES = tuple(part.name for part in PARTS)
 

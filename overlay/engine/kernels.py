@@ -259,7 +259,20 @@ def pristine(mode: str) -> str:
     return f"{mode}-{BASE}"
 
 
-KERNELS |= {pristine(mode): below(mode, BASE) for mode in ("lean", "distro")}
+def generic(mode: str) -> str:
+    """The name of the kernel that ends below the fast paths of DAX reads."""
+    return f"{mode}-generic"
+
+
+def simple(mode: str) -> str:
+    """The name of the kernel whose only fast path of DAX reads is dax_read_simple()."""
+    return f"{mode}-simple"
+
+
+for _mode in ("lean", "distro"):
+    KERNELS |= {pristine(_mode): below(_mode, BASE),
+                generic(_mode): below(_mode, "dax-read-simple"),
+                simple(_mode): below(_mode, "ext4-extent-lookup")}
 # The kernel that has all that tests can need: what another lacks of it, only
 # tests need that do not run there.
 HAS_ALL = "debug"

@@ -4,7 +4,7 @@
 # reader of the screen.
 set -u
 
-switch=/sys/module/ext4/parameters/dax_fast_read
+switch=/sys/module/dax_read/parameters/fast
 work=/run/demo
 # The program that reads a file through a mapping: overlay/bench/dax-show.c.
 show=$1
@@ -43,7 +43,7 @@ say "/dev/nvme0n1, $(cat /sys/block/nvme0n1/size 2>/dev/null) sectors"
 
 test -w "$switch"
 result $? "ext4 has the fast DAX read"
-say "ext4.dax_fast_read=$(cat "$switch" 2>/dev/null)"
+say "dax_read.fast=$(cat "$switch" 2>/dev/null)"
 
 # Odd lengths and a hole, so that not only whole blocks are read.
 dd if=/dev/urandom of="$work/file" bs=4097 count=64 2>/dev/null

@@ -31,9 +31,10 @@ def line(variant, run, insn, **params):
     return f"cell dax-read {variant} {words} run={run} insn={insn}\n"
 
 
-def output(generic=1000, read_iter=600, read=500, **params):
-    """A complete output of three variants in three runs."""
-    figure = {"generic": generic, "read_iter": read_iter, "read": read}
+def output(generic=1000, read_iter=600, read=500, simple=None, lookup=None, **params):
+    """A complete output of some variants in three runs."""
+    figure = {"generic": generic, "simple": simple, "lookup": lookup,
+              "read_iter": read_iter, "read": read}
     return "kernel parameter=yes read=yes\n" + "".join(
         line(variant, run, insn, **params) for run in range(3)
         for variant, insn in figure.items() if insn) + "complete\n"
@@ -47,8 +48,10 @@ def overwrites(write):
 
 def met():
     """An output that meets all limits."""
-    text = output(read_iter=550) + output(read_iter=620, read=None, fs="xfs")
-    text += output(read=600, extents=10000) + overwrites(650)
+    text = output(read_iter=550, simple=820, lookup=720, read=490)
+    text += output(read_iter=640, read=None, fs="xfs")
+    text += output(read=620, extents=100) + output(read=580, extents=10000)
+    text += overwrites(650)
     return text + "".join(
         output(read_iter=1000, read=None, fs=fs, syscall=syscall)
         for fs in ("ext4", "xfs") for syscall in ("preadv-2", "read-fixed"))
@@ -84,13 +87,48 @@ class Judge(unittest.TestCase):
 
     def test_bars_of_the_hard_cases(self):
         for text, name in (
-                (output(read=601, extents=10000), "read takes at most 0.60 of "
+                (output(read=581, extents=10000), "read takes at most 0.58 of "
                  "generic at 8 bytes of ext4, extents 10000"),
+                (output(simple=821), "simple takes at most 0.82 of generic"),
+                (output(lookup=721), "lookup takes at most 0.72 of generic"),
                 (output(read_iter=1001, syscall="preadv-2"), "read_iter takes "
                  "at most 1.00 of generic at 8 bytes of ext4, syscall preadv-2")):
             case = status(dax_read.judge(rows(text)), name)
             self.assertEqual(case.status, ktap.FAIL)
-            self.assertRegex(case.detail, r"= [01]\.[06]01,")
+            self.assertRegex(case.detail, r"= [01]\.[0578][028]1,")
+
+    def test_variants_of_three_kernels(self):
+        def count(mode, _out, _which, _runs, fs):
+            insns = {"lean-generic": 1000, "lean-simple": 800, "lean": 700}
+            text = line("floor", 0, 199, syscall="getppid", fs=fs).replace(
+                "dax-read", "syscall") + line("generic", 0, insns[mode], fs=fs)
+            if mode == "lean":
+                text += line("read_iter", 0, 500, fs=fs)
+            return rows(text + "complete\n", mode)
+        for fs, lookup in (("ext4", [("lookup", 700)]), ("xfs", [])):
+            with mock.patch.object(dax_read, "_count", count):
+                found = dax_read._variants("lean", Path(), "few", 1, fs)
+            self.assertEqual([(row["variant"], row["insn_per_op"]) for row in found
+                              if row["bench"] == dax_read.BENCH],
+                             [("generic", 1000), ("simple", 800), *lookup,
+                              ("read_iter", 500)])
+            self.assertEqual({row["params"]["config"] for row in found}, {"lean"})
+
+    def test_bar_of_a_cached_lookup(self):
+        for here, status_ in ((70, ktap.PASS), (71, ktap.FAIL)):
+            seen = {("generic", 8): {"ext4_map_blocks": 60, "_raw_read_lock": 40,
+                                     "vfs_read": 9},
+                    ("lookup", 8): {"ext4_map_blocks": here}}
+            self.assertEqual(dax_read.cached(seen).status, status_)
+        self.assertEqual(dax_read.cached({}).status, ktap.FAIL)
+
+    def test_boots_that_count_differently(self):
+        def floor(insn, config):
+            return rows(line("floor", 0, insn, syscall="getppid").replace(
+                "dax-read", "syscall") + "complete\n", config)
+        dax_read.agree(floor(200, "lean"), floor(201, "lean-generic"))
+        with self.assertRaisesRegex(UserError, "do not compare"):
+            dax_read.agree(floor(200, "lean"), floor(203, "lean-generic"))
 
     def test_overwrites(self):
         for write, name in ((651, "write takes at most 0.65"),
@@ -264,7 +302,8 @@ class Main(unittest.TestCase):
                 mock.patch.object(host, "OUT", Path(folder)), \
                 mock.patch.object(command, "PARTS", (parts.Part(
                     "dax-read", lambda *_: rows(),
-                    lambda _: dax_read.judge(rows(met())), ("dax-read",)),
+                    lambda _: dax_read.judge(rows(met())), ("dax-read",),
+                    layers=True),
                     replace(parts.PARTS[-2], rows=mock.Mock(**distro)),
                     replace(parts.PARTS[-1], rows=mock.Mock(return_value=[]),
                             judge=mock.Mock(return_value=[])))), \
@@ -298,14 +337,17 @@ class Main(unittest.TestCase):
 
     def test_named_parts(self):
         lost = {"side_effect": AssertionError("it was not asked for")}
-        both = ["lean", "lean-base"]
-        for args, built in ((("dax-read",), ["lean"]), (("lean",), both),
-                            (("lines",), both)):
+        layers = ["lean-generic", "lean-simple"]
+        every = ["lean", "lean-base", *layers]
+        for args, built in ((("dax-read",), ["lean", *layers]),
+                            (("lean",), every), (("lines",), every)):
             _, data = self.run_main(*args, distro=lost)
-            self.assertEqual(len(data["results"]), 0 if args == ("lines",) else 3)
-            self.assertEqual(self.built, built)
+            self.assertEqual(len(data["results"]),
+                             3 if {"dax-read", "lean"} & {*args} else 0)
+            self.assertCountEqual(self.built, built)
         self.run_main("distro", distro={"return_value": self.distro(460)})
-        self.assertEqual(self.built, ["distro", "distro-base"])
+        self.assertCountEqual(self.built, ["distro", "distro-base",
+                                           "distro-generic", "distro-simple"])
 
     def test_a_kernel_that_does_not_build_loses_its_parts_alone(self):
         cases, data = self.run_main(distro={"return_value": []},

@@ -345,34 +345,35 @@ static void *anywhere(size_t len, int prot, int flags)
 /* Allocate the buffers, between read-only pages. */
 static bool get_memory(struct fuzz *f)
 {
-	unsigned char *all = anywhere(FUZZ_AREA + 2 * 4096,
+	size_t page = sysconf(_SC_PAGESIZE);
+	unsigned char *all = anywhere(FUZZ_AREA + 2 * page,
 				      PROT_READ | PROT_WRITE, MAP_PRIVATE);
 
 	f->ranges = anywhere(FUZZ_RANGES, PROT_READ | PROT_WRITE, MAP_SHARED);
-	f->arg = anywhere(2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	f->arg = anywhere(2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	f->vec = calloc(FUZZ_VECS * FUZZ_VEC, sizeof(*f->vec));
 	if (!all || !f->ranges || !f->arg || !f->vec)
 		return false;
 	f->guard[0] = all;
-	f->area = all + 4096;
+	f->area = all + page;
 	f->guard[1] = f->area + FUZZ_AREA;
-	f->hole = f->arg + 4096;
-	memset(f->guard[0], FUZZ_PATTERN, 4096);
-	memset(f->guard[1], FUZZ_PATTERN, 4096);
-	memset(f->arg, FUZZ_PATTERN, 4096);
+	f->hole = f->arg + page;
+	memset(f->guard[0], FUZZ_PATTERN, page);
+	memset(f->guard[1], FUZZ_PATTERN, page);
+	memset(f->arg, FUZZ_PATTERN, page);
 	fuzz_fill_ranges(f->ranges);
-	return !mprotect(f->guard[0], 4096, PROT_READ) &&
-		!mprotect(f->guard[1], 4096, PROT_READ) &&
-		!mprotect(f->arg, 4096, PROT_READ) &&
+	return !mprotect(f->guard[0], page, PROT_READ) &&
+		!mprotect(f->guard[1], page, PROT_READ) &&
+		!mprotect(f->arg, page, PROT_READ) &&
 		!mprotect(f->ranges, FUZZ_RANGES, PROT_READ) &&
-		!mprotect(f->hole, 4096, PROT_NONE);
+		!mprotect(f->hole, page, PROT_NONE);
 }
 
 static void check_guards(struct fuzz *f)
 {
-	unsigned int i;
+	size_t i, page = f->area - f->guard[0];
 
-	for (i = 0; i < 4096; i++)
+	for (i = 0; i < page; i++)
 		if (f->guard[0][i] != FUZZ_PATTERN ||
 		    f->guard[1][i] != FUZZ_PATTERN) {
 			fuzz_bad(f, "memory outside of all buffers was written");

@@ -12,7 +12,12 @@
 
 #include "uq_fuzz.h"
 
-#define PAGE	4096u
+#define PAGE	((size_t)sysconf(_SC_PAGESIZE))
+
+/* x86 only */
+#ifndef MAP_32BIT
+#define MAP_32BIT	0
+#endif
 
 /* -- claims */
 

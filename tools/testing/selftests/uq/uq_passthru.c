@@ -59,14 +59,14 @@ static int open_ns(const char *format, const struct uq_ns *ns, int mode)
  */
 static unsigned char *alloc_scattered(size_t len)
 {
+	size_t i, first, page = sysconf(_SC_PAGESIZE);
 	unsigned char *p = uq_alloc(len);
-	size_t i, first;
 
 	if (!p)
 		return NULL;
 	madvise(p, len, MADV_NOHUGEPAGE);
-	for (first = 0; first < 8192; first += 4096)
-		for (i = first; i < len; i += 8192)
+	for (first = 0; first < 2 * page; first += page)
+		for (i = first; i < len; i += 2 * page)
 			p[i] = 1;
 	return p;
 }

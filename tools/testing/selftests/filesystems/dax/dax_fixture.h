@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Setup and teardown of every test: ext4 or XFS on a DAX device, in a mount
- * namespace of its own. ext4.dax_fast_read and dax_read.simple are set as the
- * variant asks.
+ * namespace of its own. dax_read.fast is set as the variant asks.
  */
 #ifndef _DAX_FIXTURE_H
 #define _DAX_FIXTURE_H
@@ -49,7 +48,7 @@ static inline void dax_use_path(struct __test_metadata *_metadata,
 	test->was_fast = -1;
 	if (!dax_fast_exists()) {
 		if (kind != DAX_GENERIC)
-			SKIP(return, "no ext4.dax_fast_read: generic path only");
+			SKIP(return, "no dax_read.fast: generic path only");
 		return;
 	}
 	if (kind == DAX_UNLOCKED && !dax_unlocked_exists())

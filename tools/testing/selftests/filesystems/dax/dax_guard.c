@@ -30,10 +30,8 @@ static struct setting {
 	char val[256];
 	ssize_t len;
 } settings[] = {
-	{ .path = "/sys/module/ext4/parameters/dax_fast_read" },
-	{ .path = "/sys/module/ext4/parameters/dax_fast_overwrite" },
 	{ .path = "/sys/module/ext4/parameters/dax_unlocked_read" },
-	{ .path = "/sys/module/dax_read/parameters/simple" },
+	{ .path = "/sys/module/dax_read/parameters/fast" },
 	{ .path = "/sys/module/firmware_class/parameters/path" },
 	{ .path = "fault_around_bytes" },
 };

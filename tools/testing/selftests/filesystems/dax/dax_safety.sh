@@ -45,9 +45,8 @@ asked() { # CODE REASON COMMAND...
 
 # Print the parameters that the tests change.
 parameters() {
-	cat "$FAST" /sys/module/ext4/parameters/dax_fast_overwrite \
-		/sys/module/ext4/parameters/dax_unlocked_read \
-		/sys/module/dax_read/parameters/simple "$WINDOW" \
+	cat "$FAST" \
+		/sys/module/ext4/parameters/dax_unlocked_read "$WINDOW" \
 		/sys/module/firmware_class/parameters/path 2> /dev/null
 }
 

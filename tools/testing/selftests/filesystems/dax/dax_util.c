@@ -14,9 +14,8 @@
 
 #include "dax_util.h"
 
-#define FAST_PARAM "/sys/module/ext4/parameters/dax_fast_read"
+#define FAST_PARAM "/sys/module/dax_read/parameters/fast"
 #define UNLOCKED_PARAM "/sys/module/ext4/parameters/dax_unlocked_read"
-#define SIMPLE_PARAM "/sys/module/dax_read/parameters/simple"
 
 size_t dax_bs(void)
 {
@@ -118,7 +117,7 @@ int dax_run(const char *const argv[])
 
 bool dax_fast_exists(void)
 {
-	return !access(FAST_PARAM, F_OK) && !access(SIMPLE_PARAM, F_OK);
+	return !access(FAST_PARAM, F_OK);
 }
 
 int dax_put(const char *path, const char *text)
@@ -161,8 +160,7 @@ int dax_fast_get(void)
 
 int dax_fast_set(bool on)
 {
-	return dax_param_set(FAST_PARAM, on) ?:
-		dax_param_set(SIMPLE_PARAM, on);
+	return dax_param_set(FAST_PARAM, on);
 }
 
 bool dax_unlocked_exists(void)

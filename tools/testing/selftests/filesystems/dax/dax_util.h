@@ -83,6 +83,8 @@ int dax_guard(int (*run)(int argc, char **argv), int argc, char **argv,
 
 /* @opts: words for mkfs.ext4, or NULL. @size: blocks, or 0 for all. */
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
+/* MiB of an XFS log: the smallest log has 2211 blocks of 64 KiB. */
+#define DAX_XFS_LOG (dax_bs() > 16384 ? 144 : 64)
 /* @meta: the argument of -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
 /* True if this system has mkfs and kernel support for a filesystem. */
@@ -111,7 +113,7 @@ int dax_put(const char *path, const char *text);
 int dax_param_get(const char *path);
 int dax_param_set(const char *path, bool on);
 
-/* -- ext4.dax_fast_read and dax_read.simple, switched together */
+/* -- dax_read.fast */
 
 bool dax_fast_exists(void);
 int dax_fast_get(void);

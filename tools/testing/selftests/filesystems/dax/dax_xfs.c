@@ -10,13 +10,14 @@
 
 int dax_mkfs_xfs(const char *dev, const char *meta)
 {
-	char bs[32];
+	char bs[32], log[32];
 	const char *const argv[] = {
 		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m", meta,
-		"-b", bs, "-d", "agcount=2", "-l", "size=64m", dev, NULL
+		"-b", bs, "-d", "agcount=2", "-l", log, dev, NULL
 	};
 
 	snprintf(bs, sizeof(bs), "size=%zu", dax_bs());
+	snprintf(log, sizeof(log), "size=%dm", DAX_XFS_LOG);
 	return dax_run(argv);
 }
 

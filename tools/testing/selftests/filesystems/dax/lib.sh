@@ -2,10 +2,10 @@
 # shellcheck shell=sh
 #
 # Shared code of the shell tests: KTAP, a device that may be overwritten, ext4
-# on it, and ext4.dax_fast_read. Source this file in the directory of the tests.
+# on it, and dax_read.fast. Source this file in the directory of the tests.
 
 KSFT_SKIP=4
-FAST=/sys/module/ext4/parameters/dax_fast_read
+FAST=/sys/module/dax_read/parameters/fast
 
 ktap_nr=0
 ktap_failed=0

@@ -32,27 +32,27 @@ FIXTURE_VARIANT(mmap_fault_around)
 {
 	enum mmap_fs kind;
 	bool data;
-	long bytes;
+	unsigned long pages;
 };
 
 FIXTURE_VARIANT_ADD(mmap_fault_around, ext4_hole) {
-	.kind = MMAP_EXT4, .data = false, .bytes = 65536
+	.kind = MMAP_EXT4, .data = false, .pages = 16
 };
 
 FIXTURE_VARIANT_ADD(mmap_fault_around, ext4_data) {
-	.kind = MMAP_EXT4, .data = true, .bytes = 65536
+	.kind = MMAP_EXT4, .data = true, .pages = 16
 };
 
-FIXTURE_VARIANT_ADD(mmap_fault_around, ext4_data_2m) {
-	.kind = MMAP_EXT4, .data = true, .bytes = 2097152
+FIXTURE_VARIANT_ADD(mmap_fault_around, ext4_data_huge) {
+	.kind = MMAP_EXT4, .data = true, .pages = PAGES
 };
 
 FIXTURE_VARIANT_ADD(mmap_fault_around, xfs_hole) {
-	.kind = MMAP_XFS, .data = false, .bytes = 65536
+	.kind = MMAP_XFS, .data = false, .pages = 16
 };
 
 FIXTURE_VARIANT_ADD(mmap_fault_around, xfs_data) {
-	.kind = MMAP_XFS_REFLINK, .data = true, .bytes = 65536
+	.kind = MMAP_XFS_REFLINK, .data = true, .pages = 16
 };
 
 FIXTURE_SETUP(mmap_fault_around)
@@ -64,8 +64,8 @@ FIXTURE_SETUP(mmap_fault_around)
 		return;
 	if (self->t.window_was < 0)
 		SKIP(return, "needs " MMAP_KNOB " (CONFIG_DEBUG_FS)");
-	ASSERT_EQ(0, mmap_window_set(variant->bytes));
-	self->window = variant->bytes / self->t.bs;
+	self->window = variant->pages;
+	ASSERT_EQ(0, mmap_window_set(self->window * self->t.bs));
 }
 
 FIXTURE_TEARDOWN(mmap_fault_around)

@@ -28,7 +28,8 @@
 #define MAP_SHARED_VALIDATE 0x03
 #endif
 
-#define MMAP_HUGE (2UL << 20)
+/* 512 pages. If the page size is 4 KiB, this is a huge page. */
+#define MMAP_HUGE (512 * dax_bs())
 #define MMAP_KNOB "/sys/kernel/debug/fault_around_bytes"
 /* Limits for ext4. XFS uses the whole device. */
 #define MMAP_MOST_BLOCKS 16384UL
@@ -132,17 +133,18 @@ static inline unsigned long mmap_min(unsigned long a, unsigned long b)
 
 static inline int mmap_mkfs(const struct mmap_test *t)
 {
-	char bs[32], log[48], stripe[64];
+	char bs[32], data[64], log[48], stripe[64];
 	const char *const xfs[] = {
 		"mkfs.xfs", "-q", "-f", "-K", "-L", DAX_LABEL, "-m",
 		t->kind == MMAP_XFS ? "reflink=0" : "reflink=1,rmapbt=1",
-		"-b", bs, "-d", "agcount=2,su=2m,sw=1", "-l", log,
+		"-b", bs, "-d", data, "-l", log,
 		t->fs.dev, NULL
 	};
 
-	/* With a stripe of 2 MiB, ext4 and XFS align extents for huge pages. */
+	/* With such a stripe, ext4 and XFS align extents for huge pages. */
+	snprintf(data, sizeof(data), "agcount=2,su=%zu,sw=1", MMAP_HUGE);
 	snprintf(bs, sizeof(bs), "size=%zu", t->bs);
-	snprintf(log, sizeof(log), "size=64m,su=%zu", t->bs);
+	snprintf(log, sizeof(log), "size=%dm,su=%zu", DAX_XFS_LOG, t->bs);
 	snprintf(stripe, sizeof(stripe), "-E stride=%zu,stripe_width=%zu",
 		 MMAP_HUGE / t->bs, MMAP_HUGE / t->bs);
 	if (t->kind != MMAP_EXT4)

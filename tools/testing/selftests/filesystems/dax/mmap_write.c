@@ -18,7 +18,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "mmap_fixture.h"
 
@@ -651,6 +653,65 @@ TEST_F(mmap_cow, write_to_pages_in_a_pipe)
 	close(pipefd[1]);
 }
 
+/* Returns the clock ticks that a task has spent in the kernel, or -1. */
+static long kernel_ticks(pid_t pid)
+{
+	char path[32];
+	long ticks = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	if (fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %ld",
+		   &ticks) != 1)
+		ticks = -1;
+	fclose(f);
+	return ticks;
+}
+
+/*
+ * Cloning tries again and again while a page of the file with the larger inode
+ * number is in a pipe. SIGKILL ends that.
+ */
+TEST_F(mmap_cow, cloning_onto_a_pinned_page_can_be_killed)
+{
+	const size_t bs = self->t.bs;
+	struct file_clone_range range = { .src_length = bs };
+	int pipefd[2], status, high = self->clone_fd, low = self->fd;
+	struct stat first, second;
+	struct mmap_map m;
+	pid_t child;
+
+	ASSERT_EQ(0, fstat(low, &first));
+	ASSERT_EQ(0, fstat(high, &second));
+	if (first.st_ino > second.st_ino) {
+		high = self->fd;
+		low = self->clone_fd;
+	}
+	ASSERT_EQ(0, mmap_at(&self->t, &m, high, 0, 1, PROT_READ, MAP_SHARED,
+			     1));
+	pipe_page(_metadata, m.at, bs, pipefd);
+	range.src_fd = low;
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		/* The page must become free if the parent ends. */
+		close(pipefd[0]);
+		close(pipefd[1]);
+		_exit(!!ioctl(high, FICLONERANGE, &range));
+	}
+	while (!waitpid(child, &status, WNOHANG) && kernel_ticks(child) < 5)
+		sched_yield();
+	ASSERT_EQ(0, kill(child, SIGKILL));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	close(pipefd[0]);
+	close(pipefd[1]);
+	mmap_gone(&m);
+}
+
 /*
  * A store to a shared page allocates new blocks for pages around it in advance.
  * A page beside it that is not shared has to keep its block. A store does not
@@ -1107,7 +1168,7 @@ TEST_F(mmap_cow, huge_page_while_its_blocks_get_shared)
 
 /* -- stores while write(2) fills a hole */
 
-#define MEANWHILE_PAGES 4096UL
+#define MEANWHILE_PAGES ((16UL << 20) / dax_bs())
 #define MEANWHILE_ROUNDS 20
 
 struct meanwhile {

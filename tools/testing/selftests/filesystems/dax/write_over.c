@@ -14,7 +14,7 @@
 
 #include "mmap_fixture.h"
 
-#define PARAM "/sys/module/ext4/parameters/dax_fast_overwrite"
+#define PARAM "/sys/module/dax_read/parameters/fast"
 #define BLOCKS 64UL
 #define ROUNDS 400
 #define NOBODY 65534
@@ -53,7 +53,7 @@ FIXTURE_SETUP(write_over)
 		return;
 	self->was = dax_param_get(PARAM);
 	if (self->was < 0)
-		SKIP(return, "no ext4.dax_fast_overwrite: no second way");
+		SKIP(return, "no dax_read.fast: no second way");
 	ASSERT_EQ(0, dax_param_set(PARAM, variant->fast));
 	dax_seed(&self->rnd, _metadata->name);
 	len = BLOCKS * self->t.bs;
