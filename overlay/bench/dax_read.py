@@ -148,17 +148,20 @@ def few(out: Path, runs: int = 3) -> list[Row]:
             and not row["params"]["hole"]]
 
 
+def _profiles(kernel: str, out: Path) -> profiles.Profiles:
+    return guests.profiles(
+        kernel, out, "profile",
+        lambda plugin: _boot(kernel, out, f"profile-{kernel}", ("profile",),
+                             guests.COUNTING.adding(qemu=(plugin,))))
+
+
 def profile(mode: str, out: Path, found: list[Row]) -> list[Case]:
     """Write the profiles by function, for each size and variant, and judge a lookup."""
     seen: profiles.Profiles = {}
     for kernel, variant in ((generic(mode), BASE), (mode, LOOKUP)):
         with host.step(f"counting instructions by function ({kernel})"):
             seen |= {(variant if one == BASE else one, size): functions
-                     for (one, size), functions in guests.profiles(
-                         kernel, out, "profile",
-                         lambda plugin, kernel=kernel: _boot(
-                             kernel, out, f"profile-{kernel}", ("profile",),
-                             guests.COUNTING.adding(qemu=(plugin,)))).items()}
+                     for (one, size), functions in _profiles(kernel, out).items()}
     for size in sorted({size for _, size in seen}):
         profiles.write(
             out, str(size), {variant: one for (variant, its), one in seen.items()

@@ -35,6 +35,7 @@ PROOFS = {
     "diffutils": "cmp diff",
     "dpkg-dev": "dpkg-source",
     "e2fsprogs": "mkfs.ext4",
+    "erofs-utils": "mkfs.erofs",
     "findutils": "find xargs",
     "gcc-aarch64-linux-gnu": "aarch64-linux-gnu-gcc",
     "git-absorb": "/usr/bin/git-absorb|/usr/lib/git-core/git-absorb",

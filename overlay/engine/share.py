@@ -10,8 +10,8 @@ from engine import guest
 from engine.kernels import HARDWARE, KERNELS
 
 PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
-            "xfsprogs", "rsync", "linux-libc-dev", "coreutils", "fio",
-            "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
+            "xfsprogs", "erofs-utils", "rsync", "linux-libc-dev", "coreutils",
+            "fio", "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
 # Variables that repeat a failure of a random test.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
 
