@@ -68,7 +68,7 @@ struct rules {
 	bool by_name;
 	/* A read may fail with EIO. */
 	bool may_eio;
-	/* A read of the page cache may see any bytes of an unfinished write. */
+	/* A read may see any bytes of an unfinished write. */
 	bool may_tear;
 };
 
@@ -133,9 +133,7 @@ static inline const char *tag_wrong(struct race *t,
 	const struct rules *rules = &t->rules;
 	__u32 nr = pos / t->bs;
 
-	if (tag->magic != TAG_MAGIC)
-		return "torn";
-	if (!rules->may_tear && tag->sum != tag_sum(tag))
+	if (tag->magic != TAG_MAGIC || tag->sum != tag_sum(tag))
 		return "torn";
 	if (tag->file != OURS)
 		return "of another file";
@@ -145,6 +143,19 @@ static inline const char *tag_wrong(struct race *t,
 				  tag->block == nr + rules->shift))
 		return "of another block";
 	return NULL;
+}
+
+/* A part of a write(2): each field is that of a good tag, or still zero. */
+static inline bool tag_is_part(struct race *t, const struct tag *tag,
+			       loff_t pos)
+{
+	__u32 nr = pos / t->bs;
+
+	return (!tag->magic || tag->magic == TAG_MAGIC) &&
+	       (!tag->file || tag->file == OURS) &&
+	       (!tag->block || tag->block == nr ||
+		tag->block == nr + t->rules.shift) &&
+	       (!tag->offset || tag->offset == pos % t->bs);
 }
 
 static inline int reader_complains(struct race *t, const char *what,
@@ -176,6 +187,9 @@ static inline int check_tags(struct race *t, const char *buf,
 			zeroes++;
 			continue;
 		}
+		if (rules->may_tear && tag.sum != tag_sum(&tag) &&
+		    tag_is_part(t, &tag, pos + i))
+			continue;
 		wrong = tag_wrong(t, &tag, pos + i);
 		if (wrong)
 			return reader_complains(t, wrong, pos + i, &tag);
