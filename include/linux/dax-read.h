@@ -59,6 +59,13 @@ static __always_inline void *dax_read_address(struct dax_device *dax_dev,
 	return kaddr + offset;
 }
 
+/* iov_iter_advance() of one buffer, inline */
+static __always_inline void dax_read_advance(struct iov_iter *to, size_t done)
+{
+	to->iov_offset += done;
+	to->count -= done;
+}
+
 /* Copy to @to, or to @buf if @to is NULL. Returns the bytes copied. */
 static __always_inline size_t dax_read_to(struct dax_device *dax_dev,
 					  pgoff_t pgoff, void *kaddr,
@@ -73,9 +80,7 @@ static __always_inline size_t dax_read_to(struct dax_device *dax_dev,
 		return dax_copy_to_iter(dax_dev, pgoff, kaddr, len, to);
 
 	done = dax_copy_to_user(dax_dev, to->ubuf + to->iov_offset, kaddr, len);
-	/* iov_iter_advance() of one buffer, inline */
-	to->iov_offset += done;
-	to->count -= done;
+	dax_read_advance(to, done);
 	return done;
 }
 
