@@ -163,9 +163,10 @@ class Run:
         others = limits.Others()
         found = self.attempt(f"{part.name} was measured", lambda: part.rows(
             part.mode, self.out, RUNS))
-        taken = others.look()
+        taken = 0 if part.memory else others.look()
         busy = [f"others took {taken:.1f} processors"] if taken > OTHERS else []
-        self.cases.append(results.none_of(f"{part.name}: {QUIET}", busy))
+        if not part.memory:
+            self.cases.append(results.none_of(f"{part.name}: {QUIET}", busy))
         if found is None:
             return
         if not busy:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Instructions per read of a file on an ext4 DAX file system.
+ * Instructions per read of a file on a DAX file system.
  *
  * Variants of the same read of the same file, in the same boot:
  *
@@ -71,6 +71,9 @@
 #define UNLOCKED	"/sys/module/ext4/parameters/dax_unlocked_read"
 #define NOREAD		"/sys/module/noread/parameters/fd"
 
+/* EROFS has no fast lookup, so the parameter changes nothing there. */
+#define READ_ONLY_DATA	"data-1"
+
 enum call {
 	GETPPID, PREAD, PREADV, PREADV_2, READ_FIXED, SPLICE, APPENDED, PWRITE,
 };
@@ -132,7 +135,7 @@ struct cell {
 static struct cell cells[512];
 static int nr_cells;
 static const char *fs = "ext4";
-static bool has_parameter, has_read;
+static bool has_parameter, has_read, read_only;
 static char *buf;
 
 /* An io_uring with room for one request, and what splice() goes through. */
@@ -319,6 +322,30 @@ static void make_layout(struct layout *l)
 	l->fd_noread = open(name, O_RDONLY | O_CLOEXEC);
 	if (l->fd_noread < 0)
 		die("%s", name);
+}
+
+/* The data of a file system that is made from a directory. */
+static void make_source(const char *dir)
+{
+	int fd;
+
+	if (chdir(dir))
+		die("%s", dir);
+	fd = create(READ_ONLY_DATA);
+	for (int i = 0; i < 256; i++)
+		write_block(fd, i);
+	close(fd);
+}
+
+/* That data in the read-only file system. */
+static void open_source(struct layout *l)
+{
+	l->fd = open(READ_ONLY_DATA, O_RDONLY | O_CLOEXEC);
+	if (l->fd < 0)
+		die("%s", READ_ONLY_DATA);
+	l->fd_noread = l->fd;
+	choose_places(l);
+	warm_up(l);
 }
 
 /* Whether there was a ->read to take away. */
@@ -631,7 +658,8 @@ static void add_segments(void)
 	}
 	/* Of pages that it allocates, whatever that costs just then. */
 	add_by_iter(SPLICE, &layouts[0], 8);
-	add_by_iter(PREADV_2, &layouts[3], 4096);
+	if (!read_only)
+		add_by_iter(PREADV_2, &layouts[3], 4096);
 }
 
 /* Read old data after each append of a block. */
@@ -669,8 +697,10 @@ static void add_few(void)
 	if (has_read)
 		add_off(&layouts[0], 8);
 	add_read(&layouts[0], 4096, 1);
-	add_read(&layouts[3], 4096, 1);
 	add_segments();
+	if (read_only)
+		return;
+	add_read(&layouts[3], 4096, 1);
 	add_appended();
 	add_overwrites();
 }
@@ -865,6 +895,9 @@ static void prepare(const char *dir, size_t nr_layouts)
 		die("%s", dir);
 	if (st.f_type == XFS_SUPER_MAGIC)
 		fs = "xfs";
+	read_only = st.f_type == EROFS_SUPER_MAGIC_V1;
+	if (read_only)
+		fs = "erofs";
 	buf = mmap(NULL, MAX_SIZE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (buf == MAP_FAILED || mlockall(MCL_CURRENT))
@@ -872,6 +905,10 @@ static void prepare(const char *dir, size_t nr_layouts)
 	open_ring();
 	if (pipe(pipe_fds))
 		die("pipe");
+	if (read_only) {
+		open_source(&layouts[0]);
+		return;
+	}
 	has_parameter = !access(PARAMETER, W_OK);
 	if (!strcmp(fs, "ext4"))
 		make_layout(&over);
@@ -920,7 +957,7 @@ int main(int argc, char **argv)
 	const char *what = argc > 2 ? argv[2] : "";
 
 	errno = 0;
-	if (strcmp(what, "lines") && !counter_is_exact())
+	if (strcmp(what, "lines") && strcmp(what, "source") && !counter_is_exact())
 		die("the instruction counter is not exact: is this an icount guest?");
 	if (!strcmp(what, "all") && argc == 4) {
 		prepare(argv[1], ARRAY_SIZE(layouts));
@@ -936,8 +973,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "lines") && argc == 4) {
 		prepare_lines(argv[1]);
 		lines_all(number(argv[3]));
+	} else if (!strcmp(what, "source") && argc == 3) {
+		make_source(argv[1]);
 	} else {
-		printf("usage: dax-read DIR all|few|lines RUNS | profile\n");
+		printf("usage: dax-read DIR all|few|lines RUNS | profile | source\n");
 		return 2;
 	}
 	return 0;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # In a guest: measure reads of a fresh DAX file system.
 #
-#	dax-read.sh FOLDER-OF-THE-PROGRAMS ext4|xfs COMMAND...
+#	dax-read.sh FOLDER-OF-THE-PROGRAMS ext4|xfs|erofs COMMAND...
 programs=$1
 fs=$2
 shift 2
@@ -17,6 +17,13 @@ fail()
 case $fs in
 ext4)	mkfs.ext4 -q -b 4096 /dev/pmem0 || fail "mkfs.ext4 failed" ;;
 xfs)	mkfs.xfs -q -f -K /dev/pmem0 || fail "mkfs.xfs failed" ;;
+erofs)
+	mkdir -p /tmp/source
+	"$programs/dax-read" /tmp/source source || fail "making files failed"
+	mkfs.erofs -Enoinline_data /tmp/image /tmp/source > /tmp/log 2>&1 &&
+		dd if=/tmp/image of=/dev/pmem0 bs=1M status=none ||
+		fail "mkfs.erofs failed"
+	;;
 *)	fail "the file system $fs is not known" ;;
 esac
 mkdir -p /tmp/dax

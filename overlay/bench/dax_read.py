@@ -135,9 +135,9 @@ def _variants(mode: str, out: Path, which: str, runs: int, fs: str) -> list[Row]
 
 
 def rows(mode: str, out: Path, runs: int) -> list[Row]:
-    """Measure all cells of ext4 on the lean kernel, and a few on others."""
-    return [*_variants(mode, out, "all" if mode == JUDGED else "few", runs, "ext4"),
-            *_variants(mode, out, "few", runs, "xfs")]
+    """Measure all cells of ext4 on the lean kernel, and a few of the others."""
+    return [row for fs in ("ext4", "xfs", "erofs") for row in _variants(
+        mode, out, "all" if (mode, fs) == (JUDGED, "ext4") else "few", runs, fs)]
 
 
 def few(out: Path, runs: int = 3) -> list[Row]:

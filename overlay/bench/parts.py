@@ -33,6 +33,8 @@ class Part:
     # The benches of its rows in results.json, and whether they run behind an IOMMU.
     benches: tuple[str, ...] = ()
     behind: bool = False
+    # Does it use no device, so that other programs do not change its figures?
+    memory: bool = False
     # The module that writes profiles of it.
     profiled: ModuleType | None = None
     # Does upstream's kernel run it, too?
@@ -56,8 +58,10 @@ class Part:
 
 PARTS = (
     Part("dax-read", dax_read.rows, dax_read.judge,
-         ("syscall", "dax-read", "dax-write"), profiled=dax_read, layers=True),
-    Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs")),
+         ("syscall", "dax-read", "dax-write"), memory=True, profiled=dax_read,
+         layers=True),
+    Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs"),
+         memory=True),
     Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme,
          pristine=True),
     Part("nvme-iommu", nvme.rows_behind, nvme.judge_behind, ("nvme",), behind=True,

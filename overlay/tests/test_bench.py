@@ -195,11 +195,12 @@ class Report(unittest.TestCase):
 class Apart(unittest.TestCase):
     """Each part is kept or not for itself; figures of a busy machine are not."""
 
-    def run_part(self, taken=0.1, work=None):
+    def run_part(self, taken=0.1, work=None, memory=False):
         """Return a run after one part."""
         run = command.Run(Path("out"))
         part = parts.Part("toys", work or mock.Mock(return_value=rows()),
-                          lambda found: [Case("judged", ktap.PASS)], ("toy",))
+                          lambda found: [Case("judged", ktap.PASS)], ("toy",),
+                          memory=memory)
         with mock.patch.object(command.limits.Others, "look",
                                return_value=taken):
             run.measure(part)
@@ -212,6 +213,11 @@ class Apart(unittest.TestCase):
                          (ktap.FAIL, "others took 0.3 processors"))
         self.assertEqual(run.good, [])
         self.assertEqual(run.rows, rows())
+
+    def test_reads_of_memory_do_not_need_a_quiet_machine(self):
+        run = self.run_part(0.3, memory=True)
+        self.assertEqual(run.good, ["toys"])
+        self.assertNotIn(command.QUIET, "".join(case.name for case in run.cases))
 
     def test_our_own_work_is_not_that_of_others(self):
         with mock.patch.object(limits, "_busy", side_effect=[
