@@ -190,8 +190,7 @@ static ext4_fsblk_t drt_random_pblk(struct rnd_state *rnd,
 	case 0:		/* at the end of the device, or past it */
 		return DRT_FS_BLOCKS - drt_below(rnd, ex->len + 2);
 	case 1:		/* around the system zones */
-		return drt_below(rnd, DRT_INODE_TABLE +
-				 DRT_INODE_TABLE_LEN + 4);
+		return drt_below(rnd, TEST_FS_ZONES_END + 4);
 	case 2 ... 5:	/* next to the extent before, to be merged with it */
 		if (ex->lblk && drt_has_blocks(ex - 1))
 			return ex[-1].pblk + ex[-1].len;
@@ -215,6 +214,11 @@ static unsigned int drt_random_status(struct rnd_state *rnd,
 
 	status = statuses[drt_below(rnd, no_blocks ? 3 : ARRAY_SIZE(statuses))];
 	return status == DRT_DELAYED && !recipe->delayed ? DRT_HOLE : status;
+}
+
+static unsigned int drt_max_on_disk(struct inode *inode)
+{
+	return le16_to_cpu(ext_inode_hdr(inode)->eh_max);
 }
 
 void drt_random_layout(struct rnd_state *rnd, struct inode *inode,
@@ -277,7 +281,8 @@ void drt_apply_layout(struct rnd_state *rnd, struct inode *inode,
 		lay->end, EXT_MAX_BLOCKS - lay->end, 0, DRT_HOLE
 	};
 
-	drt_empty(inode);
+	ext4_es_remove_extent(inode, 0, EXT_MAX_BLOCKS);
+	ext_inode_hdr(inode)->eh_entries = 0;
 	for (int i = 0; i < lay->nr; i++) {
 		const struct drt_extent *ex = &lay->ex[i];
 
@@ -382,7 +387,7 @@ static unsigned int drt_random_len(struct rnd_state *rnd)
 static void drt_test_lookup_random(struct kunit *test)
 {
 	static const struct drt_recipe recipe = {
-		.first = DRT_INODE_TABLE + DRT_INODE_TABLE_LEN,
+		.first = TEST_FS_ZONES_END,
 		.last = DRT_FS_BLOCKS - 1,
 		.max_len = 40,
 		.delayed = true,

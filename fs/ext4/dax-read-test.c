@@ -115,8 +115,8 @@ static const struct drt_extent drt_tree[] = {
 	{ 58, 4, 4004, DRT_WRITTEN },
 	{ 70, 4, DRT_FS_BLOCKS - 2, DRT_WRITTEN },
 	{ 80, 4, DRT_FS_BLOCKS - 2, DRT_UNWRITTEN },
-	{ 90, 2, DRT_BITMAPS - 1, DRT_WRITTEN },
-	{ 100, 2, DRT_INODE_TABLE + DRT_INODE_TABLE_LEN - 1, DRT_WRITTEN },
+	{ 90, 2, TEST_FS_BITMAPS - 1, DRT_WRITTEN },
+	{ 100, 2, TEST_FS_ZONES_END - 1, DRT_WRITTEN },
 	{ 110, 1, 0, DRT_WRITTEN },
 	{ 120, 1, ~0ULL >> 16, DRT_WRITTEN },
 	{ DRT_MAX_BLOCK - 9, 10, DRT_FS_BLOCKS - 10, DRT_WRITTEN },
@@ -170,14 +170,13 @@ static const struct drt_query drt_queries[] = {
 	{ "invalid: unwritten off the device", 82, 1,
 	  DRT_FOUND(EXT4_MAP_UNWRITTEN, DRT_FS_BLOCKS, 1) },
 	{ "written, before a system zone", 90, 1,
-	  DRT_FOUND(EXT4_MAP_MAPPED, DRT_BITMAPS - 1, 1) },
+	  DRT_FOUND(EXT4_MAP_MAPPED, TEST_FS_BITMAPS - 1, 1) },
 	{ "invalid: runs into a system zone", 90, 2,
 	  .map_ret = -EFSCORRUPTED },
 	{ "invalid: in a system zone", 91, 1, .map_ret = -EFSCORRUPTED },
 	{ "invalid: end of a system zone", 100, 2, .map_ret = -EFSCORRUPTED },
 	{ "written, after a system zone", 101, 1,
-	  DRT_FOUND(EXT4_MAP_MAPPED, DRT_INODE_TABLE + DRT_INODE_TABLE_LEN,
-		    1) },
+	  DRT_FOUND(EXT4_MAP_MAPPED, TEST_FS_ZONES_END, 1) },
 	{ "invalid: the super block", 110, 1, .map_ret = -EFSCORRUPTED },
 	{ "invalid: largest block number", 120, 1, .map_ret = -EFSCORRUPTED },
 	{ "last block of the largest file", DRT_MAX_BLOCK, 1,
@@ -453,7 +452,7 @@ static void drt_new_zones(struct drt_fs *fs)
 
 static void drt_no_zones(struct drt_fs *fs)
 {
-	drt_zones_exit(fs);
+	test_fs_drop_zones(&fs->sb);
 }
 
 struct drt_event {
@@ -492,7 +491,7 @@ static void drt_test_recall_after(struct kunit *test)
 	drt_to_disk(inode, &drt_tree[0]);
 	/* A remount with block_validity follows one with noblock_validity. */
 	if (p->happen == drt_new_zones)
-		drt_zones_exit(fs);
+		test_fs_drop_zones(&fs->sb);
 	KUNIT_ASSERT_TRUE(test, drt_ask(test, drt_cached, inode, 3, 1, &got));
 	KUNIT_ASSERT_TRUE(test, drt_ask(test, drt_recall, inode, 4, 9, &got));
 
@@ -517,7 +516,7 @@ static void drt_test_recall_new_zone(struct kunit *test)
 	struct ext4_map_blocks map;
 
 	drt_plant_tree(inode);
-	drt_zones_exit(fs);
+	test_fs_drop_zones(&fs->sb);
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_cached, inode, 91, 1, &map));
 	KUNIT_EXPECT_TRUE(test, drt_ask(test, drt_recall, inode, 91, 1, &map));
 

@@ -1,133 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Helpers of the KUnit tests of the ext4 DAX read: a file system with one
- * inode, and lookups.
+ * Helpers of the KUnit tests of the ext4 DAX read: a file system and lookups.
  */
-#include <kunit/static_stub.h>
-#include <linux/backing-dev.h>
 #include <linux/shrinker.h>
 
 #include "dax-test.h"
 
-static struct ext4_group_desc *
-drt_get_group_desc(struct super_block *sb, ext4_group_t group,
-		   struct buffer_head **bh)
-{
-	return &container_of(sb, struct drt_fs, sb)->group;
-}
-
-static void drt_init_sb(struct drt_fs *fs)
-{
-	struct ext4_sb_info *sbi = &fs->sbi;
-
-	fs->sb.s_fs_info = sbi;
-	fs->sb.s_bdi = &noop_backing_dev_info;
-	fs->sb.s_blocksize = 1UL << DRT_BLKBITS;
-	fs->sb.s_blocksize_bits = DRT_BLKBITS;
-	init_rwsem(&fs->sb.s_umount);
-
-	fs->group.bg_block_bitmap_lo = cpu_to_le32(DRT_BITMAPS);
-	fs->group.bg_inode_bitmap_lo = cpu_to_le32(DRT_BITMAPS + 1);
-	fs->group.bg_inode_table_lo = cpu_to_le32(DRT_INODE_TABLE);
-
-	sbi->s_sb = &fs->sb;
-	sbi->s_es = &fs->es;
-	fs->es.s_feature_incompat = cpu_to_le32(EXT4_FEATURE_INCOMPAT_64BIT);
-	/* sparse reports the truncated constant of ext4_blocks_count_set(). */
-	fs->es.s_blocks_count_hi = cpu_to_le32(DRT_FS_BLOCKS >> 32);
-	sbi->s_groups_count = 1;
-	sbi->s_gdb_count = 1;
-	sbi->s_itb_per_group = DRT_INODE_TABLE_LEN;
-	sbi->s_desc_size = EXT4_MIN_DESC_SIZE;
-	sbi->s_cluster_ratio = 1;
-	/*
-	 * The tests use invalid blocks. In this state, ext4_error() assumes an
-	 * earlier error and prints nothing.
-	 */
-	set_bit(EXT4_FLAGS_EMERGENCY_RO, &sbi->s_ext4_flags);
-}
-
-static void drt_init_inode(struct drt_fs *fs)
-{
-	struct ext4_inode_info *ei = &fs->ei;
-	struct inode *inode = &ei->vfs_inode;
-	struct ext4_extent_header *eh;
-
-	inode_init_once(inode);
-	spin_lock_init(&inode->i_lock);
-	init_rwsem(&inode->i_rwsem);
-	init_rwsem(&inode->i_data.invalidate_lock);
-	i_size_ordered_init(inode);
-	inode->i_sb = &fs->sb;
-	inode->i_mode = S_IFREG;
-	inode->i_flags = S_DAX;
-	inode->i_ino = 20;
-	inode->i_blkbits = DRT_BLKBITS;
-	inode->i_mapping = &inode->i_data;
-	inode->i_data.host = inode;
-
-	init_rwsem(&ei->i_data_sem);
-	rwlock_init(&ei->i_es_lock);
-	ext4_es_init_tree(&ei->i_es_tree);
-	INIT_LIST_HEAD(&ei->i_es_list);
-
-	ext4_set_inode_flag(inode, EXT4_INODE_EXTENTS);
-	eh = ext_inode_hdr(inode);
-	eh->eh_magic = EXT4_EXT_MAGIC;
-	eh->eh_max = cpu_to_le16((sizeof(ei->i_data) - sizeof(*eh)) /
-				 sizeof(struct ext4_extent));
-}
-
-unsigned int drt_max_on_disk(struct inode *inode)
-{
-	return le16_to_cpu(ext_inode_hdr(inode)->eh_max);
-}
-
-/* Remove all blocks of the inode. */
-void drt_empty(struct inode *inode)
-{
-	ext4_es_remove_extent(inode, 0, EXT_MAX_BLOCKS);
-	ext_inode_hdr(inode)->eh_entries = 0;
-}
-
-static void drt_fs_exit(void *data)
-{
-	struct drt_fs *fs = data;
-
-	fs->sbi.s_mount_state = 0;
-	drt_empty(&fs->ei.vfs_inode);
-	ext4_es_unregister_shrinker(&fs->sbi);
-	ext4_es_destroy_stats(&fs->sbi);
-}
-
-void drt_zones_exit(void *data)
-{
-	struct drt_fs *fs = data;
-
-	down_write(&fs->sb.s_umount);
-	ext4_release_system_zone(&fs->sb);
-	up_write(&fs->sb.s_umount);
-}
-
 int drt_fs_init(struct kunit *test, struct drt_fs *fs)
 {
-	int err;
+	int err = test_fs_init(test, &fs->sb, DRT_BLKBITS, DRT_FS_BLOCKS);
 
-	drt_init_sb(fs);
-	drt_init_inode(fs);
-	err = ext4_es_register_shrinker(&fs->sbi);
-	if (err)
-		return err;
-	err = kunit_add_action_or_reset(test, drt_fs_exit, fs);
-	if (err)
-		return err;
-
-	kunit_activate_static_stub(test, ext4_get_group_desc,
-				   drt_get_group_desc);
-	err = ext4_setup_system_zone(&fs->sb);
-	if (err)
-		return err;
-	return kunit_add_action_or_reset(test, drt_zones_exit, fs);
+	fs->ei.vfs_inode.i_flags = S_DAX;
+	return err;
 }
 
 void drt_to_cache(struct inode *inode, const struct drt_extent *ex)

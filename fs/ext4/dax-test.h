@@ -1,39 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Helpers of the KUnit tests of the ext4 DAX read: a file system with one
- * inode, lookups, random layouts.
+ * Helpers of the KUnit tests of the ext4 DAX read: a file system, lookups,
+ * random layouts.
  */
 #ifndef _EXT4_DAX_TEST_H
 #define _EXT4_DAX_TEST_H
 
-#include <kunit/test.h>
 #include <linux/prandom.h>
 
 #include "dax-read.h"
-#include "ext4.h"
 #include "ext4_extents.h"
+#include "test-fs.h"
 
 /* DAX needs blocks of the page size. */
 #define DRT_BLKBITS		PAGE_SHIFT
 /* Large enough that physical block numbers need their upper half. */
 #define DRT_FS_BLOCKS		BIT_ULL(40)
-/* System zones: 0 and 1 (super block, descriptors), and these six blocks. */
-#define DRT_BITMAPS		8
-#define DRT_INODE_TABLE		10
-#define DRT_INODE_TABLE_LEN	4
 
 #define DRT_WRITTEN		EXTENT_STATUS_WRITTEN
 #define DRT_UNWRITTEN		EXTENT_STATUS_UNWRITTEN
 #define DRT_DELAYED		EXTENT_STATUS_DELAYED
 #define DRT_HOLE		EXTENT_STATUS_HOLE
 
-/* A file system with one inode. */
 struct drt_fs {
-	struct super_block sb;
-	struct ext4_sb_info sbi;
-	struct ext4_super_block es;
-	struct ext4_group_desc group;
-	struct ext4_inode_info ei;
+	struct test_fs;
 	unsigned long zeroed;	/* by drt_issue_zeroout(), one bit per block */
 };
 
@@ -53,9 +43,6 @@ static inline bool drt_has_blocks(const struct drt_extent *ex)
 #define DRT_POS(block)	((loff_t)(block) << 12)
 
 /* dax-test.c */
-unsigned int drt_max_on_disk(struct inode *inode);
-void drt_empty(struct inode *inode);
-void drt_zones_exit(void *data);
 int drt_fs_init(struct kunit *test, struct drt_fs *fs);
 int drt_lookup_init(struct kunit *test);
 void drt_to_cache(struct inode *inode, const struct drt_extent *ex);

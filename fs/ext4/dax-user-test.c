@@ -604,9 +604,9 @@ static void drt_test_read_invalid(struct kunit *test)
 	static const struct drt_layout lay = {
 		.ex = {
 			{ 0, 1, 20, DRT_WRITTEN },
-			{ 1, 1, DRT_BITMAPS, DRT_WRITTEN },
+			{ 1, 1, TEST_FS_BITMAPS, DRT_WRITTEN },
 			{ 2, 1, DRT_FS_BLOCKS, DRT_WRITTEN },
-			{ 3, 1, DRT_BITMAPS, DRT_UNWRITTEN },
+			{ 3, 1, TEST_FS_BITMAPS, DRT_UNWRITTEN },
 		},
 		.nr = 4,
 	};
@@ -760,7 +760,7 @@ static void drt_check_read(struct kunit *test, const struct drt_layout *lay,
 static void drt_test_read_random(struct kunit *test)
 {
 	static const struct drt_recipe recipe = {
-		.first = DRT_INODE_TABLE + DRT_INODE_TABLE_LEN,
+		.first = TEST_FS_ZONES_END,
 		.last = DRT_DEV_PAGES - DRT_PART_OFF - 1,
 		.max_len = 6,
 	};

@@ -202,6 +202,19 @@ int dax_count_extents(int fd)
 	return map.fm_mapped_extents;
 }
 
+int dax_set_flag(int fd, bool on)
+{
+	struct fsxattr attr;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr))
+		return -errno;
+	if (on)
+		attr.fsx_xflags |= FS_XFLAG_DAX;
+	else
+		attr.fsx_xflags &= ~FS_XFLAG_DAX;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
+}
+
 int dax_write_all(int fd, const void *buf, size_t len, loff_t pos)
 {
 	ssize_t n;

@@ -203,6 +203,8 @@ bool dax_wait_blocked(pid_t pid);
 /* Returns the device offset of byte @pos of a file or a negative errno. */
 __s64 dax_physical(int fd, loff_t pos);
 int dax_count_extents(int fd);
+/* Sets or clears the DAX flag, which applies when the inode is read again. */
+int dax_set_flag(int fd, bool on);
 /* Writes all bytes or fails. */
 int dax_write_all(int fd, const void *buf, size_t len, loff_t pos);
 

@@ -7,6 +7,14 @@
 KSFT_SKIP=4
 FAST=/sys/module/dax_read/parameters/fast
 
+# Sectors at the start of a device that stay unchanged: the label of the tests is
+# there.
+# shellcheck disable=SC2034 # the tests use it
+LABEL=2048
+
+# The nodes of device mapper exist when dmsetup returns, with and without udev.
+export DM_DISABLE_UDEV=1
+
 ktap_nr=0
 ktap_failed=0
 tmp=
@@ -69,6 +77,11 @@ unmount() { # DIRECTORY
 	! is_mounted "$1" || umount "$1"
 }
 
+remove_dm() { # NAME
+	# A prober of new devices may have the device open for a moment.
+	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --retry "$1"
+}
+
 # Undo the changes of this run, or of a run that was killed.
 cleanup() {
 	undo
@@ -101,10 +114,13 @@ need_tool() { # TOOL...
 	done
 }
 
+has_fs() { # TYPE
+	grep -qw "$1" /proc/filesystems || modprobe -q "$1"
+}
+
 need_ext4() {
 	need_tool mkfs.ext4
-	grep -qw ext4 /proc/filesystems || modprobe -q ext4 ||
-		skip_all "no ext4"
+	has_fs ext4 || skip_all "no ext4"
 }
 
 # Print the read paths of this kernel, one word each.

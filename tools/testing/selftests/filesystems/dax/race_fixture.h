@@ -401,20 +401,6 @@ static inline void poison_free_blocks(struct __test_metadata *_metadata,
 
 /* -- the start and the end of a test */
 
-/* Sets or clears the DAX flag, which applies when the inode is read again. */
-static inline int race_flag(int fd, bool on)
-{
-	struct fsxattr attr;
-
-	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr))
-		return -errno;
-	if (on)
-		attr.fsx_xflags |= FS_XFLAG_DAX;
-	else
-		attr.fsx_xflags &= ~FS_XFLAG_DAX;
-	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
-}
-
 /* Sets the DAX flag of the root directory. New files inherit it. */
 static inline int race_flag_dir(struct race *t, bool on)
 {
@@ -422,7 +408,7 @@ static inline int race_flag_dir(struct race *t, bool on)
 
 	if (fd < 0)
 		return fd;
-	ret = race_flag(fd, on);
+	ret = dax_set_flag(fd, on);
 	close(fd);
 	return ret;
 }

@@ -12,23 +12,7 @@
 # shellcheck source=lib.sh
 . ./lib.sh
 
-# The nodes exist when dmsetup returns, with and without udev.
-export DM_DISABLE_UDEV=1
-
-# Sectors at the start of each device that stay unchanged: the label of the
-# tests is there.
-LABEL=2048
-
 PMD_SIZE=/sys/kernel/mm/transparent_hugepage/hpage_pmd_size
-
-remove_dm() { # NAME
-	# A prober of new devices may have the device open for a moment.
-	! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --retry "$1"
-}
-
-leave_fs() {
-	unmount "$mnt"
-}
 
 undo() {
 	unmount "$tmp/mnt"
@@ -253,7 +237,7 @@ has_xfs() {
 	for tool in mkfs.xfs xfs_io fallocate; do
 		command -v $tool > /dev/null || return
 	done
-	grep -qw xfs /proc/filesystems || modprobe -q xfs
+	has_fs xfs
 }
 
 test_shared() { # WHAT NAME TABLE MAKE COMMAND
@@ -266,7 +250,7 @@ test_shared() { # WHAT NAME TABLE MAKE COMMAND
 	else
 		fail "$1: files that share blocks"
 	fi
-	leave_fs
+	unmount "$mnt"
 	remove_dm "$2"
 }
 

@@ -11,25 +11,18 @@
 # shellcheck source=lib.sh
 . ./lib.sh
 
-# The nodes exist when dmsetup returns, with and without udev.
-export DM_DISABLE_UDEV=1
-
-# Sectors at the start of the device that stay unchanged: the label of the tests
-# is there.
-LABEL=2048
 NAME=dax_test_erofs
 
 undo() {
 	unmount "$tmp/mnt"
-	# A prober of new devices may have the device open for a moment.
-	! dmsetup info $NAME > /dev/null 2>&1 || dmsetup remove --retry $NAME
+	remove_dm $NAME
 }
 
 begin
 need_dev 0
 need_ext4
 need_tool dmsetup blockdev mkfs.erofs xfs_io
-grep -qw erofs /proc/filesystems || modprobe -q erofs || skip_all "no erofs"
+has_fs erofs || skip_all "no erofs"
 # EROFS has DAX only for blocks of a page. Old versions of mkfs.erofs know only
 # blocks of 4 KiB.
 [ "$(getconf PAGESIZE)" -eq 4096 ] || skip_all "pages are not of 4 KiB"

@@ -75,19 +75,6 @@ FIXTURE_TEARDOWN(read_flag)
 	dax_end(_metadata, &t->test);
 }
 
-static int set_flag(int fd, bool on)
-{
-	struct fsxattr attr;
-
-	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr))
-		return -errno;
-	if (on)
-		attr.fsx_xflags |= FS_XFLAG_DAX;
-	else
-		attr.fsx_xflags &= ~FS_XFLAG_DAX;
-	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
-}
-
 /* Opens a file and makes sure that it uses DAX as @dax says. */
 static int open_as(struct __test_metadata *_metadata,
 		   struct flag *t, const char *name, bool dax)
@@ -97,7 +84,7 @@ static int open_as(struct __test_metadata *_metadata,
 	fd = dax_open(&t->test.fs, name, O_RDWR | O_CREAT);
 	ASSERT_GE(fd, 0);
 	if (dax_is_dax(fd) != dax) {
-		ASSERT_EQ(0, set_flag(fd, dax));
+		ASSERT_EQ(0, dax_set_flag(fd, dax));
 		close(fd);
 		ASSERT_EQ(0, dax_drop_caches());
 		fd = dax_open(&t->test.fs, name, O_RDWR);
@@ -243,7 +230,7 @@ TEST_F(read_flag, flag_changes_while_open)
 	for (dax = false;; dax = true) {
 		fd = open_as(_metadata, t, "file", dax);
 		fill(_metadata, t, fd);
-		ASSERT_EQ(0, set_flag(fd, !dax));
+		ASSERT_EQ(0, dax_set_flag(fd, !dax));
 		EXPECT_EQ(dax, dax_is_dax(fd));
 		check_content(_metadata, t, "file");
 		fill(_metadata, t, fd);
@@ -340,7 +327,7 @@ TEST_F(read_inline, content_is_no_block_number)
 	memcpy(small, &block, sizeof(block));
 	fd = dax_open(&t->test.fs, "small", O_RDWR | O_CREAT);
 	ASSERT_GE(fd, 0);
-	ASSERT_EQ(0, set_flag(fd, true));
+	ASSERT_EQ(0, dax_set_flag(fd, true));
 	ASSERT_EQ(0, dax_write_all(fd, small, sizeof(small), 0));
 	close(fd);
 	ASSERT_EQ(0, dax_drop_caches());

@@ -395,7 +395,7 @@ TEST_F(read_moves_flag, comes_and_goes)
 		was[dax_is_dax(t->fd) == 1]++;
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS,
 					gen));
-		ASSERT_EQ(0, race_flag(t->fd, gen % 2));
+		ASSERT_EQ(0, dax_set_flag(t->fd, gen % 2));
 		close(t->fd);
 		wait_for_reads(t, 1);
 	}
