@@ -41,6 +41,9 @@ while [ -z "$node" ] || [ ! -c "$node" ]; do
 	node=$(poll_node)
 done
 
+echo 1 >"/sys/class/nvme-generic/${node##*/}/user_queue/claim" ||
+	fail "the user queue cannot be claimed"
+
 # A ring that ends lets go of its files a little later, and so of the claim.
 unclaimed()
 {
