@@ -20,9 +20,10 @@ xfs)	mkfs.xfs -q -f -K /dev/pmem0 || fail "mkfs.xfs failed" ;;
 erofs)
 	mkdir -p /tmp/source
 	"$programs/dax-read" /tmp/source source || fail "making files failed"
-	mkfs.erofs -Enoinline_data /tmp/image /tmp/source > /tmp/log 2>&1 &&
-		dd if=/tmp/image of=/dev/pmem0 bs=1M status=none ||
+	mkfs.erofs -Enoinline_data /tmp/image /tmp/source > /tmp/log 2>&1 ||
 		fail "mkfs.erofs failed"
+	dd if=/tmp/image of=/dev/pmem0 bs=1M status=none ||
+		fail "copying the image failed"
 	;;
 *)	fail "the file system $fs is not known" ;;
 esac
