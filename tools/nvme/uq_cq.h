@@ -262,7 +262,7 @@ static inline void uq_cq_init(struct uq_cq *cq,
  * uq_cq_unmap - remove the mappings of uq_cq_map()
  * @cq:		the mapped queue
  *
- * The open file keeps its claim of the queue.
+ * The open file keeps its claim of the queue; NVME_UQ_IOCTL_UNCLAIM ends it.
  */
 static inline void uq_cq_unmap(struct uq_cq *cq)
 {
@@ -301,9 +301,12 @@ static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
  * @fd:		a node, open for reading and writing. Submit commands only through
  *		this open file: those of other open files fail.
  *
+ * If this function fails after the claim, it ends the claim, so that others can use
+ * the queue.
+ *
  * Return: 0, or the error of NVME_UQ_IOCTL_CLAIM or mmap(): -EBUSY if others use
- * the queue, -ENXIO if the queue is not available; -EPROTONOSUPPORT if the
- * information page has an unknown format.
+ * the queue, -EPERM if its attribute claim is 0, -ENXIO if the queue is not
+ * available; -EPROTONOSUPPORT if the information page has an unknown format.
  */
 static inline int uq_cq_map(struct uq_cq *cq, int fd)
 {
@@ -315,8 +318,11 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 	if (ioctl(fd, NVME_UQ_IOCTL_CLAIM))
 		return -errno;
 	info = uq_cq_map_part(fd, page, NVME_UQ_OFF_INFO);
-	if (info == MAP_FAILED)
-		return -errno;
+	if (info == MAP_FAILED) {
+		ret = -errno;
+		ioctl(fd, NVME_UQ_IOCTL_UNCLAIM);
+		return ret;
+	}
 	uq_cq_init(cq, (const struct nvme_uq_info *)info, NULL, 0);
 	cq->info_len = page;
 	if (cq->info->version < NVME_UQ_INFO_V1 ||
@@ -325,8 +331,10 @@ static inline int uq_cq_map(struct uq_cq *cq, int fd)
 		ret = -EPROTONOSUPPORT;
 	else
 		ret = uq_cq_map_entries(cq, fd);
-	if (ret)
+	if (ret) {
 		uq_cq_unmap(cq);
+		ioctl(fd, NVME_UQ_IOCTL_UNCLAIM);
+	}
 	return ret;
 }
 

@@ -4,6 +4,7 @@
  * blocks of a namespace, eight at a time, through the node of a polled user
  * queue. It enters the kernel only to submit commands and to reap completions:
  *
+ *	echo 1 > /sys/class/nvme-generic/ngXnYqZ/user_queue/claim	as root
  *	uq_read /dev/ngXnYqZ
  *
  * The exit status is 2 if completion queues cannot be mapped on this machine.

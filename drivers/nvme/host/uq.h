@@ -19,11 +19,8 @@ void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout);
 void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects);
 void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects);
-void nvme_uq_format_end(struct nvme_ctrl *ctrl, u32 effects);
-void nvme_uq_format_ask(struct nvme_ns *ns);
-void nvme_uq_format_changes(struct nvme_ns *ns);
-void nvme_uq_format_read(struct nvme_ns *ns);
-void nvme_uq_format_lost(struct nvme_ns *ns);
+void nvme_uq_hold(struct nvme_subsystem *subsys);
+void nvme_uq_unhold(struct nvme_subsystem *subsys);
 void nvme_uq_update_nodes(struct nvme_ns *ns);
 void nvme_uq_remove_nodes(struct nvme_ns *ns);
 
@@ -77,16 +74,9 @@ static inline void nvme_uq_passthru_start(struct nvme_ctrl *ctrl,
 static inline void nvme_uq_passthru_end(struct nvme_ctrl *ctrl,
 					u32 effects) { }
 
-static inline void nvme_uq_format_end(struct nvme_ctrl *ctrl,
-				      u32 effects) { }
+static inline void nvme_uq_hold(struct nvme_subsystem *subsys) { }
 
-static inline void nvme_uq_format_ask(struct nvme_ns *ns) { }
-
-static inline void nvme_uq_format_changes(struct nvme_ns *ns) { }
-
-static inline void nvme_uq_format_read(struct nvme_ns *ns) { }
-
-static inline void nvme_uq_format_lost(struct nvme_ns *ns) { }
+static inline void nvme_uq_unhold(struct nvme_subsystem *subsys) { }
 
 static inline void nvme_uq_update_nodes(struct nvme_ns *ns) { }
 

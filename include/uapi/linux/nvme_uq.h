@@ -57,27 +57,29 @@
  * * EFAULT: the buffer, or the metadata buffer, is not mapped, not writable by
  *   a command that reads, or not within the registered buffer or the memory of
  *   the open file.
+ * * ECANCELED: the command was cancelled, or its task killed, while it waited.
+ *   The device has not received it.
  * * EINTR: the controller was reset or removed while the command was in flight.
- *   The device may or may not have executed the command. Also: the command was
- *   cancelled, or its task killed, while it waited; then the device has not
- *   received it.
+ *   The device may or may not have executed the command.
  * * EINVAL: the field flags is neither 0 nor NVME_UQ_CMD_MEMORY, or the latter
  *   with NVME_URING_CMD_IO_VEC or IORING_URING_CMD_FIXED; nsid is not the
  *   node's namespace; the address or length of the buffer is not a multiple of
  *   four; the buffer is longer than the controller's limit, or the metadata
  *   longer than 1 MiB; the command has metadata and the namespace has none, or
- *   it is a vector without data. If the device does not support SGLs also: the
- *   command could transfer more than the buffer, the driver does not know the
- *   length of its transfer, or PRPs cannot describe the buffer. The same for
- *   metadata if the device does not support SGLs for it.
+ *   the command has no data; the buffer consists of more than 256 pieces. If
+ *   the device does not support SGLs also: the command could transfer more
+ *   than the buffer, the driver does not know the length of its transfer, or
+ *   PRPs cannot describe the buffer. The same for metadata if the device does
+ *   not support SGLs for it.
  * * ENODEV: the controller is being removed.
  * * ENOMEM: no memory, or the buffer could not be mapped for DMA within the
  *   command's timeout.
  * * ENOTTY: not an operation of this node, for example an admin command.
- * * ENXIO: the namespace was removed, or the queue is not available: the last
- *   reset did not create it.
+ * * ENXIO: the namespace was removed. The open file never works again.
  * * EOPNOTSUPP: the SQE does not have 128 bytes, or the ring does not allow CQEs
  *   of 32 bytes.
+ * * ESHUTDOWN: the last reset did not create the queue. After a later reset that
+ *   creates it, the node and the open file work again. Also an error of open().
  * * EOVERFLOW: the sum of the lengths in a vector of a registered buffer
  *   exceeds the range of a size.
  */
@@ -95,12 +97,21 @@
  * exclusive use of the queue can map it. This ioctl gives the open file
  * exclusive use, and removes earlier completions from the completion queue.
  *
+ * The administrator allows claims by writing 1 to the attribute claim of a node.
+ *
  * The claim lasts until the open file is released, with all its descriptors and
- * mappings. Until then, commands fail with EBUSY if they are submitted to any
+ * mappings; or until NVME_UQ_IOCTL_UNCLAIM; or until the administrator writes 0 to
+ * the attribute. Until then, commands fail with EBUSY if they are submitted to any
  * other open file of any node of the queue. Commands that wait at the time of
  * the claim fail too. Ioctls of other open files are not affected. A descriptor
  * that is inherited or passed on refers to the same open file and has the same
  * rights.
+ *
+ * When a claim ends before the open file is released, accesses to the mapping of
+ * the completion queue raise SIGBUS. The information page stays, and its @state
+ * becomes NVME_UQ_STATE_GONE. Commands in flight complete, and all open files can
+ * submit commands. If the open file claims the queue again, both mappings work
+ * again.
  *
  * Return: 0, also if the open file has claimed the queue before. Errors:
  *
@@ -108,12 +119,24 @@
  * * EBUSY: another open file has claimed the queue, or a command of any open
  *   file is in flight.
  * * ENOMEM: no memory.
- * * ENXIO: the namespace was removed, or the queue is not available.
+ * * ENXIO: the namespace was removed.
+ * * EPERM: the attribute claim is 0.
  * * EOPNOTSUPP: a completion queue cannot be mapped on this machine: the device
  *   is not cache coherent, its memory may be bounced, or memory is encrypted.
  *   Or no contiguous memory was available when the queue was created.
+ * * ESHUTDOWN: the last reset did not create the queue.
  */
 #define NVME_UQ_IOCTL_CLAIM	_IO('N', 0x60)
+
+/**
+ * DOC: Ending a claim
+ *
+ * ioctl(fd, NVME_UQ_IOCTL_UNCLAIM). Ends the claim of the open file.
+ *
+ * Return: 0, or an error: EPERM if the open file has not claimed the queue, ENXIO
+ * if the namespace was removed.
+ */
+#define NVME_UQ_IOCTL_UNCLAIM	_IO('N', 0x64)
 
 /**
  * DOC: Mapping
@@ -186,8 +209,8 @@ struct nvme_uq_cqe {
  *		NVME_UQ_STATE_DOWN: the queue is not on the controller, during a
  *		reset or because the last reset did not create it.
  *		NVME_UQ_STATE_GONE: the queue will not come back for this open
- *		file, because the controller or the namespace was removed, or
- *		the driver was unbound.
+ *		file, because the controller or the namespace was removed, the
+ *		driver was unbound, or the claim has ended.
  * @head:	index of the next entry to be written, in NVME_UQ_HEAD_MASK, and
  *		NVME_UQ_HEAD_PHASE if its phase will then be 1. Both are in one
  *		word, so they are consistent. NVME_UQ_HEAD_NONE while the queue
@@ -248,17 +271,21 @@ struct nvme_uq_info {
  *		applies, and NVME_UQ_IOCTL_GET_LIMIT returns it.
  *		NVME_UQ_LIMIT_QUEUE: commands of all open files of the queue.
  * @limit:	from 1 to the depth of the queue; the depth means no limit
+ * @flags:	must be 0
  * @in_flight:	commands in flight now. Output.
  * @waiting:	commands waiting now. Output.
+ * @reserved:	must be 0
  *
- * Argument of NVME_UQ_IOCTL_SET_LIMIT, which ignores the outputs, and of
- * NVME_UQ_IOCTL_GET_LIMIT, which fills in all but @scope.
+ * Argument of NVME_UQ_IOCTL_SET_LIMIT, which requires that the outputs are 0, and
+ * of NVME_UQ_IOCTL_GET_LIMIT, which fills in @limit and the outputs.
  */
 struct nvme_uq_limit {
 	__u32	scope;
 	__u32	limit;
+	__u32	flags;
 	__u32	in_flight;
 	__u32	waiting;
+	__u32	reserved;
 };
 
 /**
@@ -272,15 +299,22 @@ struct nvme_uq_limit {
  * queue with the controller.
  *
  * A nonblocking command beyond a limit fails with EAGAIN, so that io_uring
- * passes it to a worker. There it waits first for the limit of its file, then
- * for the queue, in order of arrival. A command that arrives later does not
- * overtake it.
+ * passes it to a worker. There it waits for the limit of its file and for a tag.
+ * Commands that wait are tried in order of arrival. A later command does not get
+ * the last free tag of the queue, or the last place below the limit of its file,
+ * if an earlier one waits for it. This does not apply to a limit of 1.
+ *
+ * Any process with the descriptor can lower NVME_UQ_LIMIT_FILE. To raise it
+ * again requires CAP_SYS_ADMIN, so a limit also binds who receives the
+ * descriptor.
  *
  * Return: 0, or an error:
  *
- * * EACCES: NVME_UQ_LIMIT_QUEUE without CAP_SYS_ADMIN.
+ * * EACCES: NVME_UQ_LIMIT_QUEUE, or a higher NVME_UQ_LIMIT_FILE than before,
+ *   without CAP_SYS_ADMIN.
  * * EFAULT: the argument cannot be read.
- * * EINVAL: @scope is unknown; @limit is 0 or more than the depth.
+ * * EINVAL: @scope is unknown; @limit is 0 or more than the depth; another member
+ *   is not 0.
  * * ENXIO: the namespace was removed, or the queue has no memory now.
  */
 #define NVME_UQ_IOCTL_SET_LIMIT	_IOW('N', 0x61, struct nvme_uq_limit)
@@ -291,8 +325,8 @@ struct nvme_uq_limit {
  * ioctl(fd, NVME_UQ_IOCTL_GET_LIMIT, &limit), a struct nvme_uq_limit. @limit is
  * the depth of the queue if there is no limit.
  *
- * Return: 0, or an error: EFAULT, EINVAL for an unknown @scope, or ENXIO as for
- * NVME_UQ_IOCTL_SET_LIMIT.
+ * Return: 0, or an error: EFAULT, EINVAL for an unknown @scope or if @flags or
+ * @reserved is not 0, or ENXIO as for NVME_UQ_IOCTL_SET_LIMIT.
  */
 #define NVME_UQ_IOCTL_GET_LIMIT	_IOWR('N', 0x62, struct nvme_uq_limit)
 

@@ -42,7 +42,6 @@ static void init_file(struct rig *rig, struct nvme_uq_file *uf)
 	uf->node = &rig->node;
 	uf->blocked_mask = ~0;
 	init_waitqueue_head(&uf->waitq);
-	list_add_tail(&uf->list, &rig->uq.files);
 }
 
 static struct rig *new_rig(struct kunit *test)
@@ -61,7 +60,6 @@ static struct rig *new_rig(struct kunit *test)
 	spin_lock_init(&uq->cq_lock);
 	init_waitqueue_head(&uq->waitq);
 	init_waitqueue_head(&uq->idle_wait);
-	INIT_LIST_HEAD(&uq->files);
 	init_file(rig, &rig->file[0]);
 	init_file(rig, &rig->file[1]);
 	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(&uq->tags, DEPTH, true,
@@ -73,8 +71,8 @@ static void free_rig(struct kunit *test, struct rig *rig)
 {
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_tags_used(&rig->uq.tags));
 	KUNIT_EXPECT_EQ(test, 0, rig->uq.waiting);
-	KUNIT_EXPECT_EQ(test, 0, rig->uq.queued);
-	KUNIT_EXPECT_EQ(test, 0, rig->file[0].charged + rig->file[1].charged);
+	KUNIT_EXPECT_EQ(test, 0, rig->uq.reserve);
+	KUNIT_EXPECT_FALSE(test, rig->file[0].limited || rig->file[1].limited);
 	nvme_uq_tags_free(&rig->uq.tags);
 }
 
@@ -158,11 +156,17 @@ static unsigned int flying(struct rig *rig, unsigned int file)
 	return n;
 }
 
+/* Set a limit like the administrator. */
+static int raise(struct rig *rig, unsigned int file, unsigned int limit)
+{
+	return nvme_uq_request_limit(&rig->file[file], limit, true);
+}
+
 static void limit_of_a_file(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 3));
 	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
 	/* the other file gets the rest */
 	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
@@ -181,15 +185,59 @@ static void limit_of_a_queue(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	spin_lock(&rig->uq.sq_lock);
-	rig->uq.limit = 5;
-	nvme_uq_limits_changed(&rig->uq);
-	spin_unlock(&rig->uq.sq_lock);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(&rig->uq, &rig->uq.limit, 5));
 	KUNIT_EXPECT_TRUE(test, submit(rig, 1));
 	KUNIT_EXPECT_EQ(test, 4, submit_many(rig, 0));
 	KUNIT_EXPECT_FALSE(test, submit(rig, 1));
 	end_many(test, rig, 0, 4);
 	end_one(test, rig, 1);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(&rig->uq, &rig->uq.limit,
+						   DEPTH - 1));
+	free_rig(test, rig);
+}
+
+/* Check that file_limit applies to each file, with or without its own limit. */
+static void limit_of_each_file(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->file_limit, 3));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
+	KUNIT_EXPECT_EQ(test, 2, submit_many(rig, 0));
+	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 1));
+	KUNIT_EXPECT_FALSE(test, nvme_uq_is_full(uq));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 4));
+	KUNIT_EXPECT_EQ(test, 1, submit_many(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->file_limit,
+						   DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 1, submit_many(rig, 0));
+	KUNIT_EXPECT_EQ(test, 1, submit_many(rig, 1));
+	end_many(test, rig, 0, 4);
+	end_many(test, rig, 1, 4);
+	free_rig(test, rig);
+}
+
+/* Check who may raise the limit of a file, and that the depth may change. */
+static void limit_is_lowered_only(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq_file *uf = &rig->file[0];
+
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 6, false));
+	KUNIT_EXPECT_EQ(test, -EACCES, nvme_uq_request_limit(uf, 7, false));
+	KUNIT_EXPECT_EQ(test, -EACCES,
+			nvme_uq_request_limit(uf, DEPTH - 1, false));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, DEPTH, false));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 6, false));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 5, false));
+	/* the depth is not "no limit" for who may not raise the limit */
+	rig->uq.tags.nr = 4;
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 4, false));
+	rig->uq.tags.nr = DEPTH - 1;
+	KUNIT_EXPECT_EQ(test, 4, uf->limit);
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, uf->limit);
 	free_rig(test, rig);
 }
 
@@ -198,14 +246,14 @@ static void limit_refused(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	struct nvme_uq_file *uf = &rig->file[0];
 
-	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, 0));
-	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, DEPTH));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, 0, true));
+	KUNIT_EXPECT_EQ(test, -EINVAL, nvme_uq_request_limit(uf, DEPTH, true));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
 	/* the number of tags means no limit */
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1, true));
 	KUNIT_EXPECT_EQ(test, 0, uf->limit);
 	nvme_uq_tags_free(&rig->uq.tags);
-	KUNIT_EXPECT_EQ(test, -ENXIO, nvme_uq_request_limit(uf, 1));
+	KUNIT_EXPECT_EQ(test, -ENXIO, nvme_uq_request_limit(uf, 1, true));
 }
 
 /*
@@ -218,7 +266,7 @@ static void limit_while_in_flight(struct kunit *test)
 	unsigned int n;
 
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 2));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
 	for (n = DEPTH - 2; n >= 2; n--) {
 		end_one(test, rig, 0);
@@ -231,29 +279,6 @@ static void limit_while_in_flight(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/*
- * Check that a request for a limit, or for the number of commands in flight,
- * does not visit other files. The list behind the file is corrupt.
- */
-static void limit_of_one_among_many(struct kunit *test)
-{
-	struct rig *rig = new_rig(test);
-	struct list_head *next = rig->file[1].list.next;
-
-	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
-	rig->file[1].requested = 7;
-	rig->file[1].list.next = LIST_POISON1;
-	rig->uq.iod = NULL;
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 4));
-	KUNIT_EXPECT_EQ(test, 4, rig->file[0].limit);
-	KUNIT_EXPECT_EQ(test, DEPTH - 1, flying(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, rig->file[1].limit);
-	rig->uq.iod = rig->iod;
-	rig->file[1].list.next = next;
-	end_many(test, rig, 0, DEPTH - 1);
-	free_rig(test, rig);
-}
-
 /* Check that the counts of a file may wrap around 32 bits. */
 static void count_wraps(struct kunit *test)
 {
@@ -262,7 +287,7 @@ static void count_wraps(struct kunit *test)
 
 	rig->file[0].submitted = U32_MAX - 1;
 	rig->file[0].completed = U32_MAX - 1;
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 3));
 	for (i = 0; i < 4; i++) {
 		KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
 		KUNIT_EXPECT_EQ(test, 3, flying(rig, 0));
@@ -278,7 +303,7 @@ static void look_first(struct kunit *test)
 	struct nvme_uq *uq = &rig->uq;
 	unsigned int round, file;
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 3));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 3));
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, DEPTH - 2));
 	for (round = 0; round < DEPTH; round++) {
 		for (file = 0; file < 2; file++) {
@@ -292,6 +317,7 @@ static void look_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, DEPTH - 2 - 3, flying(rig, 1));
 	end_many(test, rig, 0, 3);
 	end_many(test, rig, 1, DEPTH - 2 - 3);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, DEPTH - 1));
 	free_rig(test, rig);
 }
 
@@ -385,7 +411,7 @@ static void order_for_a_slot(struct kunit *test)
 	unsigned int i;
 
 	/* commands of a file with a limit take another path */
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[1], DEPTH - 2));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 1, DEPTH - 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, i & 1);
@@ -411,21 +437,100 @@ static void order_for_a_limit(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
-	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
+	KUNIT_EXPECT_EQ(test, 2, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, 0);
-	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 1));
-	end_many(test, rig, 1, DEPTH - 2);
+	KUNIT_EXPECT_EQ(test, DEPTH - 3, submit_many(rig, 1));
+	end_many(test, rig, 1, DEPTH - 3);
 	for (i = 0; i < WAITERS; i++) {
 		end_one(test, rig, 0);
 		expect_no_overtaking(test, rig, 0);
 		wait_went(rig, i + 1);
 		KUNIT_EXPECT_EQ(test, i, rig->went[i]);
-		KUNIT_EXPECT_EQ(test, 1, flying(rig, 0));
+		KUNIT_EXPECT_EQ(test, 2, flying(rig, 0));
 	}
 	end_waiters(rig, WAITERS);
+	end_many(test, rig, 0, 2);
+	free_rig(test, rig);
+}
+
+/* Check that commands also pass through a limit of one command. */
+static void limit_of_one(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(&rig->uq, &rig->uq.limit, 1));
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	for (i = 0; i < WAITERS; i++)
+		start_waiter(test, rig, i, i & 1);
+	for (i = 0; i < WAITERS; i++) {
+		end_one(test, rig, flying(rig, 0) ? 0 : 1);
+		wait_went(rig, i + 1);
+		KUNIT_EXPECT_EQ(test, 1, flying(rig, 0) + flying(rig, 1));
+	}
+	end_waiters(rig, WAITERS);
+	end_one(test, rig, flying(rig, 0) ? 0 : 1);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(&rig->uq, &rig->uq.limit,
+						   DEPTH - 1));
+	free_rig(test, rig);
+}
+
+/* Add to a wait queue, like a task that waits and does not run. */
+static void add_idle(struct rig *rig, struct nvme_uq_waiter *waiter,
+		     wait_queue_head_t *waitq)
+{
+	spin_lock(&rig->uq.sq_lock);
+	init_waitqueue_entry(&waiter->wait, current);
+	waiter->waitq = waitq;
+	add_wait_queue_exclusive(waitq, &waiter->wait);
+	nvme_uq_set_reserve(&rig->uq);
+	spin_unlock(&rig->uq.sq_lock);
+}
+
+static void remove_idle(struct rig *rig, struct nvme_uq_waiter *waiter)
+{
+	spin_lock(&rig->uq.sq_lock);
+	remove_wait_queue(waiter->waitq, &waiter->wait);
+	nvme_uq_set_reserve(&rig->uq);
+	spin_unlock(&rig->uq.sq_lock);
+}
+
+/*
+ * Check that waiters that do not run keep one tag of the queue, or one place of
+ * their file, however many they are.
+ */
+static void waiters_that_do_not_run(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq_waiter idle[2 * DEPTH] = { };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(idle); i++)
+		add_idle(rig, &idle[i], &rig->uq.waitq);
+	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 0));
+	/* a waiter behind them gets each tag but the last */
+	KUNIT_EXPECT_FALSE(test, submit(rig, 1));
 	end_one(test, rig, 0);
+	KUNIT_EXPECT_TRUE(test, submit(rig, 1));
+	for (i = 0; i < ARRAY_SIZE(idle); i++)
+		remove_idle(rig, &idle[i]);
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	end_many(test, rig, 0, DEPTH - 2);
+	end_one(test, rig, 1);
+
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 4));
+	for (i = 0; i < ARRAY_SIZE(idle); i++)
+		add_idle(rig, &idle[i], &rig->file[0].waitq);
+	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
+	/* other files are not affected */
+	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
+	for (i = 0; i < ARRAY_SIZE(idle); i++)
+		remove_idle(rig, &idle[i]);
+	end_many(test, rig, 0, 3);
+	end_many(test, rig, 1, DEPTH - 1 - 3);
 	free_rig(test, rig);
 }
 
@@ -435,15 +540,14 @@ static void limit_raised(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	unsigned int i;
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 1));
 	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
 	for (i = 0; i < WAITERS; i++)
 		start_waiter(test, rig, i, 0);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 4));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 4));
 	wait_went(rig, 3);
 	KUNIT_EXPECT_EQ(test, 4, flying(rig, 0));
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0],
-						       DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, DEPTH - 1));
 	wait_went(rig, WAITERS);
 	end_waiters(rig, WAITERS);
 	end_many(test, rig, 0, WAITERS + 1);
@@ -451,31 +555,27 @@ static void limit_raised(struct kunit *test)
 }
 
 /*
- * Check that a command below its file's limit counts while it waits for a tag.
- * When it fails, its share of the limit goes to the file's next command.
+ * Check that a wakeup of a command that fails goes to the next command of its
+ * file.
  */
 static void leave_is_given_back(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
-	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 1));
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
 	start_waiter(test, rig, 0, 0);
-	KUNIT_EXPECT_EQ(test, 1, rig->file[0].charged);
-	KUNIT_EXPECT_EQ(test, 0, flying(rig, 0));
 	start_waiter(test, rig, 1, 0);
-	KUNIT_EXPECT_EQ(test, 1, rig->file[0].queued);
 
 	remove_ns(rig, 0);
 	wait_went(rig, 1);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);
-	end_one(test, rig, 1);
+	end_one(test, rig, 0);
 	wait_went(rig, 2);
 	KUNIT_EXPECT_EQ(test, -EIOCBQUEUED, rig->waiter[1].ret);
 	KUNIT_EXPECT_EQ(test, 1, flying(rig, 0));
 	end_waiters(rig, 2);
 	end_one(test, rig, 0);
-	end_many(test, rig, 1, DEPTH - 2);
 	free_rig(test, rig);
 }
 
@@ -486,9 +586,10 @@ static void waiters_of_a_namespace(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(&rig->file[0], 1));
-	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 1));
-	start_waiter(test, rig, 0, 0);
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 1));
+	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
+	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 1));
+	start_waiter(test, rig, 0, 1);
 	start_waiter(test, rig, 1, 0);
 	/* this command waits for the limit of its file */
 	remove_ns(rig, 1);
@@ -501,7 +602,8 @@ static void waiters_of_a_namespace(struct kunit *test)
 	wait_went(rig, 2);
 	KUNIT_EXPECT_EQ(test, -ENXIO, rig->waiter[0].ret);
 	end_waiters(rig, 2);
-	end_many(test, rig, 1, DEPTH - 1);
+	end_one(test, rig, 0);
+	end_many(test, rig, 1, DEPTH - 2);
 	free_rig(test, rig);
 }
 
@@ -543,12 +645,12 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 		init_waitqueue_func_entry(&counters[i].wait, count_wakes);
 		add_wait_queue_exclusive(&uf->waitq, &counters[i].wait);
 	}
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 1, true));
 	KUNIT_EXPECT_EQ(test, 1, woken);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 3));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 3, true));
 	KUNIT_EXPECT_EQ(test, 4, woken);
 	/* without a limit, no completion would wake them */
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1, true));
 	KUNIT_EXPECT_EQ(test, 4 + ARRAY_SIZE(counters), woken);
 	KUNIT_EXPECT_EQ(test, 0, locked);
 	for (i = 0; i < ARRAY_SIZE(counters); i++)
@@ -556,20 +658,52 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 	free_rig(test, rig);
 }
 
+/*
+ * Check that a change of a queue visits no file. The waiters of a file could be
+ * as many as its users like, and the files too.
+ */
+static void change_visits_no_file(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	unsigned int woken = 0, locked = 0;
+	struct counter counter = {
+		.uq = uq, .woken = &woken, .locked = &locked,
+	};
+
+	init_waitqueue_func_entry(&counter.wait, count_wakes);
+	add_wait_queue_exclusive(&rig->file[0].waitq, &counter.wait);
+	nvme_uq_wake_all(uq);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, 5));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->file_limit, 2));
+	KUNIT_EXPECT_EQ(test, 0, woken);
+	remove_wait_queue(&rig->file[0].waitq, &counter.wait);
+
+	add_wait_queue_exclusive(&uq->waitq, &counter.wait);
+	nvme_uq_wake_all(uq);
+	KUNIT_EXPECT_EQ(test, 1, woken);
+	remove_wait_queue(&uq->waitq, &counter.wait);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(limit_of_a_file),
 	KUNIT_CASE(limit_of_a_queue),
 	KUNIT_CASE(limit_refused),
 	KUNIT_CASE(limit_while_in_flight),
-	KUNIT_CASE(limit_of_one_among_many),
+	KUNIT_CASE(limit_of_each_file),
+	KUNIT_CASE(limit_is_lowered_only),
 	KUNIT_CASE(count_wraps),
 	KUNIT_CASE(look_first),
 	KUNIT_CASE(order_for_a_slot),
 	KUNIT_CASE(order_for_a_limit),
+	KUNIT_CASE(limit_of_one),
+	KUNIT_CASE(waiters_that_do_not_run),
 	KUNIT_CASE(limit_raised),
 	KUNIT_CASE(limit_wakes_as_many_as_it_lets_go),
 	KUNIT_CASE(leave_is_given_back),
 	KUNIT_CASE(waiters_of_a_namespace),
+	KUNIT_CASE(change_visits_no_file),
 	{ }
 };
 

@@ -440,6 +440,28 @@ static void pieces(struct kunit *test)
 	}
 }
 
+/* Check that segments beyond the limit are counted and not stored. */
+static void too_many_segments(struct kunit *test)
+{
+	struct nvme_uq_sglist *sglist;
+	unsigned int i;
+
+	sglist = kunit_kzalloc(test, struct_size(sglist, seg, NVME_UQ_MAX_SEGS),
+			       GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, sglist);
+	sglist->phys = kunit_kcalloc(test, NVME_UQ_MAX_SEGS,
+				     sizeof(*sglist->phys), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, sglist->phys);
+	for (i = 0; i < 2 * NVME_UQ_MAX_SEGS; i++) {
+		nvme_uq_sglist_add(sglist, i * SZ_8K, SZ_4K);
+		KUNIT_EXPECT_EQ(test, i + 1, sglist->nseg);
+	}
+	for (i = 0; i < NVME_UQ_MAX_SEGS; i++) {
+		KUNIT_EXPECT_EQ(test, i * SZ_8K, sglist->phys[i]);
+		KUNIT_EXPECT_EQ(test, SZ_4K, sglist->seg[i].len);
+	}
+}
+
 /*
  * Check that ends and starts inside a page prevent mapping by one IOMMU range.
  */
@@ -493,14 +515,12 @@ static void opened_by_a_reset(struct kunit *test)
 
 	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, uqc);
-	mutex_init(&uqc->lock);
 	uqc->max = 1;
 	uqc->nr = 1;
 	uqc->q[0] = uq;
 	rig->ctrl.uq = uqc;
 	rig->ctrl.state = NVME_CTRL_LIVE;
 	spin_lock_init(&uq->sq_lock);
-	INIT_LIST_HEAD(&uq->files);
 	init_waitqueue_head(&uq->waitq);
 	init_waitqueue_head(&uq->idle_wait);
 
@@ -529,6 +549,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(longest_timeout),
 	KUNIT_CASE(overdue_while_firmware_is_activated),
 	KUNIT_CASE(pieces),
+	KUNIT_CASE(too_many_segments),
 	KUNIT_CASE(gaps),
 	{ }
 };
@@ -538,179 +559,184 @@ static struct kunit_suite nvme_uq_pci_suite = {
 	.test_cases	= nvme_uq_pci_cases,
 };
 
-/* A namespace shared by two controllers */
+/* Two controllers of a subsystem, with a queue each */
 
-struct shared {
+struct pair {
 	struct nvme_subsystem	subsys;
 	struct nvme_ctrl	ctrl[2];
-	struct nvme_ns		ns[2];
-	struct nvme_uq_node	node[2];
-	struct nvme_ns_head	head;
+	struct nvme_uq		uq[2];
 };
 
-KUNIT_DEFINE_ACTION_WRAPPER(clean_srcu, cleanup_srcu_struct,
-			    struct srcu_struct *);
-
-static void new_srcu(struct kunit *test, struct srcu_struct *srcu)
+/* Add user queues to a controller, as a reset does. */
+static void add_queue(struct kunit *test, struct pair *pair, unsigned int i)
 {
-	KUNIT_ASSERT_EQ(test, 0, init_srcu_struct(srcu));
-	KUNIT_ASSERT_EQ(test, 0,
-			kunit_add_action_or_reset(test, clean_srcu, srcu));
+	struct nvme_uq *uq = &pair->uq[i];
+	struct nvme_uq_ctrl *uqc;
+
+	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, uqc);
+	uqc->ctrl = &pair->ctrl[i];
+	uqc->max = 1;
+	uq->ctrl = &pair->ctrl[i];
+	spin_lock_init(&uq->sq_lock);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
+	nvme_uq_add_ctrl(uqc);
+	nvme_uq_add_queue(uq);
 }
 
-static struct shared *share(struct kunit *test)
+static struct pair *new_pair(struct kunit *test)
 {
-	struct shared *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct pair *pair = kunit_kzalloc(test, sizeof(*pair), GFP_KERNEL);
 	unsigned int i;
 
-	KUNIT_ASSERT_NOT_NULL(test, s);
-	new_srcu(test, &s->head.srcu);
-	INIT_LIST_HEAD(&s->head.list);
-	INIT_LIST_HEAD(&s->subsys.ctrls);
-	s->head.subsys = &s->subsys;
-	for (i = 0; i < ARRAY_SIZE(s->ns); i++) {
-		new_srcu(test, &s->ctrl[i].srcu);
-		INIT_LIST_HEAD(&s->ctrl[i].namespaces);
-		s->ctrl[i].subsys = &s->subsys;
-		s->ns[i].head = &s->head;
-		s->ns[i].ctrl = &s->ctrl[i];
-		s->node[i].ns = &s->ns[i];
-		list_add_tail_rcu(&s->ns[i].list, &s->ctrl[i].namespaces);
-		list_add_tail_rcu(&s->ns[i].siblings, &s->head.list);
+	KUNIT_ASSERT_NOT_NULL(test, pair);
+	for (i = 0; i < ARRAY_SIZE(pair->ctrl); i++) {
+		pair->ctrl[i].subsys = &pair->subsys;
+		pair->ctrl[i].state = NVME_CTRL_LIVE;
 	}
-	return s;
+	return pair;
 }
 
-static void expect_stopped(struct kunit *test, struct shared *s, bool stopped)
+static void expect_blocked(struct kunit *test, const struct pair *pair,
+			   unsigned int first, unsigned int second)
 {
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(s->node); i++)
-		KUNIT_EXPECT_EQ_MSG(test, stopped,
-				    nvme_uq_ns_stopped(&s->node[i]),
-				    "controller %u", i);
+	KUNIT_EXPECT_EQ(test, first, pair->uq[0].blocked);
+	KUNIT_EXPECT_EQ(test, second, pair->uq[1].blocked);
 }
 
-static void scan(struct nvme_ns *ns)
+/* A scan holds the queues of all controllers that may share the namespace. */
+static void hold_by_a_scan(struct kunit *test)
 {
-	nvme_uq_format_ask(ns);
-	nvme_uq_format_changes(ns);
-	nvme_uq_format_read(ns);
+	struct pair *pair = new_pair(test);
+
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	expect_blocked(test, pair, 0, 0);
+	nvme_uq_hold(&pair->subsys);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, 0, 0);
 }
 
-/* A Format command, without the scan that follows. */
-static void format(struct nvme_ctrl *ctrl)
+/* Scans during a command that changes formats release nothing. */
+static void hold_by_several(struct kunit *test)
 {
-	nvme_uq_passthru_start(ctrl, NVME_CMD_EFFECTS_NCC);
-	nvme_uq_format_end(ctrl, NVME_CMD_EFFECTS_NCC);
+	struct pair *pair = new_pair(test);
+
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	nvme_uq_hold(&pair->subsys);
+	nvme_uq_hold(&pair->subsys);
+	nvme_uq_hold(&pair->subsys);
+	nvme_uq_unhold(&pair->subsys);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, 0, 0);
 }
 
-/*
- * Check that one controller's scan stops the namespace on both until it ends.
- */
-static void format_read_by_one(struct kunit *test)
+/* A queue or controller that a reset adds meanwhile is held, and released. */
+static void hold_before_the_queue_exists(struct kunit *test)
 {
-	struct shared *s = share(test);
+	struct pair *pair = new_pair(test);
 
-	expect_stopped(test, s, false);
-	nvme_uq_format_ask(&s->ns[0]);
-	nvme_uq_format_changes(&s->ns[0]);
-	expect_stopped(test, s, true);
-	nvme_uq_format_read(&s->ns[0]);
-	expect_stopped(test, s, false);
+	nvme_uq_hold(&pair->subsys);
+	add_queue(test, pair, 0);
+	nvme_uq_hold(&pair->subsys);
+	add_queue(test, pair, 1);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, 0, 0);
 }
 
-/* If two scans change the head, the first one that ends starts nothing. */
-static void format_read_by_two(struct kunit *test)
+static void freeze(struct nvme_ctrl *ctrl)
 {
-	struct shared *s = share(test);
-
-	nvme_uq_format_ask(&s->ns[0]);
-	nvme_uq_format_ask(&s->ns[1]);
-	nvme_uq_format_changes(&s->ns[0]);
-	nvme_uq_format_changes(&s->ns[1]);
-	nvme_uq_format_read(&s->ns[1]);
-	expect_stopped(test, s, true);
-	nvme_uq_format_read(&s->ns[0]);
-	expect_stopped(test, s, false);
+	set_bit(NVME_CTRL_FROZEN, &ctrl->flags);
+	nvme_uq_start_freeze(ctrl);
 }
 
-/* Check that scans during a Format command start nothing, but the next one. */
-static void format_read_during_a_format(struct kunit *test)
+static void unfreeze(struct nvme_ctrl *ctrl)
 {
-	struct shared *s = share(test);
-
-	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
-	expect_stopped(test, s, true);
-	scan(&s->ns[0]);
-	scan(&s->ns[1]);
-	expect_stopped(test, s, true);
-	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_NCC);
-	expect_stopped(test, s, true);
-	scan(&s->ns[1]);
-	expect_stopped(test, s, false);
+	clear_bit(NVME_CTRL_FROZEN, &ctrl->flags);
+	nvme_uq_unfreeze(ctrl);
 }
 
-/* A scan whose Identify preceded a Format command starts nothing. */
-static void format_read_before_a_format(struct kunit *test)
+/* Neither holds nor freezes end each other. A freeze is of one controller. */
+static void hold_and_freeze_in_any_order(struct kunit *test)
 {
-	struct shared *s = share(test);
+	struct pair *pair = new_pair(test);
+	unsigned int held = NVME_UQ_HELD, both = held | NVME_UQ_FROZEN;
 
-	nvme_uq_format_ask(&s->ns[1]);
-	format(&s->ctrl[0]);
-	scan(&s->ns[0]);
-	expect_stopped(test, s, false);
-	nvme_uq_format_changes(&s->ns[1]);
-	nvme_uq_format_read(&s->ns[1]);
-	expect_stopped(test, s, true);
-	scan(&s->ns[1]);
-	expect_stopped(test, s, false);
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	nvme_uq_hold(&pair->subsys);
+	freeze(&pair->ctrl[0]);
+	expect_blocked(test, pair, both, held);
+	/* a reset ends the freeze of the command that holds the queues */
+	unfreeze(&pair->ctrl[0]);
+	expect_blocked(test, pair, held, held);
+	freeze(&pair->ctrl[0]);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, NVME_UQ_FROZEN, 0);
+	nvme_uq_hold(&pair->subsys);
+	expect_blocked(test, pair, both, held);
+	nvme_uq_unhold(&pair->subsys);
+	unfreeze(&pair->ctrl[0]);
+	expect_blocked(test, pair, 0, 0);
 }
 
-/* Nothing starts while a scan with a stale format may change the head. */
-static void format_read_and_overwritten(struct kunit *test)
+/* The end of a reset does not end a hold, nor does a hold end a reset. */
+static void hold_during_a_reset(struct kunit *test)
 {
-	struct shared *s = share(test);
+	struct pair *pair = new_pair(test);
+	struct nvme_uq *uq = &pair->uq[0];
 
-	nvme_uq_format_ask(&s->ns[1]);
-	format(&s->ctrl[0]);
-	nvme_uq_format_ask(&s->ns[0]);
-	nvme_uq_format_changes(&s->ns[0]);
-	nvme_uq_format_changes(&s->ns[1]);
-	nvme_uq_format_read(&s->ns[1]);
-	nvme_uq_format_read(&s->ns[0]);
-	expect_stopped(test, s, true);
-	scan(&s->ns[1]);
-	expect_stopped(test, s, false);
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	uq->cq_live = true;
+	nvme_uq_hold(&pair->subsys);
+	nvme_uq_block(uq, NVME_UQ_DOWN);
+	nvme_uq_unquiesce(&pair->ctrl[0]);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	nvme_uq_block(uq, NVME_UQ_DOWN);
+	nvme_uq_unhold(&pair->subsys);
+	expect_blocked(test, pair, NVME_UQ_DOWN, 0);
+	nvme_uq_unquiesce(&pair->ctrl[0]);
+	expect_blocked(test, pair, 0, 0);
 }
 
-/* Check that other commands do not stop namespaces. */
-static void format_stays(struct kunit *test)
+/* A frozen controller gets a queue: it is frozen, until the freeze ends. */
+static void freeze_before_the_queue_exists(struct kunit *test)
 {
-	struct shared *s = share(test);
+	struct pair *pair = new_pair(test);
 
-	nvme_uq_passthru_start(&s->ctrl[0], NVME_CMD_EFFECTS_LBCC);
-	expect_stopped(test, s, false);
-	nvme_uq_format_end(&s->ctrl[0], NVME_CMD_EFFECTS_LBCC);
-	KUNIT_EXPECT_EQ(test, 0, s->subsys.uq_formats);
+	freeze(&pair->ctrl[0]);
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	expect_blocked(test, pair, NVME_UQ_FROZEN, 0);
+	unfreeze(&pair->ctrl[0]);
+	expect_blocked(test, pair, 0, 0);
 }
 
-static struct kunit_case nvme_uq_format_cases[] = {
-	KUNIT_CASE(format_read_by_one),
-	KUNIT_CASE(format_read_by_two),
-	KUNIT_CASE(format_read_during_a_format),
-	KUNIT_CASE(format_read_before_a_format),
-	KUNIT_CASE(format_read_and_overwritten),
-	KUNIT_CASE(format_stays),
+static struct kunit_case nvme_uq_hold_cases[] = {
+	KUNIT_CASE(hold_by_a_scan),
+	KUNIT_CASE(hold_by_several),
+	KUNIT_CASE(hold_before_the_queue_exists),
+	KUNIT_CASE(hold_and_freeze_in_any_order),
+	KUNIT_CASE(hold_during_a_reset),
+	KUNIT_CASE(freeze_before_the_queue_exists),
 	{ }
 };
 
-static struct kunit_suite nvme_uq_format_suite = {
-	.name		= "nvme_uq_format",
-	.test_cases	= nvme_uq_format_cases,
+static struct kunit_suite nvme_uq_hold_suite = {
+	.name		= "nvme_uq_hold",
+	.test_cases	= nvme_uq_hold_cases,
 };
 
-kunit_test_suites(&nvme_uq_pci_suite, &nvme_uq_format_suite);
+kunit_test_suites(&nvme_uq_pci_suite, &nvme_uq_hold_suite);
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 MODULE_DESCRIPTION("KUnit tests of NVMe user queues, the half in the PCI driver");

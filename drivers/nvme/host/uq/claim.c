@@ -27,6 +27,16 @@ static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 	return PFN_UP(uq->depth * sizeof(struct nvme_completion));
 }
 
+/* Remove the owner's mappings of the completion queue. */
+static void nvme_uq_zap(struct nvme_uq *uq)
+{
+	unsigned long pages = nvme_uq_cq_pages(uq);
+
+	if (uq->owner && pages)
+		unmap_mapping_range(uq->owner->file->f_mapping, NVME_UQ_OFF_CQ,
+				    pages << PAGE_SHIFT, 1);
+}
+
 /*
  * Information page. Each field is one word. The uapi header documents the order
  * of writes to the fields. info.h contains the updates for each batch of
@@ -97,6 +107,8 @@ static void nvme_uq_info_init(struct nvme_uq *uq)
 
 	lockdep_assert_held(&uq->cq_lock);
 	uq->info_base = (u32)uq->submitted;
+	info->submitted = 0;
+	info->completed = 0;
 	info->version = NVME_UQ_INFO_V1;
 	info->size = sizeof(*info);
 	info->entry_size = sizeof(struct nvme_uq_cqe);
@@ -174,12 +186,23 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 /* The caller holds claim_lock, so that the owner does not change. */
 static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
+	if (!uq->claimable)
+		return -EPERM;
 	if (uq->owner)
 		return -EBUSY;
-	if (nvme_uq_ns_removed(uf->node) || !uq->mappable ||
-	    (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
+	if (nvme_uq_ns_removed(uf->node))
 		return -ENXIO;
+	if (!uq->mappable || (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
+		return -ESHUTDOWN;
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
+}
+
+/* Allocate the information page, which lasts until the file is released. */
+static int nvme_uq_alloc_info(struct nvme_uq_file *uf)
+{
+	if (!uf->info)
+		uf->info = alloc_page(GFP_NOIO | __GFP_ACCOUNT | __GFP_ZERO);
+	return uf->info ? 0 : -ENOMEM;
 }
 
 /**
@@ -192,37 +215,71 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 {
 	const fmode_t both = FMODE_READ | FMODE_WRITE;
 	struct nvme_uq *uq = uf->node->uq;
-	struct page *info;
-	int ret;
+	int ret = 0;
 
 	if ((uf->file->f_mode & both) != both)
 		return -EACCES;
-	info = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!info)
-		return -ENOMEM;
+	/* as in nvme_uq_ioctl_unclaim() */
+	if (!READ_ONCE(uq->claimable))
+		return -EPERM;
+	mutex_lock(&uq->claim_lock);
+	if (uq->owner != uf) {
+		ret = nvme_uq_may_claim(uq, uf);
+		if (!ret)
+			ret = nvme_uq_alloc_info(uf);
+		if (!ret)
+			ret = nvme_uq_claim_locked(uq, uf);
+		if (!ret)
+			/* waiting commands of other files fail with -EBUSY */
+			nvme_uq_wake_all(uq);
+	}
+	mutex_unlock(&uq->claim_lock);
+	return ret;
+}
 
+/*
+ * End the claim. The former owner sees no later completion: its mapping is
+ * removed, and page faults check the owner.
+ */
+static void nvme_uq_end_claim(struct nvme_uq *uq)
+{
+	struct nvme_uq_file *uf = uq->owner;
+	unsigned long flags;
+
+	lockdep_assert_held(&uq->claim_lock);
+	nvme_uq_zap(uq);
+	spin_lock(&uq->sq_lock);
+	spin_lock_irqsave(&uq->cq_lock, flags);
+	nvme_uq_info_down(uq, NVME_UQ_STATE_GONE);
+	WRITE_ONCE(uq->owner, NULL);
+	uq->info = NULL;
+	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask | NVME_UQ_CLAIMED);
+	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
+	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	spin_unlock(&uq->sq_lock);
+}
+
+/**
+ * nvme_uq_ioctl_unclaim - NVME_UQ_IOCTL_UNCLAIM
+ * @uf:		the open file
+ *
+ * Return: 0, or -EPERM if the file has not claimed the queue.
+ */
+int nvme_uq_ioctl_unclaim(struct nvme_uq_file *uf)
+{
+	struct nvme_uq *uq = uf->node->uq;
+	int ret = -EPERM;
+
+	/* a reset takes the lock, and others must not make it wait */
+	if (READ_ONCE(uq->owner) != uf)
+		return ret;
 	mutex_lock(&uq->claim_lock);
 	if (uq->owner == uf) {
-		mutex_unlock(&uq->claim_lock);
-		__free_page(info);
-		return 0;
+		nvme_uq_end_claim(uq);
+		ret = 0;
 	}
-	ret = nvme_uq_may_claim(uq, uf);
-	if (!ret) {
-		uf->info = info;
-		ret = nvme_uq_claim_locked(uq, uf);
-	}
-	if (ret)
-		uf->info = NULL;
 	mutex_unlock(&uq->claim_lock);
-
-	if (ret) {
-		__free_page(info);
-		return ret;
-	}
-	/* waiting commands of other files fail with -EBUSY */
-	nvme_uq_wake_all(uq);
-	return 0;
+	return ret;
 }
 
 /**
@@ -232,37 +289,41 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
  */
 void nvme_uq_unclaim(struct nvme_uq_file *uf)
 {
-	struct nvme_uq *uq = uf->node->uq;
-	unsigned long flags;
-
 	if (!uf->info)
 		return;
-	mutex_lock(&uq->claim_lock);
-	spin_lock(&uq->sq_lock);
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	WRITE_ONCE(uq->owner, NULL);
-	uq->info = NULL;
-	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	spin_unlock(&uq->sq_lock);
-	mutex_unlock(&uq->claim_lock);
+	nvme_uq_ioctl_unclaim(uf);
 	__free_page(uf->info);
+}
+
+/**
+ * nvme_uq_set_claimable - allow or forbid claims
+ * @uq:		the queue
+ * @claimable:	open files may claim the queue; if false, a claim ends
+ */
+void nvme_uq_set_claimable(struct nvme_uq *uq, bool claimable)
+{
+	mutex_lock(&uq->claim_lock);
+	WRITE_ONCE(uq->claimable, claimable);
+	if (!claimable && uq->owner)
+		nvme_uq_end_claim(uq);
+	mutex_unlock(&uq->claim_lock);
 }
 
 /*
  * Mappings
  */
 
-static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq *uq)
+static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq_file *uf)
 {
 	struct page *page = ERR_PTR(-ENXIO);
+	struct nvme_uq *uq = uf->node->uq;
 	unsigned int noio;
 	vm_fault_t ret;
 
 	mutex_lock(&uq->claim_lock);
 	/* a reset may wait for the lock, and memory reclaim for the reset */
 	noio = memalloc_noio_save();
-	if (vmf->pgoff < nvme_uq_cq_pages(uq))
+	if (uq->owner == uf && vmf->pgoff < nvme_uq_cq_pages(uq))
 		page = uq->ops->cq_page(uq, vmf->pgoff);
 	if (IS_ERR(page))
 		ret = vmf_error(PTR_ERR(page));
@@ -278,7 +339,7 @@ static vm_fault_t nvme_uq_vm_fault(struct vm_fault *vmf)
 	struct nvme_uq_file *uf = vmf->vma->vm_file->private_data;
 
 	if (vmf->pgoff != NVME_UQ_INFO_PGOFF)
-		return nvme_uq_fault_cq(vmf, uf->node->uq);
+		return nvme_uq_fault_cq(vmf, uf);
 	/* the mapping holds a reference of the file, which owns the page */
 	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uf->info));
 }
@@ -320,7 +381,7 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 		return nvme_uq_mem_mmap_prepare(desc);
 	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
 		return -EACCES;
-	/* an owner stays the owner until release: no lock needed */
+	/* a page fault checks again, with the lock */
 	if (READ_ONCE(uq->owner) != uf)
 		return -EPERM;
 	if (!vma_desc_test(desc, VMA_SHARED_BIT))
@@ -347,9 +408,8 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
 {
 	lockdep_assert_held(&uq->claim_lock);
-	if (!mappable && uq->mappable && uq->owner)
-		unmap_mapping_range(uq->owner->file->f_mapping, NVME_UQ_OFF_CQ,
-				    nvme_uq_cq_pages(uq) << PAGE_SHIFT, 1);
+	if (!mappable)
+		nvme_uq_zap(uq);
 	uq->mappable = mappable;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_set_mappable);

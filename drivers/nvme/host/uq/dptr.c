@@ -52,7 +52,7 @@ EXPORT_SYMBOL_GPL(nvme_uq_prp_entries);
 
 /**
  * nvme_uq_nr_lists - count the lists for a number of entries
- * @entries:	PRPs or SGL descriptors
+ * @entries:	PRPs
  * @per_list:	entries per list
  *
  * All lists but the last use an entry for the address of the next list.
@@ -136,52 +136,26 @@ static void nvme_uq_sgl_set(struct nvme_sgl_desc *sge, dma_addr_t addr, u32 len,
 	sge->type = type << 4;
 }
 
-/* Point @sge to the list with the next @left descriptors. */
-static void nvme_uq_sgl_link(struct nvme_sgl_desc *sge,
-			     const struct nvme_uq_list *list,
-			     unsigned int left, unsigned int per_list)
-{
-	bool last = left <= per_list;
-
-	nvme_uq_sgl_set(sge, list->dma, min(left, per_list) * sizeof(*sge),
-			last ? NVME_SGL_FMT_LAST_SEG_DESC :
-			       NVME_SGL_FMT_SEG_DESC);
-}
-
 /**
  * nvme_uq_sgl_build - describe a transfer by an SGL
  * @dptr:	data pointer of the command
  * @seg:	the memory, in order
- * @nseg:	number of @seg, at least one
- * @list:	lists for @nseg entries, nvme_uq_nr_lists() of them; unused for
- *		one segment
- * @per_list:	entries per list
+ * @nseg:	number of @seg, from one to NVME_UQ_MAX_SEGS
+ * @list:	list for @nseg descriptors; unused for one segment
  */
 void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		       unsigned int nseg, const struct nvme_uq_list *list,
-		       unsigned int per_list)
+		       unsigned int nseg, const struct nvme_uq_list *list)
 {
-	struct nvme_sgl_desc *sge;
-	unsigned int i = 0;
+	struct nvme_sgl_desc *sge = &dptr->sgl;
 
-	if (nseg == 1) {
-		nvme_uq_sgl_set(&dptr->sgl, seg->addr, seg->len,
-				NVME_SGL_FMT_DATA_DESC);
-		return;
+	if (nseg > 1) {
+		nvme_uq_sgl_set(sge, list->dma, nseg * sizeof(*sge),
+				NVME_SGL_FMT_LAST_SEG_DESC);
+		sge = list->virt;
 	}
-
-	nvme_uq_sgl_link(&dptr->sgl, list, nseg, per_list);
-	sge = list->virt;
-	for (; nseg; nseg--, seg++) {
-		if (i == per_list - 1 && nseg > 1) {
-			list++;
-			nvme_uq_sgl_link(&sge[i], list, nseg, per_list);
-			sge = list->virt;
-			i = 0;
-		}
-		nvme_uq_sgl_set(&sge[i++], seg->addr, seg->len,
+	for (; nseg; nseg--, seg++)
+		nvme_uq_sgl_set(sge++, seg->addr, seg->len,
 				NVME_SGL_FMT_DATA_DESC);
-	}
 }
 EXPORT_SYMBOL_GPL(nvme_uq_sgl_build);
 

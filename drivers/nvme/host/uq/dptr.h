@@ -30,8 +30,15 @@ struct nvme_uq_list {
 /* Size of a small list. A list that needs more bytes gets a page. */
 #define NVME_UQ_SMALL_LIST	512
 
-/* Maximum number of lists of a command: an SGL for 8 MiB in 4 KiB segments. */
-#define NVME_UQ_MAX_LISTS	9
+/*
+ * Maximum number of segments of a command, as for the block layer: an SGL of
+ * one list.
+ */
+#define NVME_UQ_MAX_SEGS \
+	((unsigned int)(NVME_CTRL_PAGE_SIZE / sizeof(struct nvme_sgl_desc)))
+
+/* Maximum number of lists of a command: PRPs for 8 MiB. */
+#define NVME_UQ_MAX_LISTS	5
 
 unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
 				 unsigned int nseg);
@@ -40,8 +47,7 @@ int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 		      unsigned int nseg, u32 len,
 		      const struct nvme_uq_list *list, unsigned int per_list);
 void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		       unsigned int nseg, const struct nvme_uq_list *list,
-		       unsigned int per_list);
+		       unsigned int nseg, const struct nvme_uq_list *list);
 
 /**
  * struct nvme_uq_fmt - format of a namespace, as far as it affects lengths

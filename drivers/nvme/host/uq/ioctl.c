@@ -7,6 +7,7 @@
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/nvme_ioctl.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <uapi/linux/nvme_uq.h>
 
@@ -24,6 +25,8 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 	/* the cdev holds references to the node, its namespace and nvme.ko */
 	if (nvme_uq_ns_removed(node))
 		return -ENXIO;
+	if (READ_ONCE(node->uq->blocked) & NVME_UQ_UNAVAILABLE)
+		return -ESHUTDOWN;
 	uf = kzalloc_obj(*uf, GFP_KERNEL_ACCOUNT);
 	if (!uf)
 		return -ENOMEM;
@@ -40,20 +43,15 @@ static int nvme_uq_open(struct inode *inode, struct file *file)
 	file->private_data = uf;
 	/* files have no cache: O_DIRECT makes no difference */
 	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT;
-	nvme_uq_add_file(node->uq, uf);
 	return 0;
 }
 
 static int nvme_uq_release(struct inode *inode, struct file *file)
 {
 	struct nvme_uq_file *uf = file->private_data;
-	struct nvme_uq *uq = uf->node->uq;
 
 	nvme_uq_unclaim(uf);
 	nvme_uq_mem_release(uf);
-	spin_lock(&uq->sq_lock);
-	list_del(&uf->list);
-	spin_unlock(&uq->sq_lock);
 	kfree(uf);
 	return 0;
 }
@@ -67,6 +65,8 @@ static long nvme_uq_ioctl(struct file *file, unsigned int cmd,
 	if (nvme_uq_ns_removed(uf->node))
 		return -ENXIO;
 	switch (cmd) {
+	case NVME_UQ_IOCTL_UNCLAIM:
+		return nvme_uq_ioctl_unclaim(uf);
 	case NVME_UQ_IOCTL_CLAIM:
 		return nvme_uq_claim(uf);
 	case NVME_UQ_IOCTL_SET_LIMIT:
@@ -169,7 +169,8 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 	io.file = uf;
 	io.node = node;
 	io.iov = NULL;
-	io.meta_len = 0;
+	io.meta = READ_ONCE(cmd->metadata);
+	io.meta_len = unlikely(io.meta) ? READ_ONCE(cmd->metadata_len) : 0;
 	io.nsid = READ_ONCE(cmd->nsid);
 	io.opcode = READ_ONCE(cmd->opcode);
 	io.pieces = NULL;
@@ -181,7 +182,7 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 		return ret;
 
 	io.timeout = unlikely(timeout) ? nvme_uq_timeout(timeout) :
-		uq->ctrl->io_timeout;
+		nvme_uq_io_timeout(uq->ctrl);
 	io.write = nvme_uq_is_write(io.opcode, io.nsid);
 	io.nowait = issue_flags & IO_URING_F_NONBLOCK;
 	io.unpolled = uq->polled && !(issue_flags & IO_URING_F_IOPOLL);
@@ -191,9 +192,6 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 				     vec, issue_flags);
 		if (unlikely(ret < 0))
 			return ret;
-		io.meta = READ_ONCE(cmd->metadata);
-		if (unlikely(io.meta))
-			io.meta_len = READ_ONCE(cmd->metadata_len);
 	} else {
 		io.iter.count = 0;
 	}
@@ -246,6 +244,25 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 	return uq->ops->iopoll(uq, iob, poll_flags);
 }
 
+static void nvme_uq_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct nvme_uq_file *uf = file->private_data;
+	struct nvme_uq *uq = uf->node->uq;
+	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
+	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
+	unsigned int in_flight;
+
+	spin_lock(&uq->sq_lock);
+	in_flight = nvme_uq_file_in_flight(uf);
+	spin_unlock(&uq->sq_lock);
+	seq_printf(m, "claimed:\t%d\n", READ_ONCE(uq->owner) == uf);
+	seq_printf(m, "limit:\t%u\n",
+		   nvme_uq_get_limit(uq, nvme_uq_file_limit(uq, uf)));
+	seq_printf(m, "memory:\t%llu\n", mem ? mem->pieces.size : 0);
+	seq_printf(m, "in_flight:\t%u\n", in_flight);
+	seq_printf(m, "waiting:\t%u\n", READ_ONCE(uf->waiting));
+}
+
 const struct file_operations nvme_uq_fops = {
 	.owner		= THIS_MODULE,
 	.open		= nvme_uq_open,
@@ -256,6 +273,7 @@ const struct file_operations nvme_uq_fops = {
 	.iopoll		= nvme_uq_rw_iopoll,
 	.fsync		= nvme_uq_fsync,
 	.mmap_prepare	= nvme_uq_mmap_prepare,
+	.show_fdinfo	= nvme_uq_show_fdinfo,
 	.unlocked_ioctl	= nvme_uq_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
 	.uring_cmd	= nvme_uq_uring_cmd,

@@ -10,29 +10,19 @@
 
 #include "limit.h"
 
-/*
- * Apply the limit of one open file in constant time. Any user who can open a
- * node can set a limit, and makes others wait for sq_lock meanwhile. So the
- * caller wakes the commands that wait for the limit. A completion that misses
- * @limited is counted before any command sees the limit.
+/**
+ * nvme_uq_get_limit - number of commands that may be in flight
+ * @uq:		the queue
+ * @limit:	a limit of the queue or of an open file, 0 for none
+ *
+ * Return: the limit. If there is no limit, the number of tags; 0 if the queue
+ * has no memory.
  */
-static void nvme_uq_set_file_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
+unsigned int nvme_uq_get_limit(const struct nvme_uq *uq, unsigned int limit)
 {
-	unsigned int limit = min_not_zero(uf->requested, uq->file_limit);
-	unsigned long flags;
+	unsigned int nr = READ_ONCE(uq->tags.nr);
 
-	lockdep_assert_held(&uq->sq_lock);
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	uf->limited = limit;
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	WRITE_ONCE(uf->limit, limit);
-}
-
-/* Wake as many commands as the limit of an open file admits. */
-static void nvme_uq_wake_limited(struct nvme_uq_file *uf)
-{
-	/* without a limit wake all: no completion will do so */
-	wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
+	return nr ? min_not_zero(limit, nr) : 0;
 }
 
 /**
@@ -41,11 +31,13 @@ static void nvme_uq_wake_limited(struct nvme_uq_file *uf)
  */
 void nvme_uq_info_limit(struct nvme_uq *uq)
 {
+	unsigned int limit;
+
 	lockdep_assert_held(&uq->sq_lock);
-	if (uq->info)
-		WRITE_ONCE(uq->info->limit,
-			   min(nvme_uq_get_limit(uq, &uq->limit),
-			       nvme_uq_get_limit(uq, &uq->owner->limit)));
+	if (!uq->info)
+		return;
+	limit = min_not_zero(uq->limit, nvme_uq_file_limit(uq, uq->owner));
+	WRITE_ONCE(uq->info->limit, nvme_uq_get_limit(uq, limit));
 }
 
 /**
@@ -54,29 +46,19 @@ void nvme_uq_info_limit(struct nvme_uq *uq)
  */
 void nvme_uq_limits_changed(struct nvme_uq *uq)
 {
-	struct nvme_uq_file *uf;
-
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
-	list_for_each_entry(uf, &uq->files, list) {
-		nvme_uq_set_file_limit(uq, uf);
-		nvme_uq_wake_limited(uf);
-	}
 	nvme_uq_info_limit(uq);
 	wake_up_all(&uq->waitq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_limits_changed);
 
-static int nvme_uq_write_limit(struct nvme_uq *uq, unsigned int *which,
-			       unsigned int limit)
+static int nvme_uq_check_limit(struct nvme_uq *uq, unsigned int limit)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	if (!uq->tags.nr)
 		return -ENXIO;
-	if (!limit || limit > uq->tags.nr)
-		return -EINVAL;
-	WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
-	return 0;
+	return limit && limit <= uq->tags.nr ? 0 : -EINVAL;
 }
 
 /**
@@ -84,8 +66,6 @@ static int nvme_uq_write_limit(struct nvme_uq *uq, unsigned int *which,
  * @uq:		the queue
  * @which:	its limit or its file_limit
  * @limit:	from 1 to the number of tags; the number of tags means no limit
- *
- * Visits all open files of the queue, so only the administrator may call it.
  *
  * Return: 0; -EINVAL if @limit is out of range; -ENXIO if the queue has no
  * memory, so that its depth is unknown.
@@ -96,9 +76,11 @@ int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 	int ret;
 
 	spin_lock(&uq->sq_lock);
-	ret = nvme_uq_write_limit(uq, which, limit);
-	if (!ret)
+	ret = nvme_uq_check_limit(uq, limit);
+	if (!ret) {
+		WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
 		nvme_uq_limits_changed(uq);
+	}
 	spin_unlock(&uq->sq_lock);
 	return ret;
 }
@@ -108,53 +90,47 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_limit);
  * nvme_uq_request_limit - limit commands in flight of an open file
  * @uf:		the open file
  * @limit:	as for nvme_uq_set_limit()
+ * @may_raise:	the limit may be higher than before
  *
- * Return: see nvme_uq_set_limit().
+ * Wakes only as many commands as the limit admits, and not under sq_lock: any
+ * user who has the file can set its limit.
+ *
+ * Return: see nvme_uq_set_limit(); -EACCES if the limit may not be raised.
  */
-int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit)
+int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
+			  bool may_raise)
 {
 	struct nvme_uq *uq = uf->node->uq;
+	bool keep;
 	int ret;
 
 	spin_lock(&uq->sq_lock);
-	ret = nvme_uq_write_limit(uq, &uf->requested, limit);
+	/* the depth is no limit, but it may have been higher before */
+	keep = uf->limit && !may_raise;
+	ret = nvme_uq_check_limit(uq, limit);
+	if (!ret && keep && limit > uf->limit)
+		ret = -EACCES;
 	if (!ret) {
-		nvme_uq_set_file_limit(uq, uf);
+		WRITE_ONCE(uf->limit,
+			   limit == uq->tags.nr && !keep ? 0 : limit);
 		nvme_uq_info_limit(uq);
 	}
 	spin_unlock(&uq->sq_lock);
 	if (!ret)
-		nvme_uq_wake_limited(uf);
+		/* without a limit wake all: no completion will do so */
+		wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
 	return ret;
 }
-EXPORT_SYMBOL_GPL(nvme_uq_request_limit);
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_request_limit);
 
-/**
- * nvme_uq_get_limit - number of commands that may be in flight
- * @uq:		the queue
- * @which:	a limit of the queue or of an open file
- *
- * Return: the limit. If there is no limit, the number of tags; 0 if the queue
- * has no memory.
- */
-unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
-			       const unsigned int *which)
+static int nvme_uq_set_file_limit(struct nvme_uq_file *uf, unsigned int limit)
 {
-	return min_not_zero(READ_ONCE(*which), (unsigned int)
-			    READ_ONCE(uq->tags.nr));
-}
+	int ret = nvme_uq_request_limit(uf, limit, false);
 
-/**
- * nvme_uq_add_file - add an open file to a queue
- * @uq:		the queue
- * @uf:		the open file
- */
-void nvme_uq_add_file(struct nvme_uq *uq, struct nvme_uq_file *uf)
-{
-	spin_lock(&uq->sq_lock);
-	list_add_tail(&uf->list, &uq->files);
-	nvme_uq_set_file_limit(uq, uf);
-	spin_unlock(&uq->sq_lock);
+	/* in this order, a process without the capability is not audited */
+	if (ret == -EACCES && capable(CAP_SYS_ADMIN))
+		ret = nvme_uq_request_limit(uf, limit, true);
+	return ret;
 }
 
 /**
@@ -171,9 +147,11 @@ int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp)
 
 	if (copy_from_user(&arg, argp, sizeof(arg)))
 		return -EFAULT;
+	if (arg.flags | arg.in_flight | arg.waiting | arg.reserved)
+		return -EINVAL;
 	switch (arg.scope) {
 	case NVME_UQ_LIMIT_FILE:
-		return nvme_uq_request_limit(uf, arg.limit);
+		return nvme_uq_set_file_limit(uf, arg.limit);
 	case NVME_UQ_LIMIT_QUEUE:
 		if (!capable(CAP_SYS_ADMIN))
 			return -EACCES;
@@ -197,16 +175,18 @@ int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp)
 
 	if (copy_from_user(&arg, argp, sizeof(arg)))
 		return -EFAULT;
+	if (arg.flags | arg.reserved)
+		return -EINVAL;
 	switch (arg.scope) {
 	case NVME_UQ_LIMIT_FILE:
-		arg.limit = nvme_uq_get_limit(uq, &uf->limit);
+		arg.limit = nvme_uq_get_limit(uq, nvme_uq_file_limit(uq, uf));
 		spin_lock(&uq->sq_lock);
 		arg.in_flight = nvme_uq_file_in_flight(uf);
 		arg.waiting = uf->waiting;
 		spin_unlock(&uq->sq_lock);
 		break;
 	case NVME_UQ_LIMIT_QUEUE:
-		arg.limit = nvme_uq_get_limit(uq, &uq->limit);
+		arg.limit = nvme_uq_get_limit(uq, READ_ONCE(uq->limit));
 		arg.in_flight = nvme_uq_tags_used(&uq->tags);
 		arg.waiting = READ_ONCE(uq->waiting);
 		break;

@@ -7,12 +7,11 @@
 
 void nvme_uq_info_limit(struct nvme_uq *uq);
 void nvme_uq_limits_changed(struct nvme_uq *uq);
-int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit);
+int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
+			  bool may_raise);
 int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 		      unsigned int limit);
-unsigned int nvme_uq_get_limit(const struct nvme_uq *uq,
-			       const unsigned int *which);
-void nvme_uq_add_file(struct nvme_uq *uq, struct nvme_uq_file *uf);
+unsigned int nvme_uq_get_limit(const struct nvme_uq *uq, unsigned int limit);
 int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp);
 int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp);
 

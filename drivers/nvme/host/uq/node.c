@@ -8,7 +8,7 @@
 #include "../uq.h"
 #include "wait.h"
 
-/* Scan work adds and removes nodes, and so does removal of a namespace. */
+/* Scan work adds nodes, and the removal of a namespace removes them. */
 static DEFINE_MUTEX(nvme_uq_nodes_lock);
 
 static void nvme_uq_node_release(struct device *dev)
@@ -61,44 +61,24 @@ out_free:
 	return ret;
 }
 
-static void nvme_uq_remove_node(struct nvme_uq_node *node)
+static bool nvme_uq_has_node(const struct nvme_ns *ns, const struct nvme_uq *uq)
 {
-	hlist_del(&node->list);
-	cdev_device_del(&node->cdev, &node->dev);
-	put_device(&node->dev);
-}
-
-static struct nvme_uq_node *nvme_uq_find_node(struct nvme_ns *ns,
-					      struct nvme_uq *uq)
-{
-	struct nvme_uq_node *node;
+	const struct nvme_uq_node *node;
 
 	hlist_for_each_entry(node, &ns->uq_nodes, list)
 		if (node->uq == uq)
-			return node;
-	return NULL;
-}
-
-static void nvme_uq_update_node(struct nvme_ns *ns, struct nvme_uq *uq)
-{
-	bool available = !(READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE);
-	struct nvme_uq_node *node = nvme_uq_find_node(ns, uq);
-
-	if (node && !available) {
-		nvme_uq_remove_node(node);
-	} else if (!node && available) {
-		if (nvme_uq_add_node(ns, uq))
-			dev_err(ns->ctrl->device,
-				"Unable to create the ng%dn%dq%u device\n",
-				ns->ctrl->instance, ns->head->instance, uq->id);
-	}
+			return true;
+	return false;
 }
 
 /**
- * nvme_uq_update_nodes - make a namespace's nodes match the controller's queues
+ * nvme_uq_update_nodes - add a node for each queue that has none
  * @ns:		the namespace
  *
- * Called by scan work, for new namespaces and for those found again.
+ * Called by scan work, for new namespaces and for those found again. A node
+ * stays until the namespace is removed, also while its queue is unavailable:
+ * its device number must not become that of another namespace's node, because
+ * device cgroups and nodes that were made by mknod(2) go by the number.
  */
 void nvme_uq_update_nodes(struct nvme_ns *ns)
 {
@@ -110,9 +90,14 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
 
 	mutex_lock(&nvme_uq_nodes_lock);
 	nr = nvme_uq_count(uqc);
-	if (!test_bit(NVME_NS_REMOVING, &ns->flags))
-		for (i = 0; i < nr; i++)
-			nvme_uq_update_node(ns, uqc->q[i]);
+	if (test_bit(NVME_NS_REMOVING, &ns->flags))
+		nr = 0;
+	for (i = 0; i < nr; i++)
+		if (!nvme_uq_has_node(ns, uqc->q[i]) &&
+		    nvme_uq_add_node(ns, uqc->q[i]))
+			dev_err(ns->ctrl->device,
+				"Unable to create the ng%dn%dq%u device\n",
+				ns->ctrl->instance, ns->head->instance, i + 1);
 	mutex_unlock(&nvme_uq_nodes_lock);
 }
 
@@ -134,28 +119,21 @@ static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
  * nvme_uq_remove_nodes - remove the nodes of a namespace
  * @ns:		the namespace, which is marked NVME_NS_REMOVING
  *
- * Open files can submit no more commands. Their nodes may be in /dev or may
- * have been removed earlier, so this function visits all queues of the
- * controller. Commands in flight hold a reference to the namespace until they
- * complete.
+ * Open files can submit no more commands. Commands in flight hold a reference
+ * to the namespace until they complete.
  */
 void nvme_uq_remove_nodes(struct nvme_ns *ns)
 {
-	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
 	struct nvme_uq_node *node;
 	struct hlist_node *next;
-	unsigned int i, nr;
-
-	nvme_uq_format_lost(ns);
-	if (!uqc)
-		return;
 
 	mutex_lock(&nvme_uq_nodes_lock);
 	/* queues added later see NVME_NS_REMOVING in nvme_uq_update_nodes() */
-	nr = nvme_uq_count(uqc);
-	for (i = 0; i < nr; i++)
-		nvme_uq_close_ns(uqc->q[i], ns);
-	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list)
-		nvme_uq_remove_node(node);
+	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list) {
+		nvme_uq_close_ns(node->uq, ns);
+		hlist_del(&node->list);
+		cdev_device_del(&node->cdev, &node->dev);
+		put_device(&node->dev);
+	}
 	mutex_unlock(&nvme_uq_nodes_lock);
 }

@@ -69,7 +69,10 @@ static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 	return next;
 }
 
-/* Complete all commands of a list in task work of their submitters. */
+/*
+ * Complete all commands of a list in task work of their submitters, and those
+ * of kiocbs.
+ */
 static void nvme_uq_finish_all(struct nvme_uq_done *done)
 {
 	struct io_uring_cmd *ioucmd;
@@ -77,6 +80,8 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done)
 	*done->last = NULL;
 	for (ioucmd = done->first; ioucmd; )
 		ioucmd = nvme_uq_finish_in_task(ioucmd);
+	if (unlikely(done->rw))
+		nvme_uq_finish_rw(done->rw);
 }
 
 /*
@@ -91,6 +96,7 @@ static void nvme_uq_finish_polled(struct nvme_uq_done *done,
 	struct io_uring_cmd *ioucmd, *next;
 
 	nvme_uq_done_init(&others);
+	others.rw = done->rw;
 	*done->last = NULL;
 	for (ioucmd = done->first; ioucmd; ioucmd = next) {
 		next = nvme_uq_pdu(ioucmd)->next;
@@ -164,8 +170,8 @@ nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
 
 	if (unlikely(iod->flags & NVME_UQ_RW)) {
 		iod->rw->status = status;
-		iod->rw->next = uq->rw_done;
-		uq->rw_done = iod->rw;
+		iod->rw->next = done->rw;
+		done->rw = iod->rw;
 	} else {
 		struct io_uring_cmd *ioucmd = iod->ioucmd;
 		struct nvme_uq_pdu *pdu = nvme_uq_pdu(ioucmd);
@@ -247,12 +253,13 @@ static __always_inline unsigned int
 __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 {
 	const struct nvme_completion *cqe = uq->cq_next;
-	struct nvme_uq_done list = { .last = done->last };
+	struct nvme_uq_done list = { .last = done->last, .rw = done->rw };
 	unsigned int found = 0;
 	u16 phase = uq->cq_phase;
 	u32 head;
 
-	while (nvme_uq_cqe_pending(cqe, phase) || nvme_uq_fault_storm(uq)) {
+	while (nvme_uq_cqe_pending(cqe, phase) ||
+	       (NVME_UQ_FAULT && nvme_uq_fault_storm(uq))) {
 		/* if the phase is valid, the rest of the entry is too */
 		dma_rmb();
 		nvme_uq_handle_cqe(uq, cqe, &list);
@@ -268,6 +275,7 @@ __nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done)
 		return 0;
 
 	done->last = list.last;
+	done->rw = list.rw;
 	WRITE_ONCE(uq->cq_next, cqe);
 	WRITE_ONCE(uq->cq_phase, phase);
 	uq->reaps++;
@@ -312,7 +320,7 @@ static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
 	if (likely(smp_load_acquire(&uq->cq_live)))
 		ret = nvme_uq_cqe_pending(READ_ONCE(uq->cq_next),
 					  READ_ONCE(uq->cq_phase)) ||
-			nvme_uq_fault_may_storm(uq);
+			(NVME_UQ_FAULT && nvme_uq_fault_may_storm(uq));
 	rcu_read_unlock();
 	return ret;
 }
@@ -329,7 +337,6 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 		       unsigned int flags)
 {
 	struct nvme_uq_done done, pinned;
-	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 
 	if (!nvme_uq_may_reap(uq))
@@ -343,14 +350,12 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
 		found = __nvme_uq_reap_locked(uq, &done);
-	rw = nvme_uq_take_rw(uq);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
 		return 0;
 	nvme_uq_done_init(&pinned);
 	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
-	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 	nvme_uq_finish_pinned(&pinned);
 	return found;
@@ -367,22 +372,19 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 {
 	struct nvme_uq *uq = data;
 	struct nvme_uq_done done;
-	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 
-	if (nvme_uq_fault_irq(uq))
+	if (NVME_UQ_FAULT && nvme_uq_fault_irq(uq))
 		return IRQ_HANDLED;
 	nvme_uq_done_init(&done);
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
 		found = __nvme_uq_reap_locked(uq, &done);
-	rw = nvme_uq_take_rw(uq);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
 		return IRQ_NONE;
 	nvme_uq_finish_all(&done);
-	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 	return IRQ_HANDLED;
 }
@@ -396,7 +398,6 @@ irqreturn_t nvme_uq_irq(int irq, void *data)
 void nvme_uq_pci_reap(struct nvme_uq *uq)
 {
 	struct nvme_uq_done done;
-	struct nvme_uq_rw *rw;
 	unsigned int found = 0;
 	unsigned long flags;
 	int irq = uq->irq;
@@ -408,7 +409,6 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	spin_lock_irqsave(&uq->cq_lock, flags);
 	if (uq->cq_live)
 		found = nvme_uq_reap_locked(uq, &done);
-	rw = nvme_uq_take_rw(uq);
 	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	if (irq >= 0)
 		enable_irq(irq);
@@ -416,7 +416,6 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	if (!found)
 		return;
 	nvme_uq_finish_all(&done);
-	nvme_uq_finish_rw(rw);
 	nvme_uq_wake(uq, found);
 }
 
@@ -513,7 +512,6 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		struct nvme_uq *uq = uqc->q[i];
 		struct nvme_uq_done done;
-		struct nvme_uq_rw *rw;
 		unsigned long flags;
 
 		nvme_uq_done_init(&done);
@@ -526,10 +524,8 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 			WRITE_ONCE(uq->cq_live, false);
 			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 		}
-		rw = nvme_uq_take_rw(uq);
 		spin_unlock_irqrestore(&uq->cq_lock, flags);
 		nvme_uq_finish_all(&done);
-		nvme_uq_finish_rw(rw);
 		nvme_uq_wake_all(uq);
 	}
 }

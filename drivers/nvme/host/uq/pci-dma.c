@@ -109,7 +109,7 @@ int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist)
 		sglist->pool = uq->ctrl->uq->large;
 		sglist->per_list = NVME_CTRL_PAGE_SIZE / size;
 	}
-	n = nvme_uq_nr_lists(entries, sglist->per_list);
+	n = uq->force_sgl ? 1 : nvme_uq_nr_lists(entries, sglist->per_list);
 	if (n > NVME_UQ_MAX_LISTS)
 		return -EINVAL;
 	while (sglist->nlist < n) {
@@ -311,7 +311,7 @@ void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
 	}
 	c->common.flags = NVME_CMD_SGL_METABUF;
 	nvme_uq_sgl_build(&c->common.dptr, sglist->bus, sglist->nbus,
-			  sglist->list, sglist->per_list);
+			  sglist->list);
 }
 
 /**

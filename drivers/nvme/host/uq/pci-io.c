@@ -44,17 +44,23 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
  * no memory is mapped for a device that is being unbound.
  */
 static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
-					   struct nvme_uq_io *io, u8 flags)
+					   struct nvme_uq_io *io, bool fast)
 {
-	io->flags = io->write ? flags | NVME_UQ_WRITE : flags;
+	io->flags = 0;
+	if (fast)
+		return unlikely(io->pieces) ? 0 : nvme_uq_dma_map_one(uq, io);
+	if (io->write)
+		io->flags |= NVME_UQ_WRITE;
+	if (io->rw)
+		io->flags |= NVME_UQ_RW;
+	if (io->unpolled)
+		io->flags |= NVME_UQ_UNPOLLED;
 	if (!io->len)
 		return 0;
-	if (unlikely(io->pieces))
+	if (io->pieces)
 		return nvme_uq_dma_map_mem(uq, io);
-	if (nvme_uq_fault_no_memory(uq))
-		return -ENOMEM;
 	/* read after nvme_uq.blocked, so the value is current */
-	if (unlikely(io->sglist || io->metabuf || !READ_ONCE(uq->force_sgl)))
+	if (io->sglist || io->metabuf || !READ_ONCE(uq->force_sgl))
 		return nvme_uq_dma_map_slow(uq, io);
 	return nvme_uq_dma_map_one(uq, io);
 }
@@ -72,27 +78,14 @@ static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
 	};
 }
 
-/*
- * Number of bytes that a command transfers, at least 1. nvme_uq_fits() has
- * checked that the buffer is large enough. Only for queues without SGLs.
- */
-static noinline u32 nvme_uq_moved(const struct nvme_command *c,
-				  const struct nvme_uq_io *io)
-{
-	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io->node);
-
-	return max(nvme_uq_xfer_bytes(c, &fmt), 1);
-}
-
-static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
-					    struct nvme_command *c,
-					    const struct nvme_uq_io *io)
+static void nvme_uq_set_one(struct nvme_uq *uq, struct nvme_command *c,
+			    const struct nvme_uq_io *io, u32 moved)
 {
 	dma_addr_t second;
 	u64 prp2;
 
 	c->common.dptr.prp1 = cpu_to_le64(io->addr);
-	if (likely(uq->force_sgl)) {
+	if (uq->force_sgl) {
 		/* one store for length, reserved bytes and type */
 		static_assert(NVME_SGL_FMT_DATA_DESC == 0);
 		c->common.flags = NVME_CMD_SGL_METABUF;
@@ -102,8 +95,7 @@ static __always_inline void nvme_uq_set_one(struct nvme_uq *uq,
 
 	if (io->pieces) {
 		/* nvme_uq_dma_map_mem() has checked that one PRP2 is enough */
-		nvme_uq_pieces_prp2(io->pieces, io->offset,
-				    nvme_uq_moved(c, io), &prp2);
+		nvme_uq_pieces_prp2(io->pieces, io->offset, moved, &prp2);
 		c->common.dptr.prp2 = cpu_to_le64(prp2);
 		return;
 	}
@@ -122,7 +114,7 @@ static void nvme_uq_unprep(struct nvme_uq_io *io)
 }
 
 /* Registered buffers: nearly always in one bio_vec. */
-static __always_inline int nvme_uq_prep_fixed(struct nvme_uq_io *io)
+static int nvme_uq_prep_fixed(struct nvme_uq_io *io)
 {
 	const struct bio_vec *bv = io->iter.bvec;
 	size_t offset = io->iter.iov_offset;
@@ -133,8 +125,7 @@ static __always_inline int nvme_uq_prep_fixed(struct nvme_uq_io *io)
 	return unlikely((io->phys | io->iter.count) & 3) ? -EINVAL : 0;
 }
 
-static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
-					struct nvme_uq_io *io)
+static int nvme_uq_prep(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
 	size_t len = io->iter.count;
 	int ret;
@@ -160,7 +151,7 @@ static __always_inline int nvme_uq_prep(struct nvme_uq *uq,
 	if (unlikely(io->meta_len) && !ret)
 		ret = nvme_uq_prep_meta(io);
 	/* a task that waits marks the memory after the transfer */
-	if (unlikely(io->rw && io->rw->iocb && io->user && !io->write) && !ret)
+	if (io->rw && io->rw->iocb && io->user && !io->write && !ret)
 		nvme_uq_dirty_user(io->user);
 	if (unlikely(ret))
 		nvme_uq_unprep(io);
@@ -203,9 +194,9 @@ nvme_uq_copy_dwords(struct nvme_command *c, const struct nvme_uring_cmd *cmd)
  * queue is not blocked. So no command is changing the format now, but the
  * format may have changed since the transfer was checked.
  */
-static __always_inline int nvme_uq_set_rw(struct nvme_command *c,
-					  const struct nvme_ns_head *head,
-					  const struct nvme_uq_rw *rw)
+static noinline int nvme_uq_set_rw(struct nvme_command *c,
+				   const struct nvme_ns_head *head,
+				   const struct nvme_uq_rw *rw)
 {
 	unsigned int shift = head->lba_shift;
 
@@ -253,47 +244,96 @@ static __always_inline bool nvme_uq_is_odd(const struct nvme_ns_head *head)
 }
 
 /*
- * A command without a buffer that may transfer data gets an SGL of length 0.
- * With a PRP, the device would access address 0.
+ * Set the data and metadata pointers of a command. PRPs depend on the number of
+ * bytes that it transfers; nvme_uq_fits() has checked that the buffer is large
+ * enough. A command without a buffer that may transfer data gets an SGL of
+ * length 0. With a PRP, the device would access address 0.
  */
-static noinline void nvme_uq_set_none(struct nvme_uq *uq,
+static noinline void nvme_uq_set_dptr(struct nvme_uq *uq,
 				      struct nvme_command *c,
-				      const struct nvme_uq_io *io)
+				      const struct nvme_uq_io *io,
+				      unsigned int idx)
 {
 	struct nvme_uq_fmt fmt = nvme_uq_get_fmt(io->node);
+	u64 moved = 0;
 
-	if (uq->force_sgl && nvme_uq_xfer_bytes(c, &fmt))
-		c->common.flags = NVME_CMD_SGL_METABUF;
-}
-
-/* Take a tag, and fill in the iod members that each command needs. */
-static __always_inline unsigned int
-nvme_uq_take_tag(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
-		 u8 opcode, u8 flags, unsigned int timeout,
-		 unsigned long deadline)
-{
-	unsigned int idx = nvme_uq_tag_get(&uq->tags);
-	struct nvme_uq_iod *iod = &uq->iod[idx];
-
-	iod->owner = owner;
-	iod->file = uf;
-	uf->submitted++;
-	iod->deadline = deadline;
-	iod->timeout = timeout;
-	iod->opcode = opcode;
-	iod->flags = flags;
-	return idx;
+	if (!uq->force_sgl || !io->len)
+		moved = nvme_uq_xfer_bytes(c, &fmt);
+	if (io->flags & NVME_UQ_SGLIST)
+		nvme_uq_set_sglist(uq, c, io->sglist, max(moved, 1));
+	else if (io->len || (uq->force_sgl && moved))
+		nvme_uq_set_one(uq, c, io, max(moved, 1));
+	if (io->flags & NVME_UQ_META)
+		nvme_uq_set_meta(uq, c, io, idx);
 }
 
 /*
- * Arm the tag, after the entry and the iod were filled in. From then on the
- * command may complete, and the submitter may be gone.
+ * All commands, including those of kiocbs, are written by nvme_uq_write_sqe()
+ * and tried by nvme_uq_try(). @fast is a compile time constant. It is true for
+ * the most frequent commands: io_uring commands with data in one segment, no
+ * metadata, the default timeout, and a controller with SGLs. They need few of
+ * the steps. No function that is not inlined may get a pointer to their struct
+ * nvme_uq_io, so that it is only in registers.
  */
-static __always_inline void nvme_uq_publish(struct nvme_uq *uq,
-					    struct nvme_command *c,
-					    unsigned int idx,
-					    unsigned long deadline)
+
+/*
+ * Write a submission queue entry and fill in its iod. The caller holds sq_lock.
+ * The command is checked here, after user space can no longer change it.
+ */
+static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
+					     struct nvme_uq_io *io, bool fast)
 {
+	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
+	const struct nvme_ns_head *head = io->node->ns->head;
+	unsigned int timeout = fast ? nvme_uq_io_timeout(uq->ctrl) :
+		io->timeout;
+	unsigned long deadline = jiffies + timeout + NVME_UQ_GRACE;
+	struct nvme_uq_iod *iod;
+	unsigned int idx;
+	int ret;
+
+	c->common.opcode = io->opcode;
+	c->common.flags = fast ? NVME_CMD_SGL_METABUF : 0;
+	c->common.nsid = cpu_to_le32(fast ? head->ns_id : io->nsid);
+	c->common.metadata = 0;
+	c->common.dptr.prp1 = fast ? cpu_to_le64(io->addr) : 0;
+	/* length, reserved bytes and type of the descriptor */
+	c->common.dptr.prp2 = fast ? cpu_to_le64(io->len) : 0;
+	if (fast || !io->rw) {
+		nvme_uq_copy_dwords(c, io->cmd);
+	} else {
+		ret = nvme_uq_set_rw(c, head, io->rw);
+		if (ret)
+			return ret;
+	}
+	if (unlikely((!fast && !uq->force_sgl) || nvme_uq_is_odd(head)) &&
+	    !nvme_uq_fits(uq, c, io->node, io->len, fast ? 0 : io->meta_len))
+		return -EINVAL;
+
+	idx = nvme_uq_tag_get(&uq->tags);
+	iod = &uq->iod[idx];
+	iod->owner = fast || !io->rw ? (void *)io->ioucmd : io->rw;
+	iod->file = io->file;
+	io->file->submitted++;
+	iod->deadline = deadline;
+	iod->timeout = timeout;
+	iod->opcode = io->opcode;
+	iod->flags = io->flags;
+	/* for nvme_uq_dma_unmap() */
+	if (unlikely(io->flags & NVME_UQ_UNMAP)) {
+		iod->addr = io->addr;
+		iod->len = io->len;
+	}
+	if (!fast) {
+		iod->sglist = io->sglist;
+		iod->meta_addr = io->meta_addr;
+		iod->meta_len = io->meta_len;
+		nvme_uq_set_dptr(uq, c, io, idx);
+	}
+
+	/*
+	 * From here on the command may complete, and the submitter may be gone.
+	 */
 	c->common.command_id = nvme_uq_tag_arm(&uq->tags, idx);
 	trace_nvme_uq_submit(uq, c);
 	if (++uq->sq_tail == uq->depth)
@@ -301,61 +341,6 @@ static __always_inline void nvme_uq_publish(struct nvme_uq *uq,
 	uq->submitted++;
 	if (unlikely(!uq->tmo_armed || time_before(deadline, uq->tmo_next)))
 		nvme_uq_arm_timeout(uq, deadline);
-}
-
-/*
- * Write a submission queue entry and fill in its iod. The caller holds sq_lock.
- * The command is checked here, after user space can no longer change it.
- */
-static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
-					     struct nvme_uq_io *io)
-{
-	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
-	unsigned long deadline = jiffies + io->timeout + NVME_UQ_GRACE;
-	struct nvme_uq_iod *iod;
-	unsigned int idx;
-	int ret;
-
-	c->common.opcode = io->opcode;
-	c->common.flags = 0;
-	c->common.nsid = cpu_to_le32(io->nsid);
-	c->common.metadata = 0;
-	c->common.dptr.prp1 = 0;
-	c->common.dptr.prp2 = 0;
-	if (unlikely(io->rw)) {
-		ret = nvme_uq_set_rw(c, io->node->ns->head, io->rw);
-		if (ret)
-			return ret;
-	} else {
-		nvme_uq_copy_dwords(c, io->cmd);
-	}
-	if (unlikely(!uq->force_sgl || nvme_uq_is_odd(io->node->ns->head)) &&
-	    !nvme_uq_fits(uq, c, io->node, io->len, io->meta_len))
-		return -EINVAL;
-
-	idx = nvme_uq_take_tag(uq, io->file, io->rw ?: (void *)io->ioucmd,
-			       io->opcode, io->flags, io->timeout, deadline);
-	iod = &uq->iod[idx];
-	/* for nvme_uq_dma_unmap() */
-	if (unlikely(io->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				  NVME_UQ_SGLIST))) {
-		iod->addr = io->addr;
-		iod->len = io->len;
-		iod->sglist = io->sglist;
-		iod->meta_addr = io->meta_addr;
-		iod->meta_len = io->meta_len;
-	}
-	if (unlikely(io->flags & NVME_UQ_SGLIST))
-		nvme_uq_set_sglist(uq, c, io->sglist, uq->force_sgl ? io->len :
-				   nvme_uq_moved(c, io));
-	else if (io->len)
-		nvme_uq_set_one(uq, c, io);
-	else
-		nvme_uq_set_none(uq, c, io);
-	if (unlikely(io->flags & NVME_UQ_META))
-		nvme_uq_set_meta(uq, c, io, idx);
-
-	nvme_uq_publish(uq, c, idx, deadline);
 	return -EIOCBQUEUED;
 }
 
@@ -365,7 +350,7 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
  */
 static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 				       struct nvme_uq_io *io,
-				       struct nvme_uq_waiter *waiter, u8 flags)
+				       struct nvme_uq_waiter *waiter, bool fast)
 {
 	bool defer;
 	int ret;
@@ -377,36 +362,41 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	if (waiter && !waiter->waitq &&
 	    (nvme_uq_is_full(uq) || nvme_uq_at_limit(uq, io->file)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
-	ret = nvme_uq_dma_map(uq, io, flags);
+	if (NVME_UQ_FAULT && io->len && !io->pieces &&
+	    nvme_uq_fault_no_memory(uq))
+		return -ENOMEM;
+	ret = nvme_uq_dma_map(uq, io, fast);
 	if (unlikely(ret))
 		return ret;
-	if (unlikely(io->rw))
-		io->rw->user = io->user;
-	else
-		nvme_uq_pdu(io->ioucmd)->user = io->user;
 	defer = nvme_uq_defer_doorbell(uq, io->file);
 
 	spin_lock(&uq->sq_lock);
 	ret = -EAGAIN;
-	if (likely(nvme_uq_admit(uq, io->file, io->node, waiter)))
-		ret = nvme_uq_write_sqe(uq, io);
+	/* without SGLs, the command is tried again */
+	if (likely((!fast || uq->force_sgl) &&
+		   nvme_uq_admit(uq, io->file, io->node, waiter)))
+		ret = nvme_uq_write_sqe(uq, io, fast);
 	if (likely(ret == -EIOCBQUEUED)) {
 		if (!defer)
 			nvme_uq_ring_sq(uq);
-		if (flags & NVME_UQ_UNPOLLED)
+		if (!fast && io->unpolled)
 			nvme_uq_queue_poll_work(uq);
 		spin_unlock(&uq->sq_lock);
 		return ret;
 	}
 	spin_unlock(&uq->sq_lock);
 
-	nvme_uq_dma_unmap_io(uq, io);
+	if (!fast)
+		nvme_uq_dma_unmap_io(uq, io);
+	else if (io->flags & NVME_UQ_UNMAP)
+		dma_unmap_phys(uq->dma_dev, io->addr, io->len,
+			       nvme_uq_dir(io->flags), 0);
 	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io->file, io->node) : ret;
 }
 
 /* Submit a command that may wait for its limit or for a tag. */
 static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
-					struct nvme_uq_io *io, u8 flags)
+					struct nvme_uq_io *io)
 {
 	struct nvme_uq_waiter waiter = {
 		.wait	= {
@@ -419,7 +409,7 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 
 	do {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, &waiter, flags);
+		ret = nvme_uq_try(uq, io, &waiter, false);
 		rcu_read_unlock();
 		if (ret == -EAGAIN)
 			ret = nvme_uq_wait_turn(uq, io, &waiter);
@@ -434,23 +424,21 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 
 static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
-	u8 flags = io->unpolled ? NVME_UQ_UNPOLLED : 0;
 	int ret;
 
-	if (io->rw)
-		flags |= NVME_UQ_RW;
 	if (io->nowait && (nvme_uq_is_full(uq) ||
 			   nvme_uq_at_limit(uq, io->file)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
 	ret = nvme_uq_prep(uq, io);
 	if (unlikely(ret))
-		return ret;
+		return ret == -E2BIG && !io->rw ? -EINVAL : ret;
+	*(io->rw ? &io->rw->user : &nvme_uq_pdu(io->ioucmd)->user) = io->user;
 
 	if (unlikely(!io->nowait)) {
-		ret = nvme_uq_submit_wait(uq, io, flags);
+		ret = nvme_uq_submit_wait(uq, io);
 	} else {
 		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, NULL, flags);
+		ret = nvme_uq_try(uq, io, NULL, false);
 		rcu_read_unlock();
 		/* a worker can wait for memory */
 		if (ret == -ENOMEM)
@@ -462,10 +450,8 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 }
 
 /*
- * The most frequent commands: data in one piece of a registered buffer or in
- * one page, no metadata, the default timeout, a controller with SGLs. They need
- * few of the steps above, and no struct nvme_uq_io in memory. The steps are the
- * same, in the same order. All other commands start again in nvme_uq_queue().
+ * The most frequent commands. All other commands start again in
+ * nvme_uq_queue().
  */
 
 /*
@@ -488,184 +474,57 @@ static __always_inline bool nvme_uq_is_permitted(const struct nvme_ns *ns,
 		(file->f_mode & FMODE_WRITE);
 }
 
-/* Find or pin the data. Return false if it is not in one piece of memory. */
-static __always_inline bool
-nvme_uq_prep_one(struct nvme_uq *uq, struct nvme_uq_file *uf,
-		 struct io_uring_cmd *ioucmd, u64 addr, u32 len, bool write,
-		 phys_addr_t *phys, unsigned int issue_flags)
+/* Data in one piece of the open file's memory, which is already mapped. */
+static __always_inline bool nvme_uq_prep_piece(struct nvme_uq_io *io,
+					       u64 offset)
+{
+	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
+	const struct nvme_uq_mem *mem = smp_load_acquire(&io->file->mem);
+
+	if (unlikely(!mem || (io->ioucmd->flags & IORING_URING_CMD_FIXED) ||
+		     !nvme_uq_pieces_hold(&mem->pieces, offset, io->len) ||
+		     !nvme_uq_pieces_in_one(&mem->pieces, offset, io->len)))
+		return false;
+	io->pieces = &mem->pieces;
+	io->addr = nvme_uq_pieces_addr(&mem->pieces, offset);
+	return true;
+}
+
+/*
+ * Find or pin the data of a command with these flags. Return false if it is not
+ * in one piece of memory.
+ */
+static __always_inline bool nvme_uq_prep_one(struct nvme_uq *uq,
+					     struct nvme_uq_io *io, u64 addr,
+					     u8 flags, unsigned int issue_flags)
 {
 	struct bio_vec bv __uninitialized;
 	phys_addr_t page __uninitialized;
-	unsigned long user;
+	unsigned long user = 0;
 
-	if (unlikely(((u32)addr | len) & 3))
+	if (unlikely(((u32)addr | io->len) & 3))
 		return false;
-	if (likely(ioucmd->flags & IORING_URING_CMD_FIXED)) {
-		if (unlikely(io_uring_cmd_import_fixed_bvec(ioucmd, addr, len,
-							    write, &bv,
-							    issue_flags)))
+	io->pieces = NULL;
+	if (unlikely(flags)) {
+		if (!nvme_uq_prep_piece(io, addr))
 			return false;
-		*phys = bvec_phys(&bv);
-		nvme_uq_pdu(ioucmd)->user = 0;
-		return true;
-	}
-	if (unlikely(offset_in_page(addr) + len > PAGE_SIZE ||
-		     (issue_flags & IO_URING_F_COMPAT) ||
-		     nvme_uq_at_limit(uq, uf)))
-		return false;
-	user = nvme_uq_pin_page(addr, write, &page);
-	*phys = page;
-	nvme_uq_pdu(ioucmd)->user = user;
-	return !IS_ERR_VALUE(user);
-}
-
-/* Flags of a command that dma_map_phys() has mapped. */
-static __always_inline u8 nvme_uq_unmap_flags(struct nvme_uq *uq, u8 opcode)
-{
-	if (likely(!dma_need_unmap(uq->dma_dev)))
-		return 0;
-	return opcode & 1 ? NVME_UQ_UNMAP | NVME_UQ_WRITE : NVME_UQ_UNMAP;
-}
-
-/*
- * Fast version of nvme_uq_write_sqe(). The namespace id and the opcode are
- * already checked. @owner is the struct io_uring_cmd, or the struct nvme_uq_rw
- * if @is_rw is set. @is_rw is a compile time constant.
- */
-static __always_inline int
-nvme_uq_write_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
-		  bool is_rw, u8 opcode, dma_addr_t addr, u32 len, u8 flags)
-{
-	struct nvme_command *c = uq->sq_cmds + uq->sq_tail * sizeof(*c);
-	const struct nvme_ns_head *head = uf->node->ns->head;
-	unsigned int timeout = uq->ctrl->io_timeout, idx;
-	unsigned long deadline = jiffies + timeout + NVME_UQ_GRACE;
-
-	c->common.opcode = opcode;
-	c->common.flags = NVME_CMD_SGL_METABUF;
-	c->common.nsid = cpu_to_le32(head->ns_id);
-	c->common.metadata = 0;
-	c->common.dptr.prp1 = cpu_to_le64(addr);
-	/* length, reserved bytes and type of the descriptor */
-	c->common.dptr.prp2 = cpu_to_le64(len);
-	if (is_rw) {
-		int ret = nvme_uq_set_rw(c, head, owner);
-
-		if (unlikely(ret))
-			return ret;
+	} else if (likely(io->ioucmd->flags & IORING_URING_CMD_FIXED)) {
+		if (unlikely(io_uring_cmd_import_fixed_bvec(io->ioucmd, addr,
+							    io->len, io->write,
+							    &bv, issue_flags)))
+			return false;
+		io->phys = bvec_phys(&bv);
 	} else {
-		const struct io_uring_cmd *ioucmd = owner;
-
-		nvme_uq_copy_dwords(c, io_uring_sqe128_cmd(ioucmd->sqe,
-							   struct nvme_uring_cmd));
-		if (unlikely(nvme_uq_is_odd(head)) &&
-		    !nvme_uq_fits(uq, c, uf->node, len, 0))
-			return -EINVAL;
+		if (unlikely(offset_in_page(addr) + io->len > PAGE_SIZE ||
+			     (issue_flags & IO_URING_F_COMPAT) ||
+			     nvme_uq_is_full(uq) ||
+			     nvme_uq_at_limit(uq, io->file)))
+			return false;
+		user = nvme_uq_pin_page(addr, io->write, &page);
+		io->phys = page;
 	}
-
-	idx = nvme_uq_take_tag(uq, uf, owner, opcode, flags, timeout,
-			       deadline);
-	if (unlikely(flags & NVME_UQ_UNMAP)) {
-		uq->iod[idx].addr = addr;
-		uq->iod[idx].len = len;
-	}
-	nvme_uq_publish(uq, c, idx, deadline);
-	return -EIOCBQUEUED;
-}
-
-/*
- * The part of nvme_uq_try() after mapping. If the queue has no SGLs any more,
- * the command is tried again.
- */
-static __always_inline int
-nvme_uq_enqueue_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
-		    bool is_rw, u8 opcode, dma_addr_t addr, u32 len, u8 flags)
-{
-	bool defer = nvme_uq_defer_doorbell(uq, uf);
-	int ret = -EAGAIN;
-
-	spin_lock(&uq->sq_lock);
-	if (likely(uq->force_sgl && nvme_uq_admit(uq, uf, uf->node, NULL)))
-		ret = nvme_uq_write_one(uq, uf, owner, is_rw, opcode, addr, len,
-					flags);
-	if (likely(ret == -EIOCBQUEUED) && !defer)
-		nvme_uq_ring_sq(uq);
-	spin_unlock(&uq->sq_lock);
-	return ret;
-}
-
-static __always_inline int
-nvme_uq_try_one(struct nvme_uq *uq, struct nvme_uq_file *uf, void *owner,
-		bool is_rw, u8 opcode, phys_addr_t phys, u32 len)
-{
-	bool write = opcode & 1;
-	dma_addr_t addr;
-	u8 flags;
-	int ret;
-
-	if (unlikely(READ_ONCE(uq->blocked) & READ_ONCE(uf->blocked_mask)))
-		return nvme_uq_submit_errno(uq, uf, uf->node);
-	/* a worker can wait for memory */
-	if (nvme_uq_fault_no_memory(uq))
-		return -EAGAIN;
-	addr = dma_map_phys(uq->dma_dev, phys, len,
-			    write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
-	if (unlikely(dma_mapping_error(uq->dma_dev, addr)))
-		return -EAGAIN;
-	flags = nvme_uq_unmap_flags(uq, opcode);
-	if (is_rw)
-		flags |= NVME_UQ_RW;
-	ret = nvme_uq_enqueue_one(uq, uf, owner, is_rw, opcode, addr, len,
-				  flags);
-	if (likely(ret == -EIOCBQUEUED))
-		return ret;
-
-	if (flags & NVME_UQ_UNMAP)
-		dma_unmap_phys(uq->dma_dev, addr, len, nvme_uq_dir(flags), 0);
-	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, uf, uf->node) : ret;
-}
-
-/*
- * Data in one piece of the open file's memory. The memory is already mapped,
- * and nothing is pinned. So an early check would save nothing, and
- * nvme_uq_admit() alone decides whether the command must wait.
- */
-static noinline int nvme_uq_pci_submit_mem(struct nvme_uq_file *uf,
-					   struct io_uring_cmd *ioucmd,
-					   unsigned int issue_flags)
-{
-	const struct nvme_uring_cmd *cmd =
-		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
-	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
-	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
-	u8 opcode = READ_ONCE(cmd->opcode);
-	u32 nsid = READ_ONCE(cmd->nsid);
-	u32 len = READ_ONCE(cmd->data_len);
-	u64 offset = READ_ONCE(cmd->addr);
-	struct nvme_uq *uq = uf->node->uq;
-	int ret;
-
-	if (unlikely(READ_ONCE(cmd->flags) != NVME_UQ_CMD_MEMORY ||
-		     READ_ONCE(cmd->timeout_ms) | READ_ONCE(cmd->metadata) ||
-		     (ioucmd->flags & IORING_URING_CMD_FIXED)))
-		goto queue;
-	if (unlikely(!mem || len - 1 >= uq->max_len ||
-		     (((u32)offset | len) & 3) ||
-		     !nvme_uq_pieces_hold(&mem->pieces, offset, len) ||
-		     !nvme_uq_pieces_in_one(&mem->pieces, offset, len)))
-		goto queue;
-	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
-					   nsid)))
-		goto queue;
-
-	nvme_uq_pdu(ioucmd)->user = 0;
-	ret = nvme_uq_enqueue_one(uq, uf, ioucmd, false, opcode,
-				  nvme_uq_pieces_addr(&mem->pieces, offset),
-				  len, 0);
-	return likely(ret != -EAGAIN) ? ret :
-		nvme_uq_submit_errno(uq, uf, uf->node);
-queue:
-	return nvme_uq_queue(uf, ioucmd, issue_flags);
+	nvme_uq_pdu(io->ioucmd)->user = user;
+	return !IS_ERR_VALUE(user);
 }
 
 static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
@@ -674,123 +533,61 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 {
 	const struct nvme_uring_cmd *cmd =
 		io_uring_sqe128_cmd(ioucmd->sqe, struct nvme_uring_cmd);
-	u8 opcode = READ_ONCE(cmd->opcode);
-	u32 nsid = READ_ONCE(cmd->nsid);
-	u32 len = READ_ONCE(cmd->data_len);
 	struct nvme_uq *uq = uf->node->uq;
-	phys_addr_t phys;
+	u8 flags = READ_ONCE(cmd->flags);
+	struct nvme_uq_io io __uninitialized;
 	int ret;
 
-	if (unlikely(READ_ONCE(cmd->flags) | READ_ONCE(cmd->timeout_ms) |
-		     READ_ONCE(cmd->metadata))) {
-		if (READ_ONCE(cmd->flags))
-			return nvme_uq_pci_submit_mem(uf, ioucmd, issue_flags);
+	io.file = uf;
+	io.node = uf->node;
+	io.ioucmd = ioucmd;
+	io.cmd = cmd;
+	io.opcode = READ_ONCE(cmd->opcode);
+	io.nsid = READ_ONCE(cmd->nsid);
+	io.len = READ_ONCE(cmd->data_len);
+	io.write = io.opcode & 1;
+	if (unlikely((flags & ~NVME_UQ_CMD_MEMORY) |
+		     READ_ONCE(cmd->timeout_ms) | READ_ONCE(cmd->metadata)))
 		goto queue;
-	}
 	/* excludes length 0; without SGLs, excludes all lengths */
-	if (unlikely(len - 1 >= uq->max_len))
+	if (unlikely(io.len - 1 >= uq->max_len))
 		goto queue;
-	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file, opcode,
-					   nsid))) {
-		if (opcode == nvme_fabrics_command)
+	if (unlikely(!nvme_uq_is_permitted(uf->node->ns, ioucmd->file,
+					   io.opcode, io.nsid))) {
+		if (io.opcode == nvme_fabrics_command)
 			goto queue;
-		ret = nvme_uq_check_cmd(uf->node->ns, opcode, nsid,
+		ret = nvme_uq_check_cmd(uf->node->ns, io.opcode, io.nsid,
 					ioucmd->file->f_mode & FMODE_WRITE);
 		if (ret)
 			return ret;
 	}
-	if (unlikely(nvme_uq_is_full(uq)))
-		return nvme_uq_submit_errno(uq, uf, uf->node);
-	if (unlikely(!nvme_uq_prep_one(uq, uf, ioucmd, READ_ONCE(cmd->addr),
-				       len, opcode & 1, &phys, issue_flags)))
+	if (unlikely(!nvme_uq_prep_one(uq, &io, READ_ONCE(cmd->addr), flags,
+				       issue_flags)))
 		goto queue;
+	/* not earlier: a worker must use the buffer that is registered now */
+	if (unlikely(nvme_uq_is_full(uq))) {
+		ret = nvme_uq_submit_errno(uq, uf, uf->node);
+		goto unpin;
+	}
 
 	rcu_read_lock();
-	ret = nvme_uq_try_one(uq, uf, ioucmd, false, opcode, phys, len);
+	ret = nvme_uq_try(uq, &io, NULL, true);
 	rcu_read_unlock();
 	if (likely(ret == -EIOCBQUEUED))
 		return ret;
+	/* a worker can wait for memory */
+	if (ret == -ENOMEM)
+		ret = -EAGAIN;
+unpin:
 	nvme_uq_unpin_user(nvme_uq_pdu(ioucmd)->user, false);
 	return ret;
 queue:
 	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }
 
-/*
- * Commands of kiocbs, see rw.h. Again, the most frequent commands have data in
- * one piece of a registered buffer and need not wait.
- */
-
-static noinline int nvme_uq_queue_rw(struct nvme_uq_file *uf,
-				     struct nvme_uq_rw *rw,
-				     const struct iov_iter *iter)
-{
-	struct nvme_uq *uq = uf->node->uq;
-	struct nvme_uq_io io __uninitialized;
-
-	io.cmd = NULL;
-	io.ioucmd = NULL;
-	io.rw = rw;
-	io.file = uf;
-	io.node = uf->node;
-	io.iov = NULL;
-	io.meta_len = 0;
-	io.nsid = uf->node->ns->head->ns_id;
-	io.timeout = uq->ctrl->io_timeout;
-	io.opcode = rw->opcode;
-	io.write = rw->opcode & 1;
-	io.nowait = rw->nowait;
-	io.unpolled = rw->unpolled;
-	io.pieces = NULL;
-	io.iter = *iter;
-	return nvme_uq_pci_submit(uq, &io);
-}
-
-/* Return true if the data is in one piece, and set @phys to its address. */
-static __always_inline bool nvme_uq_rw_is_one(const struct iov_iter *iter,
-					      u32 len, phys_addr_t *phys)
-{
-	const struct bio_vec *bv = iter->bvec;
-
-	if (unlikely(!iov_iter_is_bvec(iter) ||
-		     iter->iov_offset + len > bv->bv_len))
-		return false;
-	*phys = bvec_phys(bv) + iter->iov_offset;
-	return likely(!(((u32)*phys | len) & 3));
-}
-
-static int nvme_uq_pci_submit_rw(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
-				 const struct iov_iter *iter)
-{
-	struct nvme_ns *ns = uf->node->ns;
-	struct nvme_uq *uq = uf->node->uq;
-	u32 nsid = ns->head->ns_id, len = rw->len;
-	u8 opcode = rw->opcode;
-	phys_addr_t phys;
-	int ret;
-
-	if (unlikely(!nvme_uq_is_permitted(ns, uf->file, opcode, nsid))) {
-		ret = nvme_uq_check_cmd(ns, opcode, nsid,
-					uf->file->f_mode & FMODE_WRITE);
-		if (ret)
-			return ret;
-	}
-	if (unlikely(!rw->nowait || rw->unpolled || len > uq->max_len ||
-		     !nvme_uq_rw_is_one(iter, len, &phys)))
-		return nvme_uq_queue_rw(uf, rw, iter);
-	if (unlikely(nvme_uq_is_full(uq)))
-		return nvme_uq_submit_errno(uq, uf, uf->node);
-
-	rcu_read_lock();
-	ret = nvme_uq_try_one(uq, uf, rw, true, opcode, phys, len);
-	rcu_read_unlock();
-	return ret;
-}
-
 const struct nvme_uq_ops nvme_uq_pci_ops = {
 	.submit_one = nvme_uq_pci_submit_one,
 	.submit	= nvme_uq_pci_submit,
-	.submit_rw = nvme_uq_pci_submit_rw,
 	.unpin_rw = nvme_uq_pci_unpin_rw,
 	.iopoll	= nvme_uq_pci_iopoll,
 	.ring	= nvme_uq_pci_ring,

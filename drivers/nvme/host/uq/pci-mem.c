@@ -291,6 +291,8 @@ static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
 	const struct nvme_uq_pieces *p = io->pieces;
 	unsigned int nr = nvme_uq_pieces_segs(p, io->offset, io->len, NULL);
 
+	if (nr > NVME_UQ_MAX_SEGS)
+		return -EINVAL;
 	/* a worker tries again, see nvme_uq_pci_submit() */
 	io->sglist = nvme_uq_alloc_sglist(nr, GFP_ATOMIC | __GFP_NOWARN);
 	if (!io->sglist)
@@ -310,7 +312,7 @@ static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
  * Like nvme_uq_dma_map_slow(), but the data is already mapped, and stays
  * mapped.
  *
- * Return: 0, or -ENOMEM.
+ * Return: 0, -EINVAL if there are too many pieces, or -ENOMEM.
  */
 int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io)
 {

@@ -63,7 +63,8 @@ void __nvme_uq_unpin_user(unsigned long val, bool completed)
 
 /**
  * nvme_uq_alloc_sglist - allocate a list of segments
- * @nseg:	maximum number of segments
+ * @nseg:	maximum number of segments; there is room for no more than
+ *		NVME_UQ_MAX_SEGS
  * @gfp:	allocation flags
  *
  * Return: the list, to be freed with kfree(), or NULL.
@@ -72,30 +73,34 @@ struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
 {
 	struct nvme_uq_sglist *sglist;
 
+	nseg = min(nseg, NVME_UQ_MAX_SEGS);
 	sglist = kmalloc(struct_size(sglist, seg, nseg) +
 			 nseg * sizeof(phys_addr_t), gfp);
 	if (!sglist)
 		return NULL;
 	sglist->nseg = 0;
 	sglist->nlist = 0;
-	sglist->per_list = 0;
 	sglist->phys = (phys_addr_t *)&sglist->seg[nseg];
 	return sglist;
 }
 
 /*
- * Use one segment or several. Both ends of each segment must be dword aligned.
+ * Use one segment or several, up to NVME_UQ_MAX_SEGS. Both ends of each segment
+ * must be dword aligned.
  */
 static int nvme_uq_prep_sglist(struct nvme_uq_io *io,
 			       struct nvme_uq_sglist *sglist)
 {
+	int ret = sglist->nseg > NVME_UQ_MAX_SEGS ? -E2BIG : 0;
 	unsigned int i;
 
-	for (i = 0; i < sglist->nseg; i++)
-		if ((sglist->phys[i] | sglist->seg[i].len) & 3) {
-			kfree(sglist);
-			return -EINVAL;
-		}
+	for (i = 0; i < sglist->nseg && !ret; i++)
+		if ((sglist->phys[i] | sglist->seg[i].len) & 3)
+			ret = -EINVAL;
+	if (ret) {
+		kfree(sglist);
+		return ret;
+	}
 	if (sglist->nseg == 1) {
 		io->phys = sglist->phys[0];
 		kfree(sglist);
@@ -109,7 +114,7 @@ static int nvme_uq_prep_sglist(struct nvme_uq_io *io,
  * nvme_uq_prep_bvecs - find the segments of a registered buffer
  * @io:		the command
  *
- * Return: 0, -EINVAL or -ENOMEM.
+ * Return: 0, -E2BIG, -EINVAL or -ENOMEM.
  */
 int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
 {
@@ -120,7 +125,7 @@ int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
 	struct nvme_uq_sglist *sglist;
 	struct bio_vec bv;
 
-	sglist = nvme_uq_alloc_sglist(io->iter.nr_segs, GFP_KERNEL);
+	sglist = nvme_uq_alloc_sglist(io->iter.nr_segs, GFP_KERNEL_ACCOUNT);
 	if (!sglist)
 		return -ENOMEM;
 	for_each_mp_bvec(bv, io->iter.bvec, bi, bi)
@@ -174,7 +179,7 @@ static struct nvme_uq_user *nvme_uq_alloc_user(struct nvme_uq_io *io,
 	/* metadata that is not page aligned may need one more page */
 	if (io->meta_len)
 		nr_pages += DIV_ROUND_UP(io->meta_len, PAGE_SIZE) + 1;
-	user = kvmalloc(struct_size(user, pages, nr_pages), GFP_KERNEL);
+	user = kvmalloc(struct_size(user, pages, nr_pages), GFP_KERNEL_ACCOUNT);
 	if (!user)
 		return NULL;
 	user->nr_pages = 0;
@@ -221,7 +226,7 @@ static int nvme_uq_prep_pages(struct nvme_uq_io *io)
 		return -ENOMEM;
 	io->user = (unsigned long)user;
 
-	sglist = nvme_uq_alloc_sglist(max, GFP_KERNEL);
+	sglist = nvme_uq_alloc_sglist(max, GFP_KERNEL_ACCOUNT);
 	if (!sglist)
 		return -ENOMEM;
 	ret = nvme_uq_pin(io, user, sglist, max);

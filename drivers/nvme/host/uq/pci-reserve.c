@@ -11,13 +11,21 @@
 #include "mem.h"
 #include "pci.h"
 
+/*
+ * A number that is too large for this machine must not keep the driver from
+ * loading: machines of different sizes may share a configuration.
+ */
 static int nvme_uq_count_set(const char *val, const struct kernel_param *kp)
 {
-	unsigned int n;
+	unsigned int n, most = blk_mq_num_possible_queues(0);
 
-	if (kstrtouint(val, 10, &n) || n > blk_mq_num_possible_queues(0))
+	if (kstrtouint(val, 10, &n))
 		return -EINVAL;
-	return param_set_uint(val, kp);
+	if (n > most)
+		pr_warn("%s: %u is more than the possible CPUs, use %u\n",
+			kp->name, n, most);
+	WRITE_ONCE(*(unsigned int *)kp->arg, min(n, most));
+	return 0;
 }
 
 static const struct kernel_param_ops nvme_uq_count_ops = {
@@ -74,11 +82,10 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	uqc->ctrl = ctrl;
 	INIT_WORK(&uqc->disable_work, nvme_uq_disable_work);
 	uqc->max = max;
-	mutex_init(&uqc->lock);
 	nvme_uq_mems_init(&uqc->mems);
-	nvme_uq_fault_init(ctrl, uqc);
-	/* freeze and scan read the pointer without a lock */
-	smp_store_release(&ctrl->uq, uqc);
+	if (NVME_UQ_FAULT)
+		nvme_uq_fault_init(ctrl, uqc);
+	nvme_uq_add_ctrl(uqc);
 	return uqc;
 }
 
@@ -93,8 +100,15 @@ static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 		.poll	= READ_ONCE(user_poll_queues),
 	};
 
-	if (ctrl->quirks & (NVME_QUIRK_SHARED_TAGS | NVME_QUIRK_128_BYTES_SQES))
+	if ((plan.irq || plan.poll) &&
+	    (ctrl->quirks & (NVME_QUIRK_SHARED_TAGS |
+			     NVME_QUIRK_128_BYTES_SQES))) {
+		dev_warn(ctrl->device,
+			 "no user queues: the controller needs %s\n",
+			 ctrl->quirks & NVME_QUIRK_SHARED_TAGS ?
+			 "shared tags" : "commands of 128 bytes");
 		plan = (struct nvme_uq_plan){ };
+	}
 	if (ctrl->quirks & NVME_QUIRK_SINGLE_VECTOR)
 		plan.irq = 0;
 	return plan;

@@ -51,44 +51,33 @@ void nvme_uq_dirty_user(unsigned long val)
 }
 
 /*
- * Unpin memory if the command only read it, or if it is still marked dirty.
- * Else return false: marking it again may sleep.
+ * Unpin memory if the device only read it, or if it is still marked dirty. Else
+ * return false: marking it again may sleep.
  */
-static bool nvme_uq_try_unpin(const struct nvme_uq_rw *rw)
+static bool nvme_uq_try_unpin(unsigned long val)
 {
+	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+	bool dirty = val & NVME_UQ_USER_PAGE ? val & NVME_UQ_USER_DIRTY :
+		user->dirty;
 	struct page *one, **pages;
 	unsigned int i, nr;
 
-	pages = nvme_uq_user_pages(rw->user, &one, &nr);
-	for (i = 0; rw->opcode == nvme_cmd_read && i < nr; i++)
+	pages = nvme_uq_user_pages(val, &one, &nr);
+	for (i = 0; dirty && i < nr; i++)
 		if (!folio_test_dirty(page_folio(pages[i])))
 			return false;
 	unpin_user_pages(pages, nr);
-	if (!(rw->user & NVME_UQ_USER_PAGE))
-		kvfree((void *)rw->user);
+	if (!(val & NVME_UQ_USER_PAGE))
+		kvfree(user);
 	return true;
 }
 
-static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
-{
-	struct kiocb *iocb = rw->iocb;
-	long ret = rw->len;
-
-	if (unlikely(nvme_uq_rw_failed(rw->status)))
-		ret = rw->status < 0 ? rw->status :
-			nvme_uq_status_to_errno(rw->status);
-	else
-		iocb->ki_pos += ret;
-	kfree(rw);
-	iocb->ki_complete(iocb, ret);
-}
-
 /**
- * nvme_uq_rw_work - end the commands of kiocbs in nvme_uq.rw_dirty
+ * nvme_uq_rw_work - mark memory dirty again and unpin it
  * @work:	nvme_uq.rw_work
  *
- * Each queue has its own work item, because another task may hold a page lock
- * for any time.
+ * Another task may hold a page lock for any time. Only memory waits for that,
+ * because the commands have ended.
  */
 void nvme_uq_rw_work(struct work_struct *work)
 {
@@ -96,47 +85,54 @@ void nvme_uq_rw_work(struct work_struct *work)
 	struct llist_node *list = llist_del_all(&uq->rw_dirty);
 	struct nvme_uq_rw *rw, *next;
 
-	llist_for_each_entry_safe(rw, next, llist_reverse_order(list), dirty) {
-		struct file *file = rw->iocb->ki_filp;
+	llist_for_each_entry_safe(rw, next, list, dirty) {
+		struct file *file = rw->file;
 
 		nvme_uq_unpin_user(rw->user, true);
-		nvme_uq_complete_rw(rw);
+		kfree(rw);
 		fput(file);
 	}
 }
 
-static void nvme_uq_defer_rw(struct nvme_uq_rw *rw)
+/* End the command of a kiocb, as in blkdev_bio_end_io_async(). */
+static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
 {
-	struct nvme_uq_file *uf = rw->iocb->ki_filp->private_data;
+	struct kiocb *iocb = rw->iocb;
+	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
 	struct nvme_uq *uq = uf->node->uq;
+	long ret = rw->len;
 
-	/* keeps the queue and the module until the command is ended */
-	get_file(rw->iocb->ki_filp);
-	if (llist_add(&rw->dirty, &uq->rw_dirty))
-		queue_work(system_dfl_long_wq, &uq->rw_work);
+	if (unlikely(nvme_uq_rw_failed(rw->status)))
+		ret = rw->status < 0 ? rw->status :
+			nvme_uq_status_to_errno(rw->status);
+	else
+		iocb->ki_pos += ret;
+	/* first, because the kiocb holds the queue */
+	if (!rw->user || nvme_uq_try_unpin(rw->user)) {
+		kfree(rw);
+	} else {
+		/* the removal of the controller must not wait for a page lock */
+		rw->file = get_file(iocb->ki_filp);
+		if (llist_add(&rw->dirty, &uq->rw_dirty))
+			queue_work(system_dfl_long_wq, &uq->rw_work);
+	}
+	iocb->ki_complete(iocb, ret);
 }
 
 /**
- * __nvme_uq_finish_rw - end the commands of kiocbs in a list
- * @rw:		the last command; the earlier ones follow
+ * nvme_uq_finish_rw - end the commands of kiocbs in a list
+ * @rw:		the first command
  */
-void __nvme_uq_finish_rw(struct nvme_uq_rw *rw)
+void nvme_uq_finish_rw(struct nvme_uq_rw *rw)
 {
-	struct nvme_uq_rw *first = NULL, *next;
+	struct nvme_uq_rw *next;
 
 	for (; rw; rw = next) {
 		next = rw->next;
-		rw->next = first;
-		first = rw;
-	}
-	for (rw = first; rw; rw = next) {
-		next = rw->next;
-		if (!rw->iocb)
-			complete(&rw->done);
-		else if (likely(!rw->user) || nvme_uq_try_unpin(rw))
+		if (rw->iocb)
 			nvme_uq_complete_rw(rw);
 		else
-			nvme_uq_defer_rw(rw);
+			complete(&rw->done);
 	}
 }
 

@@ -122,7 +122,7 @@ static bool nvme_uq_send_abort(struct nvme_uq *uq, u16 cid, u8 opcode)
 	if (!nvme_uq_get_abort(uq))
 		return false;
 
-	cmd.abort.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_abort_cmd);
+	cmd.abort.opcode = nvme_uq_admin_opcode(ctrl, nvme_admin_abort_cmd);
 	cmd.abort.cid = cid;
 	cmd.abort.sqid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
@@ -173,7 +173,7 @@ static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
 		iod->flags |= flags;
 		timeout = iod->timeout;
 		if (iod->flags & NVME_UQ_ABORTED)
-			timeout = max(timeout, uq->ctrl->io_timeout);
+			timeout = max(timeout, nvme_uq_io_timeout(uq->ctrl));
 		iod->deadline = jiffies + NVME_UQ_GRACE + timeout;
 		nvme_uq_sooner(next, iod->deadline);
 	}
@@ -283,7 +283,7 @@ void nvme_uq_timeout_work(struct work_struct *work)
 {
 	struct nvme_uq *uq = container_of(to_delayed_work(work),
 					  struct nvme_uq, tmo_work);
-	unsigned long next = jiffies + uq->ctrl->io_timeout;
+	unsigned long next = jiffies + nvme_uq_io_timeout(uq->ctrl);
 	struct nvme_uq_overdue od;
 	unsigned int pos = 0;
 

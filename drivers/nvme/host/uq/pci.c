@@ -57,7 +57,8 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 	uq->depth = depth;
 	if (nvme_uq_tags_alloc(&uq->tags, depth, genctr, GFP_KERNEL))
 		goto out_free;
-	uq->iod = kvcalloc(depth - 1, sizeof(*uq->iod), GFP_KERNEL);
+	uq->iod = kvcalloc_node(depth - 1, sizeof(*uq->iod), GFP_KERNEL,
+				dev_to_node(uq->dma_dev));
 	nvme_uq_alloc_cq(uq);
 	uq->sq_cmds = dma_alloc_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
 					 &uq->sq_dma, GFP_KERNEL);
@@ -93,7 +94,7 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 
 	if (uqc->nr == uqc->max)
 		return NULL;
-	uq = kzalloc_obj(*uq);
+	uq = kzalloc_node(sizeof(*uq), GFP_KERNEL, dev_to_node(ctrl->dev));
 	if (!uq)
 		return NULL;
 
@@ -116,18 +117,9 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
 	INIT_WORK(&uq->rw_work, nvme_uq_rw_work);
 	mutex_init(&uq->claim_lock);
-	INIT_LIST_HEAD(&uq->files);
 	init_waitqueue_head(&uq->waitq);
 
-	mutex_lock(&uqc->lock);
-	if (uqc->frozen)
-		uq->blocked |= NVME_UQ_FROZEN;
-	if (uqc->passthrus)
-		uq->blocked |= NVME_UQ_PASSTHRU;
-	uqc->q[uqc->nr] = uq;
-	/* pairs with the acquire of lockless readers */
-	smp_store_release(&uqc->nr, uqc->nr + 1);
-	mutex_unlock(&uqc->lock);
+	nvme_uq_add_queue(uq);
 	return uq;
 }
 
@@ -161,7 +153,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	int flags = NVME_QUEUE_PHYS_CONTIG;
 	int ret;
 
-	c.create_cq.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_create_cq);
+	c.create_cq.opcode = nvme_uq_admin_opcode(ctrl, nvme_admin_create_cq);
 	c.create_cq.prp1 = cpu_to_le64(uq->cq_dma);
 	c.create_cq.cqid = cpu_to_le16(uq->qid);
 	c.create_cq.qsize = cpu_to_le16(uq->depth - 1);
@@ -175,7 +167,7 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	memset(&c, 0, sizeof(c));
 	if (ctrl->quirks & NVME_QUIRK_MEDIUM_PRIO_SQ)
 		flags |= NVME_SQ_PRIO_MEDIUM;
-	c.create_sq.opcode = nvme_uq_fault_admin(ctrl, nvme_admin_create_sq);
+	c.create_sq.opcode = nvme_uq_admin_opcode(ctrl, nvme_admin_create_sq);
 	c.create_sq.prp1 = cpu_to_le64(uq->sq_dma);
 	c.create_sq.sqid = cpu_to_le16(uq->qid);
 	c.create_sq.qsize = cpu_to_le16(uq->depth - 1);
@@ -270,7 +262,7 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	uq->sq_db = &ctx->dbs[uq->qid * 2 * ctx->db_stride];
 	uq->cq_db = uq->sq_db + ctx->db_stride;
 	uq->force_sgl = nvme_ctrl_sgl_supported(ctrl) &&
-		!nvme_uq_fault_no_sgl(ctrl);
+		!(NVME_UQ_FAULT && nvme_uq_fault_no_sgl(ctrl));
 	uq->meta_sgl_ok = nvme_ctrl_meta_sgl_supported(ctrl) &&
 		uq->force_sgl;
 	uq->max_len = uq->force_sgl ? ctrl->max_hw_sectors << SECTOR_SHIFT : 0;
@@ -421,14 +413,13 @@ static enum rq_end_io_ret nvme_uq_delete_end(struct request *req,
 	return RQ_END_IO_NONE;
 }
 
-/* Return false if the controller does not complete the command. */
-static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
+static bool nvme_uq_delete_start(struct nvme_uq *uq, u8 opcode)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	struct nvme_command cmd = { };
 	struct request *req;
 
-	cmd.delete_queue.opcode = nvme_uq_fault_admin(ctrl, opcode);
+	cmd.delete_queue.opcode = nvme_uq_admin_opcode(ctrl, opcode);
 	cmd.delete_queue.qid = cpu_to_le16(uq->qid);
 	req = blk_mq_alloc_request(ctrl->admin_q, nvme_req_op(&cmd),
 				   BLK_MQ_REQ_NOWAIT);
@@ -439,8 +430,33 @@ static bool nvme_uq_delete_one(struct nvme_uq *uq, u8 opcode)
 	req->end_io_data = uq;
 	reinit_completion(&uq->deleted);
 	blk_execute_rq_nowait(req, false);
-	return wait_for_completion_io_timeout(&uq->deleted,
-					      ctrl->admin_timeout);
+	return true;
+}
+
+/*
+ * Delete all queues of a kind, like nvme_delete_io_queues(): the controller
+ * gets as many commands at a time as there are tags. Return false if it does
+ * not complete one in time.
+ */
+static bool nvme_uq_delete_kind(struct nvme_uq_ctrl *uqc, u8 opcode)
+{
+	unsigned int sent = 0, done = 0, nr = nvme_uq_count(uqc);
+
+	while (done < nr) {
+		struct nvme_uq *uq = uqc->q[done];
+
+		while (sent < nr &&
+		       (!uqc->q[sent]->cq_live ||
+			nvme_uq_delete_start(uqc->q[sent], opcode)))
+			sent++;
+		if (sent == done ||
+		    (uq->cq_live &&
+		     !wait_for_completion_io_timeout(&uq->deleted,
+						     uq->ctrl->admin_timeout)))
+			return false;
+		done++;
+	}
+	return true;
 }
 
 /**
@@ -478,15 +494,8 @@ void nvme_uq_quiesce(struct nvme_ctrl *ctrl)
  */
 bool nvme_uq_delete_queues(struct nvme_ctrl *ctrl)
 {
-	struct nvme_uq_ctrl *uqc = ctrl->uq;
-	unsigned int i;
-
-	for (i = 0; i < nvme_uq_count(uqc); i++)
-		if (uqc->q[i]->cq_live &&
-		    (!nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_sq) ||
-		     !nvme_uq_delete_one(uqc->q[i], nvme_admin_delete_cq)))
-			return false;
-	return true;
+	return nvme_uq_delete_kind(ctrl->uq, nvme_admin_delete_sq) &&
+		nvme_uq_delete_kind(ctrl->uq, nvme_admin_delete_cq);
 }
 
 /**
@@ -563,9 +572,13 @@ void nvme_uq_free(struct nvme_ctrl *ctrl)
 
 	if (!uqc)
 		return;
-	for (i = 0; i < uqc->nr; i++)
+	nvme_uq_del_ctrl(uqc);
+	for (i = 0; i < uqc->nr; i++) {
+		flush_work(&uqc->q[i]->rw_work);
 		kfree(uqc->q[i]);
-	nvme_uq_fault_free(uqc);
+	}
+	if (NVME_UQ_FAULT)
+		nvme_uq_fault_free(uqc);
 	kfree(uqc);
 }
 

@@ -35,7 +35,7 @@
  * @nseg:	number of @seg and of @phys
  * @nbus:	number of @bus
  * @nlist:	number of @list; 0 if the command needs no list
- * @per_list:	entries per list
+ * @per_list:	PRPs per list
  * @pool:	pool of the lists
  * @list:	lists
  * @bus:	bus addresses of the data: @seg, or &@whole
@@ -58,18 +58,24 @@ struct nvme_uq_sglist {
 	struct nvme_uq_seg	seg[];
 };
 
-/* Add a segment. Merge it with the last one if they are adjacent. */
+/*
+ * Add a segment. Merge it with the last one if they are adjacent. Segments
+ * beyond NVME_UQ_MAX_SEGS are only counted.
+ */
 static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
 				      phys_addr_t phys, unsigned int len)
 {
-	unsigned int last = sglist->nseg - 1;
+	unsigned int n = sglist->nseg;
 
-	if (sglist->nseg && sglist->phys[last] + sglist->seg[last].len == phys) {
-		sglist->seg[last].len += len;
+	if (n && n <= NVME_UQ_MAX_SEGS &&
+	    sglist->phys[n - 1] + sglist->seg[n - 1].len == phys) {
+		sglist->seg[n - 1].len += len;
 		return;
 	}
-	sglist->phys[sglist->nseg] = phys;
-	sglist->seg[sglist->nseg].len = len;
+	if (n < NVME_UQ_MAX_SEGS) {
+		sglist->phys[n] = phys;
+		sglist->seg[n].len = len;
+	}
 	sglist->nseg++;
 }
 
@@ -131,15 +137,17 @@ static inline struct nvme_uq_pdu *nvme_uq_pdu(struct io_uring_cmd *ioucmd)
 	return io_uring_cmd_to_pdu(ioucmd, struct nvme_uq_pdu);
 }
 
-/* A list of completed commands, in order. */
+/* Completed commands: a list in order, and those of kiocbs in any order. */
 struct nvme_uq_done {
 	struct io_uring_cmd	*first;
 	struct io_uring_cmd	**last;
+	struct nvme_uq_rw	*rw;
 };
 
 static inline void nvme_uq_done_init(struct nvme_uq_done *done)
 {
 	done->last = &done->first;
+	done->rw = NULL;
 }
 
 static inline void nvme_uq_done_add(struct nvme_uq_done *done,
@@ -193,28 +201,7 @@ unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
 void nvme_uq_pci_unpin_rw(struct nvme_uq_rw *rw);
 void nvme_uq_dirty_user(unsigned long val);
 void nvme_uq_rw_work(struct work_struct *work);
-void __nvme_uq_finish_rw(struct nvme_uq_rw *rw);
-
-/*
- * Take the completed commands of kiocbs from the queue, to end them without
- * cq_lock.
- */
-static __always_inline struct nvme_uq_rw *nvme_uq_take_rw(struct nvme_uq *uq)
-{
-	struct nvme_uq_rw *rw = uq->rw_done;
-
-	lockdep_assert_held(&uq->cq_lock);
-	if (unlikely(rw))
-		uq->rw_done = NULL;
-	return rw;
-}
-
-/* End commands of kiocbs, if there are any. */
-static __always_inline void nvme_uq_finish_rw(struct nvme_uq_rw *rw)
-{
-	if (unlikely(rw))
-		__nvme_uq_finish_rw(rw);
-}
+void nvme_uq_finish_rw(struct nvme_uq_rw *rw);
 
 /* pci-pin.c */
 void __nvme_uq_unpin_user(unsigned long val, bool completed);
@@ -274,7 +261,9 @@ struct nvme_uq_seen {
 /* Maximum number of completions that replace one completion. */
 #define NVME_UQ_FAULT_SEEN	16
 
-#ifdef CONFIG_NVME_UQ_FAULT
+/* pci-fault.c: not defined, and not called, without CONFIG_NVME_UQ_FAULT */
+#define NVME_UQ_FAULT	IS_ENABLED(CONFIG_NVME_UQ_FAULT)
+
 void nvme_uq_fault_init(struct nvme_ctrl *ctrl, struct nvme_uq_ctrl *uqc);
 void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc);
 bool nvme_uq_fault_storm(struct nvme_uq *uq);
@@ -283,45 +272,13 @@ bool nvme_uq_fault_irq(struct nvme_uq *uq);
 bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl);
 bool nvme_uq_fault_no_memory(struct nvme_uq *uq);
 u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode);
-#else
-static inline void nvme_uq_fault_init(struct nvme_ctrl *ctrl,
-				      struct nvme_uq_ctrl *uqc) { }
-
-static inline void nvme_uq_fault_free(struct nvme_uq_ctrl *uqc) { }
-
-static inline bool nvme_uq_fault_storm(struct nvme_uq *uq)
-{
-	return false;
-}
-
-static inline bool nvme_uq_fault_may_storm(struct nvme_uq *uq)
-{
-	return false;
-}
-
-static inline bool nvme_uq_fault_irq(struct nvme_uq *uq)
-{
-	return false;
-}
-
-static inline bool nvme_uq_fault_no_sgl(struct nvme_ctrl *ctrl)
-{
-	return false;
-}
-
-static inline bool nvme_uq_fault_no_memory(struct nvme_uq *uq)
-{
-	return false;
-}
-
-static inline u8 nvme_uq_fault_admin(struct nvme_ctrl *ctrl, u8 opcode)
-{
-	return opcode;
-}
-#endif
-
-/* Not defined, and not called, without CONFIG_NVME_UQ_FAULT. */
 unsigned int nvme_uq_fault_see(struct nvme_uq *uq, struct nvme_uq_seen *seen);
+
+/* The opcode of an admin command, or one that the device rejects. */
+static inline u8 nvme_uq_admin_opcode(struct nvme_ctrl *ctrl, u8 opcode)
+{
+	return NVME_UQ_FAULT ? nvme_uq_fault_admin(ctrl, opcode) : opcode;
+}
 
 /* Write the doorbell register. */
 static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
@@ -363,11 +320,12 @@ static __always_inline int nvme_uq_dma_map_one(struct nvme_uq *uq,
 					       struct nvme_uq_io *io)
 {
 	io->addr = dma_map_phys(uq->dma_dev, io->phys, io->len,
-				nvme_uq_dir(io->flags), 0);
+				io->write ? DMA_TO_DEVICE : DMA_FROM_DEVICE, 0);
 	if (unlikely(dma_mapping_error(uq->dma_dev, io->addr)))
 		return -ENOMEM;
-	if (dma_need_unmap(uq->dma_dev))
-		io->flags |= NVME_UQ_UNMAP;
+	if (unlikely(dma_need_unmap(uq->dma_dev)))
+		io->flags |= io->write ? NVME_UQ_UNMAP | NVME_UQ_WRITE :
+			NVME_UQ_UNMAP;
 	return 0;
 }
 

@@ -4,9 +4,8 @@
  *
  * Locks, in nesting order:
  *
- *   nvme_uq_format_lock	mutex; namespaces stopped while their format is
- *			unknown. Nests inside nvme_subsystem.lock.
- *   nvme_uq_ctrl.lock	mutex; the set of queues, freezes, passthru commands.
+ *   nvme_uq_hold_lock	mutex; the set of queues, freezes, holds. Nests inside
+ *			a frozen queue of the block layer.
  *   nvme_uq_mems.lock	rw_semaphore; the memory of open files. Page faults
  *			take it. Not held together with the other locks.
  *   nvme_uq.claim_lock	mutex; the owner of the queue and the memory that the
@@ -17,8 +16,8 @@
  *			interrupt handler of an interrupt queue takes it.
  *
  * sq_lock and cq_lock are held together only to stop submission and completion
- * at the same time: to claim a queue, to set the limit of a file, and to
- * restart timeouts. No command is submitted or completed with both held.
+ * at the same time: to claim a queue, to set @limited of a file, and to restart
+ * timeouts. No command is submitted or completed with both held.
  *
  * A tag (struct nvme_uq_tags) goes from free to in flight under sq_lock, in
  * the critical section that writes the submission queue entry. It goes back to
@@ -54,7 +53,7 @@
 #define NVME_UQ_UNAVAILABLE	BIT(0)	/* the last reset did not create it */
 #define NVME_UQ_DOWN		BIT(1)	/* not on the controller now */
 #define NVME_UQ_FROZEN		BIT(2)	/* between start_freeze and unfreeze */
-#define NVME_UQ_PASSTHRU	BIT(3)	/* admin command that changes formats */
+#define NVME_UQ_HELD		BIT(3)	/* a format changes, see nvme_uq_hold() */
 #define NVME_UQ_DISABLED	BIT(4)	/* controller disabled since creation */
 #define NVME_UQ_CLAIMED		BIT(5)	/* an open file has exclusive use */
 
@@ -69,6 +68,17 @@
 
 /* In jiffies. With 32 bits, a deadline further ahead would look expired. */
 #define NVME_UQ_MAX_TIMEOUT	(INT_MAX / 2)
+
+/* In 32 bits, the attribute allows more than a deadline may be ahead. */
+static __always_inline unsigned int
+nvme_uq_io_timeout(const struct nvme_ctrl *ctrl)
+{
+	unsigned int timeout = READ_ONCE(ctrl->io_timeout);
+
+	if (BITS_PER_LONG == 32)
+		return min(timeout, NVME_UQ_MAX_TIMEOUT);
+	return timeout;
+}
 
 static inline unsigned int nvme_uq_timeout(u32 ms)
 {
@@ -153,12 +163,14 @@ struct nvme_uq_iod {
  *		too
  * @owner:	the open file that has claimed the queue, or NULL
  * @info:	its information page, or NULL
+ * @claimable:	open files may claim the queue; claim_lock is enough
  * @info_base:	@submitted and @completed at the time of the claim
  * @mappable:	page faults may map the completion queue; @claim_lock is enough
  * @sq_lock:	protects the members up to @cq_lock
  * @blocked:	reasons to accept no new commands, NVME_UQ_DOWN and so on
- * @reserve:	tags that commands outside @waitq must leave free: one for each
- *		waiter in @waitq, and those beyond @limit
+ * @reserve:	tags that a new command leaves free: those beyond @limit, and one
+ *		if @waitq has a waiter; UINT_MAX if @file_limit is set, so that
+ *		each command takes the path that checks it
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
  * @tmo_armed:	@tmo_work is queued
@@ -169,12 +181,10 @@ struct nvme_uq_iod {
  * @doorbells:	writes to @sq_db
  * @limit:	maximum number of commands in flight, 0 for the number of tags
  * @file_limit:	the same limit for each open file
- * @queued:	commands waiting in @waitq
- * @waiting:	commands waiting in @waitq or for the limit of their file
- * @files:	open files of the queue's nodes
+ * @waiting:	commands waiting in @waitq or in that of their file
  * @waitq:	commands that wait, in order, for a tag or until the queue is up
  * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
- * @cq_lock:	protects the members up to @rw_done
+ * @cq_lock:	protects the members up to @cancelled
  * @cq_live:	the queue exists on the controller
  * @cq_phase:	phase of a new completion
  * @cq_next:	next completion queue entry
@@ -184,8 +194,6 @@ struct nvme_uq_iod {
  * @spurious:	completions whose id was not in flight
  * @timeouts:	commands that timed out
  * @cancelled:	commands that a reset ended
- * @rw_done:	completed commands of kiocbs, last one first; NULL when @cq_lock
- *		is not held
  * @unpolled:	commands ever submitted by rings that do not poll; under
  *		@sq_lock
  * @unpolled_done: commands counted in @unpolled that have ended; under @cq_lock
@@ -193,9 +201,8 @@ struct nvme_uq_iod {
  * @poll_work:	polls a polled queue for rings that do not poll
  * @poll_pause:	last pause of @poll_work, in microseconds
  * @tmo_work:	finds overdue commands
- * @rw_dirty:	completed commands of kiocbs whose memory must be marked dirty
- *		again
- * @rw_work:	ends the commands in @rw_dirty
+ * @rw_dirty:	ended commands of kiocbs whose memory must be marked dirty again
+ * @rw_work:	marks and unpins the memory of the commands in @rw_dirty
  * @deleted:	the controller has completed the deletion of a queue
  *
  * The first reset that needs a queue allocates it. The last reference to the
@@ -239,6 +246,7 @@ struct nvme_uq {
 	struct nvme_uq_file	*owner;
 	struct nvme_uq_info	*info;
 	u32			info_base;
+	bool			claimable;
 	bool			mappable;
 
 	/* submission */
@@ -255,9 +263,7 @@ struct nvme_uq {
 	u64			doorbells;
 	unsigned int		limit;
 	unsigned int		file_limit;
-	unsigned int		queued;
 	unsigned int		waiting;
-	struct list_head	files;
 	wait_queue_head_t	waitq;
 	struct nvme_uq_tags	tags;
 
@@ -272,8 +278,6 @@ struct nvme_uq {
 	u64			spurious;
 	u64			timeouts;
 	u64			cancelled;
-	struct nvme_uq_rw	*rw_done;
-
 	u32			unpolled;
 	u32			unpolled_done;
 	struct delayed_work	poll_work;
@@ -318,13 +322,11 @@ struct nvme_uq_mems {
 /**
  * struct nvme_uq_ctrl - the user queues of a controller
  * @ctrl:	the controller
+ * @node:	entry of nvme_subsystem.uq_ctrls
  * @disable_work: disables a controller that is being removed
- * @lock:	protects @passthrus, @frozen and the growth of @q
  * @requested:	queues that the module parameters ask for at this reset
  * @plan:	queues that this reset will create
  * @aborts:	aborts in flight for commands of user queues; atomic
- * @passthrus:	admin commands in flight that block user queues
- * @frozen:	between nvme_start_freeze() and nvme_unfreeze()
  * @small:	pool of lists of NVME_UQ_SMALL_LIST bytes
  * @large:	pool of lists of one page
  * @mems:	memory of open files
@@ -335,13 +337,11 @@ struct nvme_uq_mems {
  */
 struct nvme_uq_ctrl {
 	struct nvme_ctrl	*ctrl;
+	struct hlist_node	node;
 	struct work_struct	disable_work;
-	struct mutex		lock;	/* passthrus, frozen, growing of q */
 	struct nvme_uq_plan	requested;
 	struct nvme_uq_plan	plan;
 	atomic_t		aborts;
-	unsigned int		passthrus;
-	bool			frozen;
 	struct dma_pool		*small;
 	struct dma_pool		*large;
 	struct nvme_uq_mems	mems;
@@ -364,7 +364,7 @@ struct nvme_uq_ctrl {
  */
 static inline unsigned int nvme_uq_count(const struct nvme_uq_ctrl *uqc)
 {
-	/* pairs with the release in nvme_uq_alloc() */
+	/* pairs with the release in nvme_uq_add_queue() */
 	return uqc ? smp_load_acquire(&uqc->nr) : 0;
 }
 
@@ -376,10 +376,9 @@ static inline unsigned int nvme_uq_count(const struct nvme_uq_ctrl *uqc)
  * @cdev:	/dev/ngXnYqZ
  * @dev:	its device
  *
- * A node leaves /dev when its queue becomes unavailable or its namespace is
- * removed. It is freed after the last close. An open file may belong to a node
- * that is on no list any more. So the namespace itself is marked as removed,
- * see nvme_uq_ns_removed().
+ * A node is in /dev until its namespace is removed, and is freed after the last
+ * close. An open file may belong to a node that is on no list any more. So the
+ * namespace itself is marked as removed, see nvme_uq_ns_removed().
  */
 struct nvme_uq_node {
 	struct hlist_node	list;
@@ -397,22 +396,18 @@ struct nvme_uq_node {
  * @blocked_mask: bits of nvme_uq.blocked that apply to this file: all of them,
  *		except NVME_UQ_CLAIMED if the file has claimed the queue.
  *		Written under the queue's sq_lock.
- * @requested:	limit that the file has requested, 0 for none; under sq_lock
- * @limit:	minimum of @requested and nvme_uq.file_limit, 0 for none; under
- *		sq_lock
+ * @limit:	maximum number of commands in flight, 0 for none; under sq_lock.
+ *		nvme_uq.file_limit applies too, see nvme_uq_file_limit().
  * @submitted:	commands ever submitted; under sq_lock
- * @charged:	commands that count against @limit while they wait for a tag;
- *		under sq_lock
- * @queued:	commands waiting in @waitq; under sq_lock
  * @waiting:	commands waiting in @waitq or in that of the queue; under
  *		sq_lock
  * @file:	the open file, which holds a reference to the node
- * @list:	entry of nvme_uq.files; under sq_lock
- * @waitq:	commands waiting for @limit, in order
+ * @waitq:	commands that wait, in order, for @limit
  * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
  * @mem:	memory of the file, or NULL; set once
  * @completed:	commands ever completed; under cq_lock
- * @limited:	@limit is not 0; under sq_lock and cq_lock
+ * @limited:	@waitq has a waiter for a completion to wake; under sq_lock and
+ *		cq_lock
  *
  * Lives as long as the struct file. Commands, mappings and descriptors hold
  * references to the struct file. A completion writes only to the last cache
@@ -422,14 +417,10 @@ struct nvme_uq_file {
 	struct nvme_uq_node	*node;
 	unsigned int		issue_flags;
 	unsigned int		blocked_mask;
-	unsigned int		requested;
 	unsigned int		limit;
 	u32			submitted;
-	unsigned int		charged;
-	unsigned int		queued;
 	unsigned int		waiting;
 	struct file		*file;
-	struct list_head	list;
 	wait_queue_head_t	waitq;
 	struct page		*info;
 	struct nvme_uq_mem	*mem;
@@ -452,21 +443,6 @@ struct nvme_uq_file {
 static __always_inline bool nvme_uq_ns_removed(const struct nvme_uq_node *node)
 {
 	return test_bit(NVME_NS_REMOVING, &node->ns->flags);
-}
-
-/**
- * nvme_uq_ns_stopped - check whether a node's namespace is stopped
- * @node:	the node
- *
- * The namespace was removed, or the driver may have a stale format of it, see
- * nvme_uq_passthru_start(). Exact under the queue's sq_lock.
- *
- * Return: true if the namespace accepts no commands, now or ever.
- */
-static __always_inline bool nvme_uq_ns_stopped(const struct nvme_uq_node *node)
-{
-	return READ_ONCE(node->ns->flags) &
-		(BIT(NVME_NS_REMOVING) | BIT(NVME_NS_UQ_STALE));
 }
 
 /* Commands of an open file that are in flight. The caller holds sq_lock. */
@@ -506,12 +482,12 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @len:	length of the data
  * @flags:	NVME_UQ_WRITE and so on
  *
- * ioctl.c fills in the members before @user, the controller's driver the
- * others. For a kiocb the driver fills in all members.
+ * ioctl.c or rw.c fills in the members before @user, the controller's driver
+ * the others.
  *
- * The structure is on the stack. It is not cleared first, because that would be
- * a considerable part of the cost of a command. The most frequent commands do
- * not use it, see nvme_uq_pci_submit_one().
+ * The structure is on the stack. ioctl.c does not clear it first, because that
+ * would be a considerable part of the cost of a command. For the most frequent
+ * commands it is only in registers, see nvme_uq_write_sqe().
  */
 struct nvme_uq_io {
 	const struct nvme_uring_cmd *cmd;
@@ -546,10 +522,9 @@ struct nvme_uq_io {
  * struct nvme_uq_ops - operations of a controller's driver
  * @submit_one:	start a frequent command that need not wait; call
  *		nvme_uq_queue() for all others
- * @submit:	start a command; -EIOCBQUEUED or an error
- * @submit_rw:	start a command of a kiocb; -EIOCBQUEUED or an error. The
- *		iterator has the length of the command, and may be advanced.
- * @unpin_rw:	unpin the memory of a completed @submit_rw command. May sleep.
+ * @submit:	start a command; -EIOCBQUEUED or an error. -E2BIG for a command
+ *		of a kiocb: data in too many segments
+ * @unpin_rw:	unpin the memory of a completed command of a kiocb. May sleep.
  * @iopoll:	->uring_cmd_iopoll of a polled queue
  * @ring:	write a doorbell that was deferred to the end of a batch; under
  *		sq_lock
@@ -567,8 +542,6 @@ struct nvme_uq_ops {
 	int (*submit_one)(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 			  unsigned int issue_flags);
 	int (*submit)(struct nvme_uq *uq, struct nvme_uq_io *io);
-	int (*submit_rw)(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
-			 const struct iov_iter *iter);
 	void (*unpin_rw)(struct nvme_uq_rw *rw);
 	int (*iopoll)(struct nvme_uq *uq, struct io_comp_batch *iob,
 		      unsigned int flags);
@@ -585,6 +558,9 @@ struct vm_area_desc;
 /* core.c */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why);
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why);
+void nvme_uq_add_ctrl(struct nvme_uq_ctrl *uqc);
+void nvme_uq_del_ctrl(struct nvme_uq_ctrl *uqc);
+void nvme_uq_add_queue(struct nvme_uq *uq);
 
 static inline struct nvme_uq_node *nvme_uq_dev_node(struct device *dev)
 {
@@ -603,6 +579,8 @@ extern const struct attribute_group *nvme_uq_attr_groups[];
 /* claim.c */
 int nvme_uq_claim(struct nvme_uq_file *uf);
 void nvme_uq_unclaim(struct nvme_uq_file *uf);
+int nvme_uq_ioctl_unclaim(struct nvme_uq_file *uf);
+void nvme_uq_set_claimable(struct nvme_uq *uq, bool claimable);
 int nvme_uq_mmap_prepare(struct vm_area_desc *desc);
 void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
 void nvme_uq_info_up(struct nvme_uq *uq);

@@ -15,16 +15,12 @@
 
 #include "../uq.h"
 #include "rw.h"
+#include "wait.h"
 
 /* Number of retries of a command: the default of nvme_core.max_retries. */
 #define NVME_UQ_RW_RETRIES	5
 /* Avoids hung task warnings for slow devices, as in blk_wait_io(). */
 #define NVME_UQ_RW_LOOK		(30 * HZ)
-
-static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
-{
-	return bdev_nr_bytes(ns->disk->part0);
-}
 
 /*
  * Return the size of a namespace, or an errno. If the namespace is removed or
@@ -33,7 +29,7 @@ static u64 nvme_uq_ns_bytes(const struct nvme_ns *ns)
  */
 static __always_inline s64 nvme_uq_node_bytes(const struct nvme_uq_node *node)
 {
-	u64 bytes = nvme_uq_ns_bytes(node->ns);
+	u64 bytes = bdev_nr_bytes(node->ns->disk->part0);
 
 	if (likely(bytes))
 		return bytes;
@@ -45,18 +41,39 @@ static u32 nvme_uq_block_size(const struct nvme_ns *ns)
 	return 1U << READ_ONCE(ns->head->lba_shift);
 }
 
-static __always_inline void
-nvme_uq_rw_init(struct nvme_uq_rw *rw, struct kiocb *iocb,
-		const struct nvme_uq *uq, u8 opcode)
+/*
+ * Start the command for the first bytes of @iter at the position of @iocb. @rw
+ * contains their number, and the kiocb to complete, if any.
+ */
+static int nvme_uq_rw_start(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
+			    const struct kiocb *iocb,
+			    const struct iov_iter *iter, u8 opcode, bool nowait)
 {
+	struct nvme_ns *ns = uf->node->ns;
+	struct nvme_uq *uq = uf->node->uq;
+	struct nvme_uq_io io = {
+		.rw		= rw,
+		.file		= uf,
+		.node		= uf->node,
+		.nsid		= ns->head->ns_id,
+		.timeout	= nvme_uq_io_timeout(uq->ctrl),
+		.opcode		= opcode,
+		.write		= opcode == nvme_cmd_write,
+		.nowait		= nowait,
+		/* a task that waits does not poll */
+		.unpolled	= uq->polled &&
+				  !(rw->iocb && iocb->ki_flags & IOCB_HIPRI),
+		.iter		= *iter,
+	};
+	int ret = nvme_uq_check_cmd(ns, opcode, io.nsid,
+				    uf->file->f_mode & FMODE_WRITE);
+
+	if (ret)
+		return ret;
 	rw->pos = iocb->ki_pos;
-	rw->user = 0;
-	rw->opcode = opcode;
-	rw->control = 0;
-	if (unlikely(opcode == nvme_cmd_write && iocb_is_dsync(iocb)))
-		rw->control = NVME_RW_FUA;
-	rw->nowait = iocb->ki_flags & IOCB_NOWAIT;
-	rw->unpolled = uq->polled && !(iocb->ki_flags & IOCB_HIPRI);
+	rw->control = io.write && iocb_is_dsync(iocb) ? NVME_RW_FUA : 0;
+	iov_iter_truncate(&io.iter, rw->len);
+	return uq->ops->submit(uq, &io);
 }
 
 /*
@@ -70,38 +87,37 @@ static bool nvme_uq_rw_retry(const struct nvme_uq_rw *rw)
 	return rw->status < 0 || !(rw->status & NVME_STATUS_DNR);
 }
 
-static int nvme_uq_rw_errno(const struct nvme_uq_rw *rw)
-{
-	return rw->status < 0 ? -EIO : nvme_uq_status_to_errno(rw->status);
-}
-
 /* Send one command, and wait for the device. */
 static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
-				struct iov_iter *part)
+				const struct kiocb *iocb,
+				const struct iov_iter *iter, u8 opcode)
 {
-	struct nvme_uq *uq = uf->node->uq;
+	bool nowait = iocb->ki_flags & IOCB_NOWAIT;
 	unsigned int retries = 0;
-	struct iov_iter iter;
 	int ret;
 
 	do {
-		iter = *part;
 		reinit_completion(&rw->done);
-		ret = uq->ops->submit_rw(uf, rw, &iter);
+		ret = nvme_uq_rw_start(uf, rw, iocb, iter, opcode, nowait);
 		if (ret != -EIOCBQUEUED)
 			return ret;
 		/* not killable: the device may be writing to the memory */
 		while (!wait_for_completion_io_timeout(&rw->done,
 						       NVME_UQ_RW_LOOK))
 			;
-		uq->ops->unpin_rw(rw);
+		uf->node->uq->ops->unpin_rw(rw);
 		if (likely(!nvme_uq_rw_failed(rw->status)))
 			return 0;
 		/* the device had the command, so -EAGAIN would be wrong */
-		rw->nowait = false;
+		nowait = false;
 	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
-		 !fatal_signal_pending(current));
-	return nvme_uq_rw_errno(rw);
+		 !nvme_uq_cancelled());
+	return rw->status < 0 ? -EIO : nvme_uq_status_to_errno(rw->status);
+}
+
+static u64 nvme_uq_rw_most(const struct nvme_uq *uq)
+{
+	return (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT;
 }
 
 /*
@@ -112,49 +128,39 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 static ssize_t nvme_uq_rw_sync(struct nvme_uq_file *uf, struct kiocb *iocb,
 			       struct iov_iter *iter, size_t count, u8 opcode)
 {
-	struct nvme_uq *uq = uf->node->uq;
-	u64 most = (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT;
 	u32 block = nvme_uq_block_size(uf->node->ns);
-	struct iov_iter part;
-	struct nvme_uq_rw rw;
+	u64 most = nvme_uq_rw_most(uf->node->uq);
+	struct nvme_uq_rw rw = { };
 	ssize_t done = 0;
 	int ret = 0;
 
-	nvme_uq_rw_init(&rw, iocb, uq, opcode);
-	rw.iocb = NULL;
-	/* a task that waits does not poll */
-	rw.unpolled = uq->polled;
 	init_completion(&rw.done);
 	while (done < count) {
 		rw.len = nvme_uq_rw_part(count - done, most, block);
-		part = *iter;
-		iov_iter_truncate(&part, rw.len);
-		ret = nvme_uq_rw_part_sync(uf, &rw, &part);
+		ret = nvme_uq_rw_part_sync(uf, &rw, iocb, iter, opcode);
+		if (ret == -E2BIG && rw.len > block) {
+			most = rw.len / 2;
+			continue;
+		}
 		if (ret)
 			break;
 		iov_iter_advance(iter, rw.len);
-		rw.pos += rw.len;
+		iocb->ki_pos += rw.len;
 		done += rw.len;
-		if (done < count && fatal_signal_pending(current))
+		if (done < count && nvme_uq_cancelled())
 			break;
 	}
-	iocb->ki_pos += done;
-	return done ?: ret;
+	return done ?: ret == -E2BIG ? -EINVAL : ret;
 }
 
 /*
  * All transfers
  */
 
-static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
-					       struct kiocb *iocb,
-					       struct iov_iter *iter,
-					       u8 opcode)
+static ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf, struct kiocb *iocb,
+			       struct iov_iter *iter, u8 opcode)
 {
 	const struct nvme_ns *ns = uf->node->ns;
-	struct nvme_uq *uq = uf->node->uq;
-	struct nvme_uq_rw *rw;
-	struct iov_iter part;
 	ssize_t count;
 	bool several;
 	s64 bytes;
@@ -179,28 +185,26 @@ static __always_inline ssize_t nvme_uq_rw_iter(struct nvme_uq_file *uf,
 	if (unlikely(count <= 0))
 		return count;
 
-	several = count > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT;
+	several = count > nvme_uq_rw_most(uf->node->uq);
+	if (!several && !is_sync_kiocb(iocb)) {
+		struct nvme_uq_rw *rw = kmalloc_obj(*rw, GFP_KERNEL_ACCOUNT);
+
+		if (unlikely(!rw))
+			return -ENOMEM;
+		rw->iocb = iocb;
+		rw->len = count;
+		ret = nvme_uq_rw_start(uf, rw, iocb, iter, opcode,
+				       iocb->ki_flags & IOCB_NOWAIT);
+		if (likely(ret == -EIOCBQUEUED))
+			return ret;
+		kfree(rw);
+		if (ret != -E2BIG)
+			return ret;
+		several = true;
+	}
 	if (unlikely(several && iocb->ki_flags & IOCB_NOWAIT))
 		return -EAGAIN;
-	if (several || is_sync_kiocb(iocb))
-		return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
-
-	rw = kmalloc_obj(*rw);
-	if (unlikely(!rw))
-		return -ENOMEM;
-	nvme_uq_rw_init(rw, iocb, uq, opcode);
-	rw->iocb = iocb;
-	rw->len = count;
-	if (likely(count == iov_iter_count(iter))) {
-		ret = uq->ops->submit_rw(uf, rw, iter);
-	} else {
-		part = *iter;
-		iov_iter_truncate(&part, count);
-		ret = uq->ops->submit_rw(uf, rw, &part);
-	}
-	if (unlikely(ret != -EIOCBQUEUED))
-		kfree(rw);
-	return ret;
+	return nvme_uq_rw_sync(uf, iocb, iter, count, opcode);
 }
 
 /**

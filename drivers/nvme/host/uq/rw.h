@@ -17,10 +17,10 @@
  *		struct or the kiocb.
  *   done	The device has completed the command, or was disabled. No tag
  *		points to the struct any more. Data is unmapped. The struct is
- *		on a list. The context that found the completion takes the list
- *		when it drops cq_lock.
- *   ended	Memory is unpinned. Then ->ki_complete() is called, or the
- *		waiting task is woken, once.
+ *		on a list of the context that found the completion.
+ *   ended	->ki_complete() was called, or the waiting task woken, once.
+ *		Memory is unpinned, or a work item will mark it dirty and unpin
+ *		it. The work item does not use the kiocb.
  *
  * Lifetime:
  *
@@ -33,8 +33,9 @@
  *     nothing was sent.
  *   - An interrupt handler may end a command, so this must not sleep. Memory
  *     for a read is marked dirty before the command is sent. If it was written
- *     back meanwhile, a work item of the queue marks it again and ends the
- *     command.
+ *     back meanwhile, a work item of the queue marks it again. The kiocb does
+ *     not wait for that: marking takes the lock of the page, which another task
+ *     may hold for any time.
  *
  * The locks are those of all commands, see private.h. Limits, claims, the order
  * of waiters, timeouts, freezes and resets treat all commands alike.
@@ -56,18 +57,17 @@
 
 /**
  * struct nvme_uq_rw - a command of a kiocb
- * @next:	next in nvme_uq.rw_done
+ * @next:	next in nvme_uq_done.rw
  * @iocb:	the kiocb to complete, or NULL if a task waits for @done
  * @pos:	position in bytes
  * @user:	pinned user memory, see struct nvme_uq_pdu
  * @len:	length in bytes
  * @status:	as in struct nvme_uq_pdu
  * @control:	bits for the command, such as NVME_RW_FUA
- * @opcode:	nvme_cmd_read or nvme_cmd_write
- * @nowait:	the command must not sleep for a tag
- * @unpolled:	the queue is polled, but not for this command
  * @done:	completed with the command, if a task waits
  * @dirty:	entry in nvme_uq.rw_dirty, if no task waits
+ * @file:	reference of an entry in nvme_uq.rw_dirty to its open file, which
+ *		holds the queue and the module
  */
 struct nvme_uq_rw {
 	struct nvme_uq_rw	*next;
@@ -77,12 +77,12 @@ struct nvme_uq_rw {
 	u32			len;
 	int			status;
 	u16			control;
-	u8			opcode;
-	bool			nowait;
-	bool			unpolled;
 	union {
 		struct completion	done;
-		struct llist_node	dirty;
+		struct {
+			struct llist_node	dirty;
+			struct file		*file;
+		};
 	};
 };
 

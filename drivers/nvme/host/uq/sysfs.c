@@ -4,7 +4,6 @@
  */
 #include <linux/kstrtox.h>
 #include <linux/sysfs.h>
-#include <uapi/linux/nvme_uq.h>
 
 #include "limit.h"
 
@@ -16,28 +15,70 @@ static ssize_t type_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(type);
 
-static unsigned int nvme_uq_state(struct nvme_uq *uq)
+static ssize_t claim_show(struct device *dev, struct device_attribute *attr,
+			  char *buf)
 {
-	if (nvme_state_terminal(uq->ctrl))
-		return NVME_UQ_STATE_GONE;
-	if (READ_ONCE(uq->blocked) & (NVME_UQ_UNAVAILABLE | NVME_UQ_DOWN))
-		return NVME_UQ_STATE_DOWN;
-	return NVME_UQ_STATE_LIVE;
+	return sysfs_emit(buf, "%d\n",
+			  READ_ONCE(nvme_uq_dev_node(dev)->uq->claimable));
 }
+
+static ssize_t claim_store(struct device *dev, struct device_attribute *attr,
+			   const char *buf, size_t len)
+{
+	u8 claimable;
+	int ret = kstrtou8(buf, 10, &claimable);
+
+	if (ret || claimable > 1)
+		return ret ?: -EINVAL;
+	nvme_uq_set_claimable(nvme_uq_dev_node(dev)->uq, claimable);
+	return len;
+}
+static DEVICE_ATTR_RW(claim);
 
 static ssize_t state_show(struct device *dev, struct device_attribute *attr,
 			  char *buf)
 {
-	static const char * const names[] = {
-		[NVME_UQ_STATE_LIVE]	= "live",
-		[NVME_UQ_STATE_DOWN]	= "down",
-		[NVME_UQ_STATE_GONE]	= "gone",
-	};
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+	unsigned int blocked = READ_ONCE(uq->blocked);
 
-	return sysfs_emit(buf, "%s\n",
-			  names[nvme_uq_state(nvme_uq_dev_node(dev)->uq)]);
+	return sysfs_emit(buf, "%s\n", nvme_state_terminal(uq->ctrl) ? "gone" :
+			  blocked & NVME_UQ_UNAVAILABLE ? "unavailable" :
+			  blocked & NVME_UQ_DOWN ? "down" : "live");
 }
 static DEVICE_ATTR_RO(state);
+
+/* The namespace, and what programs must know of it to send commands. */
+
+static ssize_t wwid_show(struct device *dev, struct device_attribute *attr,
+			 char *buf)
+{
+	return nvme_emit_wwid(nvme_uq_dev_node(dev)->ns->head, buf);
+}
+static DEVICE_ATTR_RO(wwid);
+
+#define NVME_UQ_NS_ATTR(_name, _fmt, _value)				\
+static ssize_t _name##_show(struct device *dev,				\
+			    struct device_attribute *attr, char *buf)	\
+{									\
+	struct nvme_ns *ns = nvme_uq_dev_node(dev)->ns;			\
+									\
+	return sysfs_emit(buf, _fmt "\n", _value);			\
+}									\
+static DEVICE_ATTR_RO(_name)
+
+NVME_UQ_NS_ATTR(nsid, "%u", ns->head->ns_id);
+NVME_UQ_NS_ATTR(logical_block_size, "%u", READ_ONCE(ns->head->lba_shift) ?
+		1U << READ_ONCE(ns->head->lba_shift) : 0);
+NVME_UQ_NS_ATTR(max_transfer, "%llu",
+		(u64)READ_ONCE(ns->ctrl->max_hw_sectors) << SECTOR_SHIFT);
+
+/* In bytes, of buffers and lengths: SGLs and PRPs need dwords. */
+static ssize_t dma_alignment_show(struct device *dev,
+				  struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "4\n");
+}
+static DEVICE_ATTR_RO(dma_alignment);
 
 #define NVME_UQ_ATTR(_name, _fmt, _value)				\
 static ssize_t _name##_show(struct device *dev,				\
@@ -55,7 +96,7 @@ NVME_UQ_ATTR(irq, "%d", READ_ONCE(uq->irq));
 NVME_UQ_ATTR(in_flight, "%u", nvme_uq_tags_used(&uq->tags));
 NVME_UQ_ATTR(waiting, "%u", READ_ONCE(uq->waiting));
 NVME_UQ_ATTR(frozen, "%d", !!(READ_ONCE(uq->blocked) &
-			      (NVME_UQ_FROZEN | NVME_UQ_PASSTHRU)));
+			      (NVME_UQ_FROZEN | NVME_UQ_HELD)));
 NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(uq->owner));
 NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(uq->submitted));
 NVME_UQ_ATTR(completed, "%llu", READ_ONCE(uq->completed));
@@ -81,7 +122,8 @@ static ssize_t limit_show(struct device *dev, struct device_attribute *attr,
 {
 	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
 
-	return sysfs_emit(buf, "%u\n", nvme_uq_get_limit(uq, &uq->limit));
+	return sysfs_emit(buf, "%u\n",
+			  nvme_uq_get_limit(uq, READ_ONCE(uq->limit)));
 }
 
 static ssize_t limit_store(struct device *dev, struct device_attribute *attr,
@@ -98,7 +140,8 @@ static ssize_t file_limit_show(struct device *dev,
 {
 	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
 
-	return sysfs_emit(buf, "%u\n", nvme_uq_get_limit(uq, &uq->file_limit));
+	return sysfs_emit(buf, "%u\n",
+			  nvme_uq_get_limit(uq, READ_ONCE(uq->file_limit)));
 }
 
 static ssize_t file_limit_store(struct device *dev,
@@ -112,6 +155,11 @@ static ssize_t file_limit_store(struct device *dev,
 static DEVICE_ATTR_RW(file_limit);
 
 static struct attribute *nvme_uq_attrs[] = {
+	&dev_attr_wwid.attr,
+	&dev_attr_nsid.attr,
+	&dev_attr_logical_block_size.attr,
+	&dev_attr_max_transfer.attr,
+	&dev_attr_dma_alignment.attr,
 	&dev_attr_type.attr,
 	&dev_attr_state.attr,
 	&dev_attr_frozen.attr,
@@ -123,6 +171,7 @@ static struct attribute *nvme_uq_attrs[] = {
 	&dev_attr_in_flight.attr,
 	&dev_attr_waiting.attr,
 	&dev_attr_claimed.attr,
+	&dev_attr_claim.attr,
 	&dev_attr_submitted.attr,
 	&dev_attr_completed.attr,
 	&dev_attr_doorbells.attr,

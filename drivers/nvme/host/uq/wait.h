@@ -3,35 +3,30 @@
 #ifndef _NVME_UQ_WAIT_H
 #define _NVME_UQ_WAIT_H
 
+#include <linux/minmax.h>
+
 #include "private.h"
 
 /**
  * struct nvme_uq_waiter - a command that waits for its limit or for a tag
  * @waitq:	the wait queue that contains the command, or NULL
  * @wait:	entry of @waitq
- * @charged:	the command counts in nvme_uq_file.charged
  *
  * Protected by the queue's sq_lock.
  */
 struct nvme_uq_waiter {
 	wait_queue_head_t	*waitq;
 	wait_queue_entry_t	wait;
-	bool			charged;
 };
 
-/*
- * Set the number of tags that commands outside nvme_uq.waitq must leave free.
- */
-static inline void nvme_uq_set_reserve(struct nvme_uq *uq)
+/* Number of commands that an open file may have in flight, 0 for no limit. */
+static inline unsigned int nvme_uq_file_limit(const struct nvme_uq *uq,
+					      const struct nvme_uq_file *uf)
 {
-	unsigned int nr = uq->tags.nr, reserve = uq->queued;
-
-	lockdep_assert_held(&uq->sq_lock);
-	if (uq->limit && uq->limit < nr)
-		reserve += nr - uq->limit;
-	WRITE_ONCE(uq->reserve, reserve);
+	return min_not_zero(READ_ONCE(uf->limit), READ_ONCE(uq->file_limit));
 }
 
+void nvme_uq_set_reserve(struct nvme_uq *uq);
 bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			struct nvme_uq_waiter *waiter);
 
@@ -51,11 +46,12 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
 					  struct nvme_uq_waiter *waiter)
 {
 	if (unlikely(uq->blocked & uf->blocked_mask) ||
-	    unlikely(nvme_uq_ns_stopped(node)))
+	    unlikely(nvme_uq_ns_removed(node)))
 		return false;
-	if (waiter || unlikely(uf->limit))
-		return nvme_uq_admit_slow(uq, uf, waiter);
-	return nvme_uq_tags_left(&uq->tags) > uq->reserve;
+	if (!waiter && likely(!uf->limit) &&
+	    likely(nvme_uq_tags_left(&uq->tags) > uq->reserve))
+		return true;
+	return nvme_uq_admit_slow(uq, uf, waiter);
 }
 
 /*
@@ -63,21 +59,25 @@ static __always_inline bool nvme_uq_admit(struct nvme_uq *uq,
  * a command that must wait. nvme_uq_admit() decides.
  */
 
+bool __nvme_uq_is_full(struct nvme_uq *uq);
+bool __nvme_uq_at_limit(struct nvme_uq *uq, struct nvme_uq_file *uf);
+
 /* Return true if a new command would not get a tag. Lockless. */
-static __always_inline bool nvme_uq_is_full(const struct nvme_uq *uq)
+static __always_inline bool nvme_uq_is_full(struct nvme_uq *uq)
 {
-	return nvme_uq_tags_left(&uq->tags) <= READ_ONCE(uq->reserve);
+	return nvme_uq_tags_left(&uq->tags) <= READ_ONCE(uq->reserve) &&
+		__nvme_uq_is_full(uq);
 }
 
-bool __nvme_uq_at_limit(struct nvme_uq *uq, const struct nvme_uq_file *uf);
-
-/* Return true if a new command would exceed the limit of its file. */
+/* Return true if a new command would exceed the limit of its own file. */
 static __always_inline bool nvme_uq_at_limit(struct nvme_uq *uq,
-					     const struct nvme_uq_file *uf)
+					     struct nvme_uq_file *uf)
 {
-	return unlikely(READ_ONCE(uf->limit)) && __nvme_uq_at_limit(uq, uf);
+	return unlikely(READ_ONCE(uf->limit) | READ_ONCE(uq->file_limit)) &&
+		__nvme_uq_at_limit(uq, uf);
 }
 
+bool nvme_uq_cancelled(void);
 int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
 			 const struct nvme_uq_node *node);
 int nvme_uq_wait_turn(struct nvme_uq *uq, struct nvme_uq_io *io,

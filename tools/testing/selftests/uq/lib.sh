@@ -113,6 +113,8 @@ node_of() { # irq|poll
 	for node in "$GENERIC/ng${ctrl}n${head}q"*; do
 		[ "$(cat "$node/user_queue/type" 2> /dev/null)" = "$1" ] ||
 			continue
+		[ "$(cat "$node/user_queue/state")" != unavailable ] ||
+			continue
 		echo "${node##*/}"
 		return
 	done

@@ -124,6 +124,11 @@ bool uq_ns_find(struct uq_ns *ns, bool (*want)(const struct uq_ns *ns));
 /* The namespace of UQ_TEST_SLOW_DEV. */
 bool uq_ns_slow(struct uq_ns *ns);
 
+/*
+ * The last reset created the queue of this node. If not, the node stays, but
+ * can neither be opened nor take commands. The functions below ignore it.
+ */
+bool uq_is_created(const char *node);
 /* The @n'th user queue of one kind of a namespace. */
 bool uq_node_nth(struct uq_node *node, const struct uq_ns *ns, bool poll,
 		 unsigned int n);
@@ -259,6 +264,8 @@ bool uq_wait_idle(const char *node);
  * Print all differences.
  */
 bool uq_check_idle(const char *node, long long spurious);
+/* Write the attribute claim; if it is 1, open files may claim the queue. */
+int uq_allow_claims(const char *node, bool allow);
 /*
  * Wait until the queue is not claimed: a ring may drop files after its task
  * ended.

@@ -76,7 +76,8 @@ TEST_F(timeout, queues_that_are_refused)
 			EXPECT_EQ(0, uq_reset(ns->ctrl));
 			EXPECT_EQ(0, fault_left(self, "refuse"));
 			prep(self, 0, 0);
-			EXPECT_EQ(there ? 0 : -ENXIO, uq_run(&self->ring));
+			EXPECT_EQ(there ? 0 : -ESHUTDOWN,
+				  uq_run(&self->ring));
 			EXPECT_EQ(4096, pread(self->block, block, 4096, 0));
 			EXPECT_TRUE(uq_wait_nodes(ns, 0, n < 2 ? 2 : 0));
 		}

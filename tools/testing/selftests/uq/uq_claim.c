@@ -3,11 +3,14 @@
  * NVMe user queues: claims. Only one open file can claim a completion queue.
  * Commands and claims of other open files fail meanwhile. An open file never
  * sees commands of another open file in the queue. This holds for all users,
- * and however the owner of the claim ends.
+ * and however the owner of the claim ends. The administrator allows and ends
+ * claims.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "uq_cq.h"
@@ -65,6 +68,7 @@ FIXTURE_SETUP(claim)
 	if (ret == KSFT_SKIP)
 		SKIP(return, "%s", why);
 	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	self->spurious = uq_attr(self->node.name, "spurious");
 	self->flags = variant->poll ? IORING_SETUP_IOPOLL : 0;
 	for (i = 0; i < 2; i++) {
@@ -184,6 +188,166 @@ TEST_F(claim, claimed_once)
 	close(self->fd[1]);
 }
 
+static int claim_unprivileged(void *data)
+{
+	FIXTURE_DATA(claim) *self = data;
+	int fd = open(self->node.path, O_RDWR);
+
+	if (fd < 0)
+		return 2;
+	if (uq_allow_claims(self->node.name, true) != -EACCES ||
+	    uq_allow_claims(self->node.name, false) != -EACCES)
+		return 3;
+	return claim(fd) == -EPERM ? 0 : 4;
+}
+
+/* Only root decides who excludes others, and not who may open the node. */
+TEST_F(claim, not_allowed)
+{
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, false));
+	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0666, claim_unprivileged,
+				      self));
+	EXPECT_EQ(-EPERM, claim(self->fd[0]));
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(0, read_by(self, self->fd[0]));
+}
+
+static sigjmp_buf after_load;
+
+static void leave_load(int sig)
+{
+	siglongjmp(after_load, sig);
+}
+
+/* Load a byte; return 0 or the signal. */
+static int touch(const void *at)
+{
+	struct sigaction old, sa = { .sa_handler = leave_load };
+	int sig;
+
+	sigaction(SIGBUS, &sa, &old);
+	sig = sigsetjmp(after_load, 1);
+	if (!sig)
+		__atomic_load_n((const char *)at, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return sig;
+}
+
+/*
+ * The claim of the first file has ended: it sees no entry, and both files can
+ * use the queue.
+ */
+static void expect_ended(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(claim) *self, struct uq_cq *cq)
+{
+	struct nvme_uq_info info = *cq->info;
+
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(NVME_UQ_STATE_GONE, info.state);
+	EXPECT_EQ(NVME_UQ_HEAD_NONE, info.head);
+	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(cq));
+	EXPECT_EQ(0, leave_marks(self, self->fd[1], 20));
+	EXPECT_EQ(0, read_by(self, self->fd[0]));
+	EXPECT_EQ(SIGBUS, touch(cq->cqe));
+	EXPECT_EQ(SIGBUS, touch((const char *)cq->cqe + cq->len - PAGE));
+	EXPECT_EQ(0, memcmp(&info, cq->info, sizeof(info)));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED,
+				   self->fd[0], NVME_UQ_OFF_CQ));
+	EXPECT_EQ(EPERM, errno);
+}
+
+/* The administrator ends a claim that is held. */
+TEST_F(claim, revoked)
+{
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, leave_marks(self, self->fd[0], 10));
+	EXPECT_EQ(0, touch(cq.cqe));
+	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, false));
+	expect_ended(_metadata, self, &cq);
+	EXPECT_EQ(-EPERM, claim(self->fd[0]));
+
+	/* the next owner's entries are not visible either */
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
+	ASSERT_EQ(0, claim(self->fd[1]));
+	EXPECT_EQ(-EBUSY, claim(self->fd[0]));
+	EXPECT_EQ(-EBUSY, read_by(self, self->fd[0]));
+	EXPECT_EQ(0, read_by(self, self->fd[1]));
+	EXPECT_EQ(SIGBUS, touch(cq.cqe));
+	EXPECT_EQ(NVME_UQ_STATE_GONE, cq.info->state);
+	close(self->fd[1]);
+
+	/* the mappings work again, and show no old entry */
+	ASSERT_EQ(0, claim(self->fd[0]));
+	EXPECT_EQ(0, leaked(&cq));
+	EXPECT_EQ(0, leaked_info(&cq));
+	EXPECT_EQ(NVME_UQ_STATE_LIVE, cq.info->state);
+	EXPECT_EQ(0, leave_marks(self, self->fd[0], 10));
+	EXPECT_EQ(10, cq.info->completed);
+	EXPECT_NE(0, leaked(&cq));
+	uq_cq_unmap(&cq);
+	close(self->fd[0]);
+}
+
+/* Commands in flight complete when the claim ends. */
+TEST_F(claim, revoked_under_load)
+{
+	struct io_uring ring;
+	struct uq_cq cq;
+	unsigned int round, i;
+
+	for (round = 0; round < 8 * uq_scale(); round++) {
+		ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+		ASSERT_EQ(0, uq_ring(&ring, BATCH, self->flags));
+		for (i = 0; i < BATCH; i++)
+			uq_prep(&ring, self->fd[0], self->node.nsid, CMD_READ,
+				i, self->buf + i * 512, 512);
+		ASSERT_EQ(BATCH, io_uring_submit(&ring));
+		ASSERT_EQ(0, uq_allow_claims(self->node.name, false));
+		EXPECT_EQ(NVME_UQ_STATE_GONE, cq.info->state);
+		EXPECT_EQ(0, read_by(self, self->fd[1]));
+		for (i = 0; i < BATCH; i++)
+			EXPECT_EQ(0, uq_reap(&ring, NULL));
+		ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
+		uq_cq_unmap(&cq);
+		io_uring_queue_exit(&ring);
+	}
+}
+
+/* The owner ends its claim, and keeps the file. */
+TEST_F(claim, unclaimed)
+{
+	struct uq_cq cq;
+
+	EXPECT_EQ(-1, ioctl(self->fd[0], NVME_UQ_IOCTL_UNCLAIM));
+	EXPECT_EQ(EPERM, errno);
+	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
+	EXPECT_EQ(-1, ioctl(self->fd[1], NVME_UQ_IOCTL_UNCLAIM));
+	EXPECT_EQ(EPERM, errno);
+	ASSERT_EQ(0, ioctl(self->fd[0], NVME_UQ_IOCTL_UNCLAIM));
+	expect_ended(_metadata, self, &cq);
+	uq_cq_unmap(&cq);
+	EXPECT_EQ(0, claim(self->fd[1]));
+	close(self->fd[1]);
+}
+
+/* If uq_cq_map() fails after the claim, others can use the queue. */
+TEST_F(claim, map_fails)
+{
+	struct rlimit old, none = { };
+	struct uq_cq cq;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_AS, &old));
+	none.rlim_max = old.rlim_max;
+	ASSERT_EQ(0, setrlimit(RLIMIT_AS, &none));
+	EXPECT_EQ(-ENOMEM, uq_cq_map(&cq, self->fd[0]));
+	ASSERT_EQ(0, setrlimit(RLIMIT_AS, &old));
+	EXPECT_EQ(0, uq_attr(self->node.name, "claimed"));
+	EXPECT_EQ(0, read_by(self, self->fd[1]));
+}
+
 TEST_F(claim, needs_reading_and_writing)
 {
 	static const int modes[] = { O_RDONLY, O_WRONLY };
@@ -243,6 +407,8 @@ TEST_F(claim, node_of_a_neighbour)
 	fd[1] = open(node[1].path, O_RDWR);
 	ASSERT_LE(0, fd[0]);
 	ASSERT_LE(0, fd[1]);
+	ASSERT_EQ(0, uq_allow_claims(node[0].name, true));
+	EXPECT_EQ(1, uq_attr(node[1].name, "claim"));
 	ASSERT_EQ(0, claim(fd[0]));
 	EXPECT_EQ(-EBUSY, claim(fd[1]));
 	EXPECT_EQ(1, uq_attr(node[1].name, "claimed"));
@@ -265,6 +431,7 @@ TEST_F(claim, in_flight)
 
 	if (!uq_find_slow(&slow, variant->poll))
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+	ASSERT_EQ(0, uq_allow_claims(slow.name, true));
 	fd[0] = open(slow.path, O_RDWR);
 	fd[1] = open(slow.path, O_RDWR);
 	ASSERT_LE(0, fd[0]);
@@ -284,6 +451,48 @@ TEST_F(claim, in_flight)
 	EXPECT_EQ(0, claim(fd[0]));
 	close(fd[0]);
 	io_uring_queue_exit(&ring);
+}
+
+/* Read a line of /proc/self/fdinfo/<fd>; -1 if there is none. */
+static long long read_fdinfo(int fd, const char *key)
+{
+	char path[40], line[128];
+	long long val = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "r");
+	while (f && val < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)) &&
+		    line[strlen(key)] == ':')
+			val = atoll(line + strlen(key) + 1);
+	if (f)
+		fclose(f);
+	return val;
+}
+
+TEST_F(claim, fdinfo)
+{
+	struct nvme_uq_limit l = { .scope = NVME_UQ_LIMIT_FILE, .limit = 5 };
+	struct nvme_uq_memory m = { .size = 65536 };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, read_fdinfo(self->fd[i], "claimed"));
+		EXPECT_EQ(self->node.depth, read_fdinfo(self->fd[i], "limit"));
+		EXPECT_EQ(0, read_fdinfo(self->fd[i], "memory"));
+		EXPECT_EQ(0, read_fdinfo(self->fd[i], "in_flight"));
+		EXPECT_EQ(0, read_fdinfo(self->fd[i], "waiting"));
+	}
+	ASSERT_EQ(0, claim(self->fd[0]));
+	ASSERT_EQ(0, ioctl(self->fd[0], NVME_UQ_IOCTL_SET_LIMIT, &l));
+	ASSERT_EQ(0, ioctl(self->fd[0], NVME_UQ_IOCTL_ALLOC_MEMORY, &m));
+	EXPECT_EQ(1, read_fdinfo(self->fd[0], "claimed"));
+	EXPECT_EQ(5, read_fdinfo(self->fd[0], "limit"));
+	EXPECT_EQ(m.size, read_fdinfo(self->fd[0], "memory"));
+	EXPECT_EQ(0, read_fdinfo(self->fd[1], "claimed"));
+	EXPECT_EQ(self->node.depth, read_fdinfo(self->fd[1], "limit"));
+	EXPECT_EQ(0, read_fdinfo(self->fd[1], "memory"));
 }
 
 /* -- a claim lasts as long as the open file: descriptors and mappings */

@@ -334,6 +334,13 @@ TEST_F(uq, metadata_where_there_is_none)
 	c->metadata = (uintptr_t)self->buf + 65536;
 	c->metadata_len = 64;
 	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
+	/* metadata without data is not ignored */
+	c = prep_read(self);
+	c->opcode = CMD_FLUSH;
+	c->data_len = 0;
+	c->metadata = (uintptr_t)self->buf + 65536;
+	c->metadata_len = 64;
+	EXPECT_EQ(-EINVAL, uq_run(&self->ring));
 	EXPECT_EQ(0, sent(self));
 }
 

@@ -145,9 +145,8 @@ static void sweep_work(struct __test_metadata *_metadata,
 }
 
 /*
- * A scan creates and removes nodes. A command that may have changed namespaces
- * starts a scan and waits for it, even if the device fails the command, as
- * here.
+ * A scan creates nodes. A command that may have changed namespaces starts a scan
+ * and waits for it, even if the device fails the command, as here.
  */
 static int scan(FIXTURE_DATA(nth) *self)
 {
@@ -231,11 +230,22 @@ TEST_F_TIMEOUT(nth, reset, 3600)
 	end_works(_metadata, self);
 }
 
-/* A live queue without a node, as all scans failed to create it. */
+static int bind_again(FIXTURE_DATA(nth) *self, const char *irq,
+		      const char *poll)
+{
+	return uq_param_set("user_irq_queues", irq) ?:
+		uq_param_set("user_poll_queues", poll) ?: bind_device(self) ?:
+		scan(self);
+}
+
+/*
+ * A live queue without a node, as all scans failed to create it. Nodes stay as
+ * long as the namespace, so it is a new one.
+ */
 static int before_node(FIXTURE_DATA(nth) *self)
 {
 	unsigned int irq, poll;
-	int ret = bring_up(self, 0, 0);
+	int ret = unbind_device(self) ?: bind_again(self, "0", "0");
 
 	if (ret)
 		return ret;
@@ -258,14 +268,6 @@ TEST_F_TIMEOUT(nth, scan, 3600)
 	begin_works(_metadata, self);
 	sweep_work(_metadata, self, &node);
 	end_works(_metadata, self);
-}
-
-static int bind_again(FIXTURE_DATA(nth) *self, const char *irq,
-		      const char *poll)
-{
-	return uq_param_set("user_irq_queues", irq) ?:
-		uq_param_set("user_poll_queues", poll) ?: bind_device(self) ?:
-		scan(self);
 }
 
 static int op_probe(FIXTURE_DATA(nth) *self)

@@ -434,6 +434,7 @@ TEST_F(fault, lost_completion_of_a_mapped_queue)
 	__u32 before;
 	int ret;
 
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	ret = uq_cq_map(&cq, self->fd);
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
@@ -479,6 +480,7 @@ TEST_F(fault, repeated_completions_of_a_mapped_queue)
 	struct uq_cq cq;
 	int ret;
 
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	ret = uq_cq_map(&cq, self->fd);
 	if (ret == -EOPNOTSUPP)
 		SKIP(return, "completion queues cannot be mapped here");
@@ -736,6 +738,36 @@ TEST_F(fault, vectors)
 	c->cdw12 = 7;
 	uq_sqe(c)->cmd_op = NVME_URING_CMD_IO_VEC;
 	EXPECT_EQ(variant->no_sgl ? -EINVAL : 0, uq_run(&self->ring));
+}
+
+/*
+ * Without SGLs, a command of unknown length is refused, also for root: the
+ * device could exceed the buffer. With SGLs, the device decides.
+ */
+TEST_F(fault, unknown_length)
+{
+	static const struct {
+		__u8	opcode;
+		__u32	cdw10, cdw11;
+	} cmds[] = {
+		{ 0x82 }, { 0xc2 },		/* vendor specific */
+		{ 0x0e, 0x7ff },		/* Reservation Report, 8 KiB */
+		{ 0x12, 0, 0x7ff },		/* I/O Management Receive */
+	};
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+		struct nvme_uring_cmd *c = prep(self, cmds[i].opcode, 0,
+						self->buf, 8192);
+
+		c->cdw10 = cmds[i].cdw10;
+		c->cdw11 = cmds[i].cdw11;
+		c->cdw12 = 0;
+		ret = uq_run(&self->ring);
+		EXPECT_TRUE(variant->no_sgl ? ret == -EINVAL : ret >= 0)
+			TH_LOG("opcode %#x: %d", cmds[i].opcode, ret);
+	}
 }
 
 int main(int argc, char **argv)

@@ -485,6 +485,7 @@ static void add_target(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
 	self->spurious[n] = uq_attr(node->name, "spurious");
 	chmod(node->path, 0666);
 	keep_attrs(self, node);
+	uq_allow_claims(node->name, true);
 	self->nr_target++;
 }
 

@@ -61,7 +61,7 @@ struct fuzz {
 	struct {
 		int	fd;		/* -1 if there is none */
 		unsigned int target;
-		bool	claimed;	/* certainly by this open file */
+		bool	claimed;	/* unless the claim has ended */
 	} file[FUZZ_FDS];
 
 	struct fuzz_map {
@@ -108,6 +108,7 @@ void fuzz_map_init(void);
 /* A random operation on a mapping of a completion queue. */
 void fuzz_map(struct fuzz *f);
 void fuzz_claim(struct fuzz *f, unsigned int slot);
+void fuzz_unclaim(struct fuzz *f, unsigned int slot);
 void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot);
 /* Allocate memory for an open file. */
 void fuzz_alloc(struct fuzz *f, unsigned int slot);

@@ -99,6 +99,8 @@ void fuzz_attr(struct fuzz *f)
 	close(fd);
 	if (!f->root)
 		fuzz_bad(f, "%s can be written to", path);
+	else if (!strcmp(name, "claim"))
+		uq_write_line(path, uq_1in(&f->rng, 4) ? "0" : "1");
 	else
 		write_attr(f, path);
 }

@@ -671,6 +671,7 @@ static bool is_documented(const struct sent *s, int res)
 	case ENOTTY:
 	case ENXIO:
 	case EOPNOTSUPP:
+	case ESHUTDOWN:
 		return true;
 	case EBADF:		/* file of the SQE */
 	case ECANCELED:		/* link or cancel */

@@ -9,6 +9,7 @@
 #include "uq_fuzz.h"
 
 static const unsigned int known[] = {
+	NVME_UQ_IOCTL_UNCLAIM,
 	NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_SUBMIT_IO,
 	NVME_IOCTL_IO_CMD, NVME_IOCTL_RESET, NVME_IOCTL_SUBSYS_RESET,
 	NVME_IOCTL_RESCAN, NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO64_CMD,
@@ -122,7 +123,7 @@ static void ioctl_astray(struct fuzz *f, unsigned int nr, int fd)
 	};
 	int ret = ioctl(fd, nr, UQ_PICK(&f->rng, args));
 
-	if (!ret && nr != NVME_UQ_IOCTL_CLAIM)
+	if (!ret && nr != NVME_UQ_IOCTL_CLAIM && nr != NVME_UQ_IOCTL_UNCLAIM)
 		fuzz_bad(f, "ioctl %#x succeeded with no argument", nr);
 }
 
@@ -159,6 +160,9 @@ static void ioctl_known(struct fuzz *f, unsigned int nr, unsigned int slot)
 		break;
 	case NVME_UQ_IOCTL_CLAIM:
 		fuzz_claim(f, slot);
+		break;
+	case NVME_UQ_IOCTL_UNCLAIM:
+		fuzz_unclaim(f, slot);
 		break;
 	case NVME_UQ_IOCTL_SET_LIMIT:
 	case NVME_UQ_IOCTL_GET_LIMIT:

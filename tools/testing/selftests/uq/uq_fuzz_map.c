@@ -48,12 +48,22 @@ void fuzz_claim(struct fuzz *f, unsigned int slot)
 	case ENOMEM:
 	case ENXIO:
 	case EOPNOTSUPP:
+	case ESHUTDOWN:
+	case EPERM:
 		break;
 	default:
 		fuzz_bad(f, "a claim: %d", ret);
 	}
-	if (f->file[slot].claimed)
-		fuzz_bad(f, "a claim that was there: %d", ret);
+	/* another process has the file too, or root has ended the claim */
+	f->file[slot].claimed = false;
+}
+
+void fuzz_unclaim(struct fuzz *f, unsigned int slot)
+{
+	if (ioctl(f->file[slot].fd, NVME_UQ_IOCTL_UNCLAIM, fuzz_address(f)) &&
+	    errno != EBADF && errno != ENXIO && errno != EPERM)
+		fuzz_bad(f, "the end of a claim: %d", -errno);
+	f->file[slot].claimed = false;
 }
 
 /* -- limits */
@@ -68,8 +78,8 @@ static bool good_set(const struct fuzz *f, unsigned int slot,
 {
 	if (l->scope == NVME_UQ_LIMIT_QUEUE && !f->root)
 		return false;
-	return l->scope <= NVME_UQ_LIMIT_QUEUE &&
-		good_limit(f, slot, l->limit);
+	return l->scope <= NVME_UQ_LIMIT_QUEUE && !l->flags && !l->in_flight &&
+		!l->waiting && !l->reserved && good_limit(f, slot, l->limit);
 }
 
 static void check_get(struct fuzz *f, unsigned int slot,
@@ -85,17 +95,18 @@ static void check_get(struct fuzz *f, unsigned int slot,
 static bool is_limit_error(const struct fuzz *f, unsigned int slot,
 			   const struct nvme_uq_limit *l, bool set, int err)
 {
-	bool unknown = l->scope > NVME_UQ_LIMIT_QUEUE;
+	bool invalid = l->scope > NVME_UQ_LIMIT_QUEUE || l->flags ||
+		l->reserved || (set && (l->in_flight || l->waiting));
 
 	switch (err) {
 	case EBADF:
 		return true;
 	case EACCES:
-		return set && l->scope == NVME_UQ_LIMIT_QUEUE && !f->root;
+		return set && !f->root;
 	case EINVAL:
-		return unknown || (set && !good_limit(f, slot, l->limit));
+		return invalid || (set && !good_limit(f, slot, l->limit));
 	case ENXIO:
-		return !unknown;
+		return !invalid;
 	}
 	return false;
 }
@@ -111,8 +122,10 @@ void fuzz_limit(struct fuzz *f, unsigned int nr, unsigned int slot)
 			uq_below(&f->rng, 3),
 		.limit		= uq_1in(&f->rng, 4) ? uq_rnd(&f->rng) :
 			UQ_PICK(&f->rng, limits),
-		.in_flight	= uq_rnd(&f->rng),
-		.waiting	= uq_rnd(&f->rng),
+		.flags		= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) : 0,
+		.in_flight	= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) : 0,
+		.waiting	= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) : 0,
+		.reserved	= uq_1in(&f->rng, 16) ? uq_rnd(&f->rng) : 0,
 	};
 
 	was = l;
@@ -311,12 +324,12 @@ static void judge_attempt(struct fuzz *f, const struct attempt *a, int ret)
 				 a->prot, a->flags, a->len,
 				 (unsigned long long)a->off);
 		return;
-	case EPERM:
 	case EACCES:
 	case EINVAL:
 		if (!good || !f->file[a->slot].claimed)
 			return;
 		break;
+	case EPERM:		/* the claim has ended */
 	case EAGAIN:		/* too many locked pages */
 	case EBADF:
 	case ENOMEM:

@@ -118,6 +118,7 @@ TEST_F(limit, refused)
 	}
 	EXPECT_EQ(-EINVAL, set_limit(self->fd, 2, 7));
 	EXPECT_EQ(-EINVAL, set_limit(self->fd, ~0u, 7));
+	memset(&l, 0, sizeof(l));
 	l.scope = 2;
 	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_GET_LIMIT, &l));
 	EXPECT_EQ(EINVAL, errno);
@@ -125,6 +126,35 @@ TEST_F(limit, refused)
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_GET_LIMIT, NULL));
 	EXPECT_EQ(EFAULT, errno);
+}
+
+static int try_limit(int fd, unsigned int nr, struct nvme_uq_limit l)
+{
+	return ioctl(fd, nr, &l) ? -errno : 0;
+}
+
+/* Members without a meaning must be 0, so that they can get one later. */
+TEST_F(limit, members_that_must_be_zero)
+{
+	const struct nvme_uq_limit bad[] = {
+		{ .limit = 7, .flags = 1 },
+		{ .limit = 7, .flags = 1u << 31 },
+		{ .limit = 7, .reserved = 1 },
+		/* outputs */
+		{ .limit = 7, .in_flight = 1 },
+		{ .limit = 7, .waiting = 1 },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(-EINVAL, try_limit(self->fd, NVME_UQ_IOCTL_SET_LIMIT,
+					     bad[i])) TH_LOG("%u", i);
+		EXPECT_EQ(i < 3 ? -EINVAL : 0,
+			  try_limit(self->fd, NVME_UQ_IOCTL_GET_LIMIT, bad[i]))
+			TH_LOG("%u", i);
+	}
+	EXPECT_EQ(self->node.depth,
+		  get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
 }
 
 TEST_F(limit, refused_by_the_attributes)
@@ -235,6 +265,38 @@ TEST_F(limit, permission)
 				      self));
 }
 
+/* A descriptor that was passed on: the receiver has no right to the node. */
+static int lower_only(void *data)
+{
+	FIXTURE_DATA(limit) *self = data;
+	int fd = self->fd;
+
+	if (open(self->node.path, O_RDONLY) >= 0)
+		return 2;
+	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 5) != -EACCES ||
+	    set_limit(fd, NVME_UQ_LIMIT_FILE, self->node.depth) != -EACCES)
+		return 3;
+	if (set_limit(fd, NVME_UQ_LIMIT_FILE, self->node.depth + 1) != -EINVAL)
+		return 4;
+	if (get_limit(fd, NVME_UQ_LIMIT_FILE).limit != 4)
+		return 5;
+	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 4) ||
+	    set_limit(fd, NVME_UQ_LIMIT_FILE, 3))
+		return 6;
+	if (set_limit(fd, NVME_UQ_LIMIT_FILE, 4) != -EACCES)
+		return 7;
+	return get_limit(fd, NVME_UQ_LIMIT_FILE).limit == 3 ? 0 : 8;
+}
+
+/* A limit also binds who gets the descriptor. Only an administrator raises it. */
+TEST_F(limit, raised_by_the_administrator_only)
+{
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 4));
+	EXPECT_EQ(0, uq_run_with_mode(&self->node, 0600, lower_only, self));
+	EXPECT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_FILE, 9));
+	EXPECT_EQ(9, get_limit(self->fd, NVME_UQ_LIMIT_FILE).limit);
+}
+
 /* -- delayed commands */
 
 static int ring_of(const struct uq_node *node, struct io_uring *ring)
@@ -307,6 +369,69 @@ TEST_F(limit, limited_afterwards)
 	}
 	EXPECT_GE(2, most);
 	io_uring_queue_exit(&ring);
+}
+
+/* Put one buffer into the only slot of a ring. */
+static int put_buffer(struct io_uring *ring, void *buf, size_t len)
+{
+	struct iovec iov = { buf, len };
+	__u64 tag = 0;
+
+	return io_uring_register_buffers_update_tag(ring, 0, &iov, &tag, 1);
+}
+
+static void replace_buffer(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(limit) *self, unsigned int flags)
+{
+	const size_t len = 64 * 512;
+	unsigned char *second = self->buf + len;
+	unsigned int i, one[2] = { 1, 1 };
+	int block = open(self->node.block, O_RDWR | O_DIRECT);
+	unsigned char *want = uq_alloc(len);
+	struct io_uring ring;
+
+	ASSERT_LE(0, block);
+	uq_fill(want, len, 90 + flags);
+	ASSERT_EQ(len, pwrite(block, want, len, 0));
+	close(block);
+	memset(self->buf, 0, 2 * len);
+	ASSERT_EQ(0, uq_ring(&ring, 64, flags));
+	/* the only worker gets to most commands later */
+	ASSERT_EQ(0, io_uring_register_iowq_max_workers(&ring, one));
+	ASSERT_EQ(0, io_uring_register_buffers_sparse(&ring, 1));
+	ASSERT_EQ(1, put_buffer(&ring, self->buf, len));
+	for (i = 0; i < 64; i++) {
+		struct nvme_uring_cmd *c;
+
+		c = uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, i,
+			    self->buf + i * 512, 512);
+		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	}
+	ASSERT_EQ(64, io_uring_submit(&ring));
+	ASSERT_EQ(1, put_buffer(&ring, second, len));
+	for (i = 0; i < 64; i++)
+		EXPECT_EQ(0, uq_reap(&ring, NULL));
+	EXPECT_EQ(0, memcmp(self->buf, want, len));
+	for (i = 0; i < len && !second[i]; i++)
+		;
+	EXPECT_EQ(len, i) TH_LOG("data in the second buffer");
+	io_uring_queue_exit(&ring);
+	munmap(want, len);
+}
+
+/*
+ * A registered buffer is looked up when a command is submitted, even if the
+ * command has to wait. So it can be replaced once io_uring_enter() has
+ * returned.
+ */
+TEST_F(limit, buffer_replaced_while_waiting)
+{
+	ASSERT_EQ(0, write_limit(self, "1"));
+	if (variant->poll)
+		replace_buffer(_metadata, self, IORING_SETUP_IOPOLL);
+	replace_buffer(_metadata, self, 0);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
+			       self->node.depth));
 }
 
 /*
@@ -541,7 +666,7 @@ TEST_F(limit, queue_limit)
 		while (uq_attr(self->node.name, "waiting") <= 0)
 			uq_rest();
 	}
-	/* the order is that of arrival, so both make progress */
+	/* the first one that waits goes before new commands: both progress */
 	wait_done(&t[0], 1, 1);
 	wait_done(&t[1], 1, 1);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
@@ -678,72 +803,116 @@ TEST_F(limit, no_file_starves)
 		stop(_metadata, &t[i]);
 }
 
-/* io_uring allows at least this number of workers on any machine. */
-#define IN_LINE	4
+/* -- waiters that do not run */
 
-/* Wait until the queue has seen @number commands, submitted or waiting. */
-static void wait_arrived(const struct uq_node *node, long long number)
+#define IDLERS	24
+#define HOGS	16
+#define FEW	4
+
+struct idlers {
+	const struct uq_node	*node;
+	atomic_bool		last;	/* no idler reads again */
+	atomic_bool		stop;
+	int			fd;
+};
+
+static void on_cpu_0(void)
 {
-	long long sent;
+	cpu_set_t set;
 
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* Read blocks, on a CPU that others need. Return NULL if all reads succeed. */
+static void *be_idler(void *arg)
+{
+	struct sched_param param = { };
+	struct idlers *idlers = arg;
+	void *buf = uq_alloc(512);
+	bool good;
+
+	on_cpu_0();
+	sched_setscheduler(0, SCHED_IDLE, &param);
 	do {
-		sched_yield();
-		/*
-		 * in this order, a command that moves on is missed, but not
-		 * counted twice
-		 */
-		sent = uq_attr(node->name, "submitted");
-	} while (sent + uq_attr(node->name, "waiting") < number);
+		good = pread(idlers->fd, buf, 512, 0) == 512;
+	} while (good && !idlers->last);
+	munmap(buf, 512);
+	return good ? NULL : idlers;
+}
+
+static void *be_hog(void *arg)
+{
+	struct idlers *idlers = arg;
+
+	on_cpu_0();
+	while (!idlers->stop)
+		;
+	return NULL;
+}
+
+static unsigned int waiting(const struct idlers *idlers)
+{
+	return get_limit(idlers->fd, NVME_UQ_LIMIT_FILE).waiting;
+}
+
+/* Read a block of an idle queue as another user, on any CPU. */
+static ssize_t read_beside(const struct idlers *idlers)
+{
+	int other = open(idlers->node->path, O_RDONLY);
+	void *buf = uq_alloc(512);
+	ssize_t ret;
+
+	while (uq_attr(idlers->node->name, "in_flight"))
+		uq_rest();
+	ret = pread(other, buf, 512, 0);
+	munmap(buf, 512);
+	close(other);
+	return ret;
 }
 
 /*
- * The byte that a command writes. Each command writes one block less than the
- * previous.
+ * More commands wait than the queue admits. Then other tasks occupy the CPU of
+ * those that wait, so they do not take the tags that become free. A command of
+ * another user gets a tag, while as many as before wait.
  */
-static unsigned char writer_of(unsigned int round, unsigned int nr)
+TEST_F(limit, waiters_that_do_not_run)
 {
-	return 1 + round * (IN_LINE + 1) + nr;
-}
+	struct idlers idlers = { .node = &self->node };
+	pthread_t idler[IDLERS], hog[HOGS];
+	struct tenant busy;
+	unsigned int i;
+	void *bad;
 
-/*
- * With a limit of 1, commands run in the order of arrival. Check the blocks and
- * not the CQEs: CQEs of a polled queue come in another order if a worker finds
- * them.
- */
-TEST_F(limit, order_of_arrival)
-{
-	long long sent = uq_attr(self->node.name, "submitted");
-	const unsigned int all = IN_LINE + 1;
-	unsigned int round, i;
-	struct io_uring ring;
-
-	ASSERT_EQ(0, ring_of(&self->node, &ring));
-	for (round = 0; round < 5; round++) {
-		ASSERT_EQ(0, write_limit(self, "1"));
-		for (i = 0; i < all; i++) {
-			unsigned char *buf = self->buf + i * all * 512;
-
-			memset(buf, writer_of(round, i), (all - i) * 512);
-			uq_prep(&ring, self->fd, self->node.nsid, CMD_WRITE, 0,
-				buf, (all - i) * 512);
-			ASSERT_EQ(1, io_uring_submit(&ring));
-			wait_arrived(&self->node, ++sent);
-		}
-		for (i = 0; i < all; i++)
-			EXPECT_EQ(0, uq_reap(&ring, NULL));
-		memset(self->buf, 0, all * 512);
-		uq_prep(&ring, self->fd, self->node.nsid, CMD_READ, 0,
-			self->buf, all * 512);
-		ASSERT_EQ(0, uq_run(&ring));
-		sent++;
-		for (i = 0; i < all; i++) {
-			EXPECT_EQ(writer_of(round, IN_LINE - i),
-				  self->buf[i * 512]) TH_LOG("block %u", i);
-		}
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	idlers.fd = open(self->node.path, O_RDONLY);
+	ASSERT_LE(0, idlers.fd);
+	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE, FEW));
+	start(_metadata, self, &busy, 8 * FEW, 0);
+	wait_full(&busy, 1);
+	for (i = 0; i < IDLERS; i++)
+		ASSERT_EQ(0, pthread_create(&idler[i], NULL, be_idler,
+					    &idlers));
+	while (waiting(&idlers) < 3 * FEW)
+		uq_rest();
+	idlers.last = true;
+	for (i = 0; i < HOGS; i++)
+		ASSERT_EQ(0, pthread_create(&hog[i], NULL, be_hog, &idlers));
+	stop(_metadata, &busy);
+	EXPECT_EQ(512, read_beside(&idlers));
+	EXPECT_LE(FEW, (int)waiting(&idlers));
+	idlers.stop = true;
+	for (i = 0; i < HOGS; i++)
+		pthread_join(hog[i], NULL);
+	for (i = 0; i < IDLERS; i++) {
+		pthread_join(idler[i], &bad);
+		EXPECT_EQ(NULL, bad);
 	}
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
 			       self->node.depth));
-	io_uring_queue_exit(&ring);
+	close(idlers.fd);
 }
 
 /* -- short timeouts, and notified workers */
@@ -873,7 +1042,7 @@ TEST_F(limit, reset_under_load)
 /* The layout is ABI. */
 TEST(layout)
 {
-	EXPECT_EQ(16, sizeof(struct nvme_uq_limit));
+	EXPECT_EQ(24, sizeof(struct nvme_uq_limit));
 }
 
 int main(int argc, char **argv)

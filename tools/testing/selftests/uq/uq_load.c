@@ -16,7 +16,7 @@ void uq_load_count(struct uq_load *load, int res)
 		load->interrupted++;
 	else if (res > 0)
 		load->status++;
-	else if (res == -ENXIO || res == -ENODEV)
+	else if (res == -ENXIO || res == -ENODEV || res == -ESHUTDOWN)
 		load->stop = true;
 	else if (res && !load->bad++)
 		load->first_bad = res;

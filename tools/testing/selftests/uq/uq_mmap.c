@@ -47,6 +47,7 @@ FIXTURE_SETUP(map)
 	if (ret == KSFT_SKIP)
 		SKIP(return, "%s", why);
 	ASSERT_EQ(0, ret) TH_LOG("%s", why);
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	self->spurious = uq_attr(self->node.name, "spurious");
 	self->fd = open(self->node.path, O_RDWR);
 	ASSERT_LE(0, self->fd);
@@ -514,6 +515,7 @@ TEST_F(map, beside_a_busy_ring)
 		SKIP(return, "UQ_TEST_SLOW_DEV names no NVMe namespace");
 	b.fd = open(b.node.path, O_RDWR);
 	ASSERT_LE(0, b.fd);
+	ASSERT_EQ(0, uq_allow_claims(b.node.name, true));
 	ASSERT_EQ(0, uq_cq_map(&cq, b.fd));
 	ASSERT_EQ(0, pthread_create(&t, NULL, keep_busy, &b));
 	while (b.sent < BUSY && !b.ret)

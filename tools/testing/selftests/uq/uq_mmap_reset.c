@@ -93,6 +93,7 @@ FIXTURE_SETUP(life)
 	ASSERT_TRUE(uq_bring_up_node(&self->node, &ns, variant->poll));
 	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
 				  self->depth, sizeof(self->depth)));
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	self->buf = uq_alloc(AREA);
 	ASSERT_NE(NULL, self->buf);
 	ASSERT_EQ(0, uq_ring(&self->ring, 64, variant->poll ?
@@ -381,7 +382,7 @@ TEST_F(life, away_and_back)
 	ASSERT_EQ(0, uq_bring_up(&self->node.ns, irq, poll));
 	EXPECT_EQ(NVME_UQ_STATE_DOWN, info->state);
 	EXPECT_EQ(UQ_CQ_DOWN, uq_cq_look(&self->cq));
-	EXPECT_EQ(-ENXIO, read_mapped(self));
+	EXPECT_EQ(-ESHUTDOWN, read_mapped(self));
 	ASSERT_TRUE(uq_wait_nodes(&self->node.ns, irq, poll));
 
 	ASSERT_EQ(0, uq_bring_up(&self->node.ns, 2, 2));
@@ -416,6 +417,9 @@ static int use_new(const struct uq_ns *ns, bool poll)
 
 	if (!uq_node_nth(&new.node, ns, poll, 0))
 		return -ENOENT;
+	ret = uq_allow_claims(new.node.name, true);
+	if (ret)
+		return ret;
 	new.buf = uq_alloc(PAGE);
 	new.fd = open(new.node.path, O_RDWR);
 	if (new.fd < 0 || !new.buf)
@@ -462,6 +466,32 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
 	let_go(self);
 	self->cq.info = NULL;
+	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));
+}
+
+/* A new controller allows no claims. */
+TEST_F(life, claims_are_off_by_default)
+{
+	struct uq_ns ns = self->node.ns;
+	struct uq_node node;
+	char pci[64];
+	int fd;
+
+	EXPECT_EQ(1, uq_attr(self->node.name, "claim"));
+	ASSERT_EQ(0, uq_reset(ns.ctrl));
+	EXPECT_EQ(1, uq_attr(self->node.name, "claim"));
+	ASSERT_EQ(0, uq_pci_of(&ns, pci, sizeof(pci)));
+	let_go(self);
+	self->cq.info = NULL;
+	ASSERT_EQ(0, uq_pci_take(pci, false));
+	ASSERT_TRUE(uq_pci_find(pci, false, &ns));
+	ASSERT_TRUE(uq_node_nth(&node, &ns, self->node.poll, 0));
+	EXPECT_EQ(0, uq_attr(node.name, "claim"));
+	fd = open(node.path, O_RDWR);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-1, ioctl(fd, NVME_UQ_IOCTL_CLAIM));
+	EXPECT_EQ(EPERM, errno);
+	close(fd);
 	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));
 }
 
@@ -539,11 +569,11 @@ TEST_F(life, namespace_removed)
 	EXPECT_EQ(0, read_mapped(self));
 }
 
-UQ_LEAVE_OUT("life.*_slow.namespace_removed_after_its_node",
+UQ_LEAVE_OUT("life.*_slow.namespace_removed_after_its_queue",
 	     "one device is enough");
 
-/* The same for a node that has left /dev because a reset removed its queue. */
-TEST_F(life, namespace_removed_after_its_node)
+/* The same after a reset that did not create the queue, and one that did. */
+TEST_F(life, namespace_removed_after_its_queue)
 {
 	int irq = variant->poll ? 2 : 0, poll = variant->poll ? 0 : 2;
 	const struct nvme_uq_info *info = self->cq.info;

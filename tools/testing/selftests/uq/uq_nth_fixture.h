@@ -68,6 +68,7 @@ FIXTURE_SETUP(nth)
 	ASSERT_EQ(0, uq_bring_up(&ns, 2, 2));
 	ASSERT_TRUE(uq_wait_nodes(&ns, 2, 2));
 	ASSERT_TRUE(uq_node_nth(&self->node, &ns, variant->poll, 0));
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	ASSERT_EQ(0, uq_pci_of(&ns, self->pci, sizeof(self->pci)));
 	uq_peace_begin(&self->peace, uq_scale() > 1);
 	self->buf = uq_alloc(AREA);

@@ -231,7 +231,7 @@ bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n)
 		    x != ctrl)
 			continue;
 		uq_attr_str(e->d_name, "type", type, sizeof(type));
-		if (!type[0] || n--)
+		if (!uq_is_created(e->d_name) || n--)
 			continue;
 		snprintf(node->name, sizeof(node->name), "%.31s", e->d_name);
 		snprintf(node->path, sizeof(node->path), "/dev/%s", node->name);

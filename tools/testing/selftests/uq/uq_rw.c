@@ -121,6 +121,38 @@ TEST_F(uq, vectors_of_calls)
 				 iov[i].iov_len)) TH_LOG("piece %u", i);
 }
 
+/* A vector of more pieces than a command can have needs several commands. */
+TEST_F(uq, vector_of_many_pieces)
+{
+	const unsigned int n = 600;
+	struct iovec *iov = calloc(n, sizeof(*iov));
+	int fd = open(self->node.path, O_RDWR | O_DIRECT);
+	struct io_uring_sqe *sqe;
+	unsigned int i;
+
+	ASSERT_NE(NULL, iov);
+	ASSERT_LE(0, fd);
+	for (i = 0; i < n; i++) {
+		iov[i].iov_base = self->buf + i * 1024;
+		iov[i].iov_len = 512;
+	}
+	uq_fill(self->ref, n * 512, 98);
+	ASSERT_EQ(n * 512, pwrite(self->block, self->ref, n * 512, POS));
+	memset(self->buf, 0, n * 1024);
+	ASSERT_EQ(n * 512, preadv(fd, iov, n, POS));
+	for (i = 0; i < n; i++)
+		EXPECT_TRUE(same(self->ref + i * 512, iov[i].iov_base, 512));
+	memset(self->buf, 0, n * 1024);
+	sqe = io_uring_get_sqe(&self->ring);
+	ASSERT_NE(NULL, sqe);
+	io_uring_prep_rw(IORING_OP_READV, sqe, fd, iov, n, POS);
+	ASSERT_EQ(n * 512, uq_run(&self->ring));
+	for (i = 0; i < n; i++)
+		EXPECT_TRUE(same(self->ref + i * 512, iov[i].iov_base, 512));
+	close(fd);
+	free(iov);
+}
+
 /* -- size and position */
 
 TEST_F(uq, size_and_position)
@@ -565,6 +597,7 @@ TEST_F(uq, claimed)
 
 	ASSERT_LE(0, other);
 	ASSERT_EQ(0, uq_ring(&ring, 4, 0));
+	ASSERT_EQ(0, uq_allow_claims(self->node.name, true));
 	if (ioctl(other, NVME_UQ_IOCTL_CLAIM))
 		SKIP(return, "no claim: %d", errno);
 	EXPECT_EQ(-EBUSY, try(pread(self->fd, self->buf, 512, 0)));
@@ -698,10 +731,127 @@ TEST_F(slow, killed_while_waiting)
 		EXPECT_EQ(4096, uq_reap(&self->ring, NULL));
 }
 
+/* Cancellation ends the requests that wait for their turn. */
+
+#define READS	16
+
+static __u32 waiting_on(int fd)
+{
+	struct nvme_uq_limit l = { .scope = NVME_UQ_LIMIT_FILE };
+
+	return ioctl(fd, NVME_UQ_IOCTL_GET_LIMIT, &l) ? 0 : l.waiting;
+}
+
+/*
+ * Submit requests to a file with a limit of 1, and wait until some of them wait
+ * in workers. Return how many, and the number of commands that the queue had
+ * submitted before. If nothing cancels the requests, the queue submits at least
+ * so many more.
+ */
+static __u32 submit_waiting(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(slow) *self, struct io_uring *ring,
+			    bool cmds, long long *submitted)
+{
+	struct iovec iov[READS];
+	unsigned int i;
+	__u32 n;
+
+	for (i = 0; i < READS; i++)
+		if (cmds)
+			uq_prep(ring, self->fd, self->node.nsid, CMD_READ,
+				i * 8, self->buf + i * 4096, 4096);
+		else
+			prep_op(ring, IORING_OP_READ, self->fd,
+				self->buf + i * 4096, 4096, i * 4096, &iov[i]);
+	ASSERT_EQ(READS, io_uring_submit(ring));
+	do {
+		uq_rest();
+		*submitted = uq_attr(self->node.name, "submitted");
+		n = waiting_on(self->fd);
+	} while (!n && uq_attr(self->node.name, "in_flight"));
+	return n;
+}
+
+static void cancel_all(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(slow) *self, bool cmds)
+{
+	unsigned int round, i, cancelled;
+	long long before, sent;
+	__u32 waiting;
+
+	/* on a busy host, the device may complete all of them before */
+	for (round = 0; round < 20; round++) {
+		struct io_uring_sqe *sqe;
+
+		waiting = submit_waiting(_metadata, self, &self->ring, cmds,
+					 &before);
+		sqe = io_uring_get_sqe(&self->ring);
+		ASSERT_NE(NULL, sqe);
+		memset(sqe, 0, 2 * sizeof(*sqe));
+		sqe->opcode = IORING_OP_ASYNC_CANCEL;
+		sqe->cancel_flags = IORING_ASYNC_CANCEL_ANY |
+			IORING_ASYNC_CANCEL_ALL;
+		sqe->user_data = 77;
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		for (i = 0, cancelled = 0; i < READS + 1; i++) {
+			struct io_uring_cqe *cqe;
+
+			ASSERT_EQ(0, io_uring_wait_cqe(&self->ring, &cqe));
+			if (cqe->user_data != 77 && cqe->res == -ECANCELED)
+				cancelled++;
+			else if (cqe->user_data != 77)
+				EXPECT_EQ(cmds ? 0 : 4096, cqe->res);
+			io_uring_cqe_seen(&self->ring, cqe);
+		}
+		sent = uq_attr(self->node.name, "submitted") - before;
+		if (cancelled && sent < waiting)
+			return;
+	}
+	EXPECT_LT(sent, waiting) TH_LOG("%u cancelled", cancelled);
+}
+
+TEST_F(slow, cancelled_while_waiting)
+{
+	limit_one(_metadata, self->fd);
+	cancel_all(_metadata, self, false);
+	cancel_all(_metadata, self, true);
+}
+
+/* A closed ring goes away before it would be the turn of its requests. */
+TEST_F(slow, closed_while_waiting)
+{
+	unsigned int round;
+	long long before, sent;
+	__u32 waiting;
+
+	limit_one(_metadata, self->fd);
+	for (round = 0; round < 20; round++) {
+		struct io_uring ring;
+		int fd[2];
+		char c;
+
+		ASSERT_EQ(0, pipe(fd));
+		ASSERT_EQ(0, uq_ring(&ring, READS, 0));
+		/* the end of the ring closes the pipe */
+		ASSERT_EQ(0, io_uring_register_files(&ring, &fd[1], 1));
+		close(fd[1]);
+		waiting = submit_waiting(_metadata, self, &ring, false,
+					 &before);
+		io_uring_queue_exit(&ring);
+		ASSERT_EQ(0, read(fd[0], &c, 1));
+		close(fd[0]);
+		sent = uq_attr(self->node.name, "submitted") - before;
+		if (sent < waiting)
+			return;
+	}
+	EXPECT_LT(sent, waiting);
+}
+
 /*
  * The buffer is a mapping of another file. If the file is written back while a
- * read is in flight, a work item must mark the pages dirty again. Check the
- * content of the file after the mapping and the page cache are dropped.
+ * read is in flight, a work item must mark the pages dirty again, maybe after
+ * the read has ended. Check the content of the file after the mapping and the
+ * page cache are dropped.
  */
 TEST_F(slow, written_back_in_flight)
 {
@@ -711,7 +861,8 @@ TEST_F(slow, written_back_in_flight)
 	struct iovec iov[16];
 	unsigned int i;
 	char path[48];
-	int fd;
+	time_t start;
+	int fd, direct;
 
 	ASSERT_TRUE(uq_ns_nth(&ns, 0));
 	snprintf(path, sizeof(path), "/dev/%s", ns.block);
@@ -733,13 +884,17 @@ TEST_F(slow, written_back_in_flight)
 		EXPECT_EQ(4096, uq_reap(&self->ring, NULL));
 	EXPECT_TRUE(same(map, self->buf, len));
 	munmap(map, len);
-	ASSERT_EQ(0, fsync(fd));
-	ASSERT_EQ(0, posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
-	close(fd);
-	fd = open(path, O_RDONLY | O_DIRECT);
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(len, pread(fd, self->buf + len, len, POS));
+	direct = open(path, O_RDONLY | O_DIRECT);
+	ASSERT_LE(0, direct);
+	start = uq_seconds();
+	do {
+		ASSERT_EQ(0, fsync(fd));
+		ASSERT_EQ(0, posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+		ASSERT_EQ(len, pread(direct, self->buf + len, len, POS));
+	} while (memcmp(self->buf, self->buf + len, len) &&
+		 uq_seconds() - start < UQ_NEVER);
 	EXPECT_TRUE(same(self->buf, self->buf + len, len));
+	close(direct);
 	close(fd);
 }
 

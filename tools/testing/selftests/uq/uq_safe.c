@@ -431,6 +431,8 @@ static void restore_nodes(const struct uq_ns *ns)
 	for (poll = 0; poll < 2; poll++) {
 		for (n = 0; uq_node_nth(&node, ns, poll, n); n++) {
 			reset_limits(&node);
+			if (uq_attr(node.name, "claim") == 1)
+				uq_allow_claims(node.name, false);
 			chmod(node.path, 0600);
 		}
 	}

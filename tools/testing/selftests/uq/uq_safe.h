@@ -17,7 +17,7 @@
  *   machine, or with UQ_TEST_DESTRUCTIVE=1.
  * - The tests identify a named namespace by its WWID and the bus address of its
  *   controller. Names may change while controllers are unbound and bound again.
- * - Changed parameters and limits are restored, however a test ends.
+ * - Changed parameters, limits and permissions are restored, however a test ends.
  *   Controllers that were unbound or removed are bound again.
  */
 #ifndef SELFTESTS_UQ_SAFE_H

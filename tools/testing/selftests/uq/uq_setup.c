@@ -124,6 +124,39 @@ static void shows_what_it_did(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_attr(node.name, "in_flight"));
 }
 
+/* A node has the identity of its namespace, as on the block device. */
+static void shows_its_namespace(struct __test_metadata *_metadata,
+				const struct uq_ns *ns)
+{
+	char wwid[200], own[200];
+	struct uq_node node;
+
+	ASSERT_TRUE(uq_node_nth(&node, ns, true, 0));
+	ASSERT_EQ(0, uq_wwid(ns->block, wwid, sizeof(wwid)));
+	uq_attr_str(node.name, "wwid", own, sizeof(own));
+	EXPECT_STREQ(wwid, own);
+	EXPECT_EQ(ns->nsid, uq_attr(node.name, "nsid"));
+	EXPECT_EQ(ns->lba, uq_attr(node.name, "logical_block_size"));
+	EXPECT_EQ(4, uq_attr(node.name, "dma_alignment"));
+	EXPECT_EQ(ns->max, uq_attr(node.name, "max_transfer"));
+}
+
+TEST(identity)
+{
+	struct uq_ns ns;
+	unsigned int n;
+	int irq, poll;
+
+	for (n = 0; uq_ns_nth(&ns, n); n++) {
+		if (!ns.usable)
+			continue;
+		ASSERT_EQ(0, uq_bring_up(&ns, 0, 1));
+		ASSERT_TRUE(uq_settle(&ns, &irq, &poll));
+		if (poll)
+			shows_its_namespace(_metadata, &ns);
+	}
+}
+
 /* Check the attributes of a queue in sysfs. */
 TEST(attributes)
 {
@@ -360,7 +393,7 @@ TEST(parameters_out_of_range)
 		"user_irq_queues", "user_poll_queues"
 	};
 	static const char * const bad[] = {
-		"-1", "4294967295", "99999", "one", "1 2", "0x", " "
+		"-1", "4294967296", "one", "1 2", "0x", " "
 	};
 	unsigned int n, i;
 	char mode[8];
@@ -379,6 +412,27 @@ TEST(parameters_out_of_range)
 			EXPECT_EQ(-EINVAL, uq_param_set(names[n], bad[i]))
 				TH_LOG("%s, value %u", names[n], i);
 		EXPECT_EQ(1, uq_param_get(names[n]));
+	}
+}
+
+/*
+ * A number for a larger machine becomes that of this one: with an error, the
+ * module would not load.
+ */
+TEST(parameters_of_a_larger_machine)
+{
+	static const char * const names[] = {
+		"user_irq_queues", "user_poll_queues"
+	};
+	long long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	unsigned int n;
+
+	for (n = 0; n < 2; n++) {
+		EXPECT_EQ(0, uq_param_set(names[n], "4294967295"));
+		/* possible CPUs need not be present */
+		EXPECT_LE(cpus, uq_param_get(names[n]));
+		EXPECT_GE(8192, uq_param_get(names[n]));
+		EXPECT_EQ(0, uq_param_set(names[n], "2"));
 	}
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: a stopped tenant that does not reap its completions.
+ * NVMe user queues: a stopped tenant that does not reap its completions, or
+ * whose command on the block layer's queue does not end.
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "uq_timeout.h"
 
@@ -116,6 +121,107 @@ TEST_F(timeout, stopped_and_unbound)
 	goes_on(_metadata, pid);
 	let_go(self);
 	bind_again(_metadata, self, id);
+}
+
+/* Memory that the kernel cannot read before *@uffd is closed. */
+static void *held_memory(int *uffd)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range	= { (uintptr_t)p, 4096 },
+		.mode	= UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	*uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (*uffd < 0)
+		return NULL;
+	return ioctl(*uffd, UFFDIO_API, &api) ||
+		ioctl(*uffd, UFFDIO_REGISTER, &reg) ? NULL : p;
+}
+
+struct held {
+	FIXTURE_DATA(timeout) *self;
+	void	*buf;
+};
+
+/* Read by the ioctl of the node, which uses the queue of the block layer. */
+static void *read_held(void *arg)
+{
+	struct held *held = arg;
+	struct nvme_passthru_cmd64 cmd = {
+		.opcode		= CMD_READ,
+		.nsid		= held->self->node.nsid,
+		.addr		= (uintptr_t)held->buf,
+		.data_len	= 4096,
+		.cdw12		= 7,
+	};
+
+	return (void *)(intptr_t)ioctl(held->self->fd, NVME_IOCTL_IO64_CMD,
+				       &cmd);
+}
+
+/*
+ * Wait until the queue of the block device is frozen. Only then, reads that must
+ * not wait fail again and again.
+ */
+static void wait_frozen(FIXTURE_DATA(timeout) *self)
+{
+	struct iovec iov = { self->buf, 4096 };
+	unsigned int refused = 0;
+
+	while (refused < 100) {
+		if (preadv2(self->block, &iov, 1, 0, RWF_NOWAIT) < 0)
+			refused++;
+		else
+			refused = 0;
+		sched_yield();
+	}
+}
+
+/* Return true if a read completes, and false if it waits again and again. */
+static bool completes(FIXTURE_DATA(timeout) *self)
+{
+	unsigned int waits = 0;
+
+	prep(self, 0, 0);
+	if (io_uring_submit(&self->ring) != 1)
+		return false;
+	while (!io_uring_cq_ready(&self->ring) && waits < 1000) {
+		waits += uq_attr(self->node.name, "waiting") > 0;
+		io_uring_enter(self->ring.ring_fd, 0, 0, IORING_ENTER_GETEVENTS,
+			       NULL);
+	}
+	return io_uring_cq_ready(&self->ring);
+}
+
+/*
+ * A scan waits for a command of the block layer that a tenant does not let end.
+ * Meanwhile the user queues of the namespace go on.
+ */
+TEST_F(timeout, held_request_and_rescan)
+{
+	struct held held = { .self = self };
+	struct uffd_msg msg;
+	pthread_t tenant;
+	void *ret;
+	int uffd;
+
+	held.buf = held_memory(&uffd);
+	if (uffd < 0)
+		SKIP(return, "no userfaultfd");
+	ASSERT_NE(NULL, held.buf);
+	ASSERT_EQ(0, pthread_create(&tenant, NULL, read_held, &held));
+	/* the command has its request, and waits for the memory */
+	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	EXPECT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "rescan_controller", "1"));
+	wait_frozen(self);
+	EXPECT_TRUE(completes(self)) TH_LOG("a read waits for the scan");
+	close(uffd);
+	ASSERT_EQ(0, pthread_join(tenant, &ret));
+	EXPECT_EQ(0, (intptr_t)ret);
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
 }
 
 int main(int argc, char **argv)

@@ -169,6 +169,7 @@ static int ended(struct worker *w, unsigned int i, int res)
 		return -1;
 	case -ENXIO:
 	case -ENODEV:
+	case -ESHUTDOWN:
 		MORE(w->all->turned_away);
 		return -1;
 	}
@@ -192,8 +193,11 @@ struct session {
 /* Claim and map the queue, if no other process uses it. */
 static void claim(struct worker *w, struct session *s)
 {
-	int ret = uq_cq_map(&s->cq, s->fd);
+	int ret;
 
+	/* a new controller allows no claims */
+	uq_allow_claims(s->node.name, true);
+	ret = uq_cq_map(&s->cq, s->fd);
 	switch (-ret) {
 	case 0:
 		MORE(w->all->claims);
@@ -202,7 +206,9 @@ static void claim(struct worker *w, struct session *s)
 	case EBUSY:
 	case ENXIO:
 	case EOPNOTSUPP:
+	case ESHUTDOWN:
 	case EINVAL:		/* the size has changed */
+	case EPERM:		/* the controller is another one now */
 		break;
 	default:
 		bad(w, "claim", ret);

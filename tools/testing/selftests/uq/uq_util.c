@@ -413,6 +413,15 @@ static void node_name(char *name, size_t len, const struct uq_ns *ns,
 	snprintf(name, len, "ng%dn%dq%u", ns->ctrl, ns->head, z);
 }
 
+bool uq_is_created(const char *node)
+{
+	char state[16];
+
+	/* the attribute is empty while the node is removed */
+	uq_attr_str(node, "state", state, sizeof(state));
+	return state[0] && strcmp(state, "unavailable");
+}
+
 /* Remove the next queue of a kind from @left and return it, or 0. */
 static unsigned int next_of_kind(const struct uq_ns *ns, bool poll, __u64 *left)
 {
@@ -422,9 +431,8 @@ static unsigned int next_of_kind(const struct uq_ns *ns, bool poll, __u64 *left)
 
 		*left &= *left - 1;
 		node_name(name, sizeof(name), ns, z);
-		/* the attribute is empty while the node is removed */
 		uq_attr_str(name, "type", type, sizeof(type));
-		if (type[0] && !strcmp(type, "poll") == poll)
+		if (uq_is_created(name) && !strcmp(type, "poll") == poll)
 			return z;
 	}
 	return 0;
@@ -670,6 +678,15 @@ bool uq_check_idle(const char *node, long long spurious)
 	good &= attr_is(node, "completed", uq_attr(node, "submitted"));
 	good &= attr_is(node, "spurious", spurious);
 	return good;
+}
+
+int uq_allow_claims(const char *node, bool allow)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/nvme-generic/%s/user_queue/claim", node);
+	return uq_write_line(path, allow ? "1" : "0");
 }
 
 bool uq_wait_unclaimed(const char *node)
