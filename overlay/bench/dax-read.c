@@ -24,13 +24,15 @@
  * Overwrites of written blocks (bench dax-write) have two variants: "generic", with
  * dax_read.fast off, and "write", with it on.
  *
+ * Bench nodax-read has files without DAX in the same file system, in variant "generic".
+ *
  * With "lines", readers on processors of their own take turns under the plugin
  * that follows cache lines, see turns.h. There are two more variants then:
  *
  *   unlocked   read, with ext4.dax_unlocked_read on
  *   pagecache  a file of the same file system without DAX, all of it cached
  *
- * They need a file system mounted with -o dax=inode.
+ * ext4 and XFS must be mounted with -o dax=inode.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -76,12 +78,16 @@
 
 enum call {
 	GETPPID, PREAD, PREADV, PREADV_2, READ_FIXED, SPLICE, APPENDED, PWRITE,
+	DIRECT, DIRECT_WRITE, UNCACHED,
 };
 
-/* Of "appended" only the pread() counts, not the block appended before it. */
+/*
+ * Of "appended" only the pread() counts, not the block appended before it. Of
+ * "uncached" only the pread() counts, not dropping the page before it.
+ */
 static const char * const calls[] = {
 	"getppid", "pread", "preadv", "preadv-2", "read-fixed", "splice",
-	"appended", "pwrite",
+	"appended", "pwrite", "direct", "direct-write", "uncached",
 };
 
 struct variant {
@@ -120,8 +126,8 @@ static struct layout grown = { 1, false };
 /* One to write over. */
 static struct layout over = { 1, false };
 
-/* The one without DAX. */
-static struct layout cached = { 1, false };
+/* Those without DAX. */
+static struct layout cached = { 1, false }, direct = { 1, false };
 
 struct cell {
 	const char *bench;
@@ -304,6 +310,7 @@ static void make_layout(struct layout *l)
 
 	snprintf(name, sizeof(name), "%s-%d", l == &grown ? "grown" :
 		 l == &over ? "over" : l == &cached ? "cached" :
+		 l == &direct ? "direct" :
 		 l->hole ? "holes" : "data", l->extents);
 	l->fd = create(name);
 	if (l->hole)
@@ -441,11 +448,25 @@ static uint64_t read_appended(struct layout *l, int fd, size_t size, off_t place
 	return insns() - start;
 }
 
+/* Read a page that is no longer in the page cache. */
+static uint64_t read_uncached(int fd, size_t size, off_t place)
+{
+	uint64_t start;
+
+	errno = posix_fadvise(fd, place, size, POSIX_FADV_DONTNEED);
+	if (errno)
+		die("posix_fadvise");
+	start = insns();
+	if (pread(fd, buf, size, place) != (ssize_t)size)
+		die("pread");
+	return insns() - start;
+}
+
 /* -- one measurement ------------------------------------------------------ */
 
 static int cell_fd(const struct cell *c)
 {
-	if (c->call == PWRITE)
+	if (c->call == PWRITE || c->call == DIRECT_WRITE)
 		return c->layout->fd;
 	return c->variant->noread ? c->layout->fd_noread : c->layout->fd;
 }
@@ -477,6 +498,7 @@ operate(const struct cell *c, int first, int nr)
 			getppid();
 		break;
 	case PREAD:
+	case DIRECT:
 		for (int i = 0; i < nr; i++)
 			if (pread(fd, buf, size, place[i]) != (ssize_t)size)
 				die("pread");
@@ -505,7 +527,12 @@ operate(const struct cell *c, int first, int nr)
 		for (int i = 0; i < nr; i++)
 			sum += read_appended(c->layout, fd, size, place[i]);
 		return sum;
+	case UNCACHED:
+		for (int i = 0; i < nr; i++)
+			sum += read_uncached(fd, size, place[i]);
+		return sum;
 	case PWRITE:
+	case DIRECT_WRITE:
 		for (int i = 0; i < nr; i++)
 			if (pwrite(fd, buf, size, place[i]) != (ssize_t)size)
 				die("pwrite");
@@ -532,7 +559,7 @@ static void check_bytes(const struct cell *c)
 
 	memset(buf, 0x5a, MAX_SIZE);
 	operate(c, 7, 1);
-	if (c->call == PWRITE)
+	if (c->call == PWRITE || c->call == DIRECT_WRITE)
 		check_written(c);
 	memset(want, 0, sizeof(want));
 	if (!c->layout->hole)
@@ -682,6 +709,16 @@ static void add_overwrites(void)
 	}
 }
 
+/* Files without DAX: ext4 looks up their blocks, too. */
+static void add_nodax(void)
+{
+	if (strcmp(fs, "ext4"))
+		return;
+	add("nodax-read", DIRECT, &generic, &direct, BLOCK, 1);
+	add("nodax-read", DIRECT_WRITE, &generic, &direct, BLOCK, 1);
+	add("nodax-read", UNCACHED, &generic, &cached, BLOCK, 1);
+}
+
 static void add_floor(void)
 {
 	static const struct variant floor = { "floor", false, true };
@@ -722,6 +759,7 @@ static void add_all(void)
 	add_read(&layouts[0], 4096, 2);
 	add_appended();
 	add_overwrites();
+	add_nodax();
 }
 
 static void measure_all(int runs)
@@ -806,12 +844,11 @@ static void turn_to_read(void *arg, unsigned int cpu, int round)
 		die("pread");
 }
 
-static void read_in_turns(const struct variant *v, size_t size,
+static void read_in_turns(const struct variant *v, struct layout *l, size_t size,
 			  unsigned int cpus, bool shared_files, int run)
 {
 	struct cell c = {
-		"dax-read", PREAD, v, v == &pagecache ? &cached : &layouts[0],
-		size, 1
+		"dax-read", PREAD, v, v == &pagecache ? &cached : l, size, 1
 	};
 	struct turns t = {
 		.cpus = cpus,
@@ -829,17 +866,19 @@ static void read_in_turns(const struct variant *v, size_t size,
 	take_turns(&t, turn_to_read, &c);
 	if (v->unlocked && !write_text(UNLOCKED, "0"))
 		die("%s", UNLOCKED);
-	printf("turns dax-read %s fs=%s syscall=pread size=%zu extents=1 hole=false",
-	       v->name, fs, size);
+	printf("turns dax-read %s fs=%s syscall=pread size=%zu extents=%d hole=false",
+	       v->name, fs, size, c.layout->extents);
 	turns_print(&t, run, 1);
 }
 
 static void lines_of_variant(const struct variant *v, int run)
 {
 	for (unsigned int cpus = 1; cpus <= TURN_CPUS; cpus *= 2)
-		read_in_turns(v, 8, cpus, false, run);
-	read_in_turns(v, 8, TURN_CPUS, true, run);
-	read_in_turns(v, 4096, 1, false, run);
+		read_in_turns(v, &layouts[0], 8, cpus, false, run);
+	read_in_turns(v, &layouts[0], 8, TURN_CPUS, true, run);
+	read_in_turns(v, &layouts[0], 4096, 1, false, run);
+	if (v != &pagecache)
+		read_in_turns(v, &layouts[1], 8, TURN_CPUS, false, run);
 }
 
 static void lines_all(int runs)
@@ -856,6 +895,8 @@ static void lines_all(int runs)
 			lines_of_variant(v[i], run);
 	printf("complete lines\n");
 }
+
+/* -- where it all begins -------------------------------------------------- */
 
 /* Files that are made from now on in this directory are DAX files, or not. */
 static void inherit_dax(bool dax)
@@ -884,7 +925,18 @@ static void need_dax(int fd, bool dax)
 		die("a file is%s a DAX file", dax ? " not" : "");
 }
 
-/* -- where it all begins -------------------------------------------------- */
+/* A file of the same file system without DAX. Both descriptors are one. */
+static void make_without_dax(struct layout *l, int flags)
+{
+	inherit_dax(false);
+	make_layout(l);
+	need_dax(l->fd, false);
+	inherit_dax(true);
+	close(l->fd_noread);
+	l->fd_noread = l->fd;
+	if (fcntl(l->fd, F_SETFL, flags))
+		die("O_DIRECT");
+}
 
 static void prepare(const char *dir, size_t nr_layouts)
 {
@@ -910,8 +962,12 @@ static void prepare(const char *dir, size_t nr_layouts)
 		return;
 	}
 	has_parameter = !access(PARAMETER, W_OK);
-	if (!strcmp(fs, "ext4"))
+	inherit_dax(true);
+	if (!strcmp(fs, "ext4")) {
 		make_layout(&over);
+		make_without_dax(&cached, 0);
+		make_without_dax(&direct, O_DIRECT);
+	}
 	/* While there is room in one place. */
 	make_layout(&grown);
 	if (fallocate(grown.fd, FALLOC_FL_KEEP_SIZE, grown.end * BLOCK,
@@ -924,21 +980,9 @@ static void prepare(const char *dir, size_t nr_layouts)
 		if (has_parameter)
 			has_read = take_read_away(l->fd_noread);
 	}
+	need_dax(layouts[0].fd, true);
 	printf("kernel parameter=%s read=%s\n", has_parameter ? "yes" : "no",
 	       has_read ? "yes" : "no");
-}
-
-/* A DAX file and one without, in one file system. */
-static void prepare_lines(const char *dir)
-{
-	if (chdir(dir))
-		die("%s", dir);
-	inherit_dax(true);
-	prepare(dir, 1);
-	need_dax(layouts[0].fd, true);
-	inherit_dax(false);
-	make_layout(&cached);
-	need_dax(cached.fd, false);
 }
 
 static int number(const char *text)
@@ -971,7 +1015,7 @@ int main(int argc, char **argv)
 		prepare(argv[1], 1);
 		profile_all();
 	} else if (!strcmp(what, "lines") && argc == 4) {
-		prepare_lines(argv[1]);
+		prepare(argv[1], 2);
 		lines_all(number(argv[3]));
 	} else if (!strcmp(what, "source") && argc == 3) {
 		make_source(argv[1]);

@@ -28,8 +28,8 @@ erofs)
 *)	fail "the file system $fs is not known" ;;
 esac
 mkdir -p /tmp/dax
-# Where lines are followed, there is a file without DAX beside the one with it.
-[ "$1" = lines ] && dax=inode || dax=always
+# There are files without DAX beside those with it.
+[ "$fs" = erofs ] && dax=always || dax=inode
 mount -t "$fs" -o "dax=$dax" /dev/pmem0 /tmp/dax || fail "mounting with DAX failed"
 # Without the parameter there is one way to read only, and nothing to compare.
 if [ -e /sys/module/dax_read/parameters/fast ]; then

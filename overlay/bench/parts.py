@@ -58,8 +58,7 @@ class Part:
 
 PARTS = (
     Part("dax-read", dax_read.rows, dax_read.judge,
-         ("syscall", "dax-read", "dax-write"), memory=True, profiled=dax_read,
-         layers=True),
+         ("syscall", *dax_read.BENCHES), memory=True, profiled=dax_read, layers=True),
     Part("dax-mmap", dax_mmap.rows, dax_mmap.judge, ("dax-mmap", "dax-mmap-xfs"),
          memory=True),
     Part("nvme", nvme.rows, nvme.judge, ("io_uring-nop", "nvme"), profiled=nvme,
