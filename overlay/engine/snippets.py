@@ -17,7 +17,7 @@ from engine.ktap import FAIL, PASS, Case
 PACKAGES = ("gcc", "g++", "make", "rsync", "liburing-dev")
 CLIENT = "tools/nvme/uq_cq.h"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-O2", "-Wno-unused-variable",
-            "-Wno-unused-but-set-variable")
+            "-Wno-unused-parameter", "-Wno-unused-but-set-variable")
 # The variables that the pages introduce in prose.
 PRELUDE = """\
 #include <endian.h>
