@@ -84,5 +84,6 @@ const struct kernel_param_ops dax_read_param_ops = {
 EXPORT_SYMBOL_GPL(dax_read_param_ops);
 
 module_param_cb(fast, &dax_read_param_ops, &dax_read_fast_key.key, 0644);
+__MODULE_PARM_TYPE(fast, "bool");
 MODULE_PARM_DESC(fast,
 		 "For tests and comparisons: use the fast lookups of ext4 and XFS for DAX files (default: on)");

@@ -37,9 +37,8 @@
  *	truncation, also after a write that failed; hole punching, collapse and
  *	insert range (ext4_punch_hole(), ext4_collapse_range(),
  *	ext4_insert_range(), ext4_ext_truncate(), ext4_ind_truncate()), and
- *	ext4_swap_extents() and swap_inode_data(): all of them call
- *	ext4_es_remove_extent() for the whole range before the blocks are freed
- *	or used elsewhere
+ *	swap_inode_boot_loader(): all of them call ext4_es_remove_extent() for
+ *	the whole range before the blocks are freed or used elsewhere
  *	zero range, which makes written extents unwritten: it calls
  *	ext4_es_insert_extent() for the unwritten extent
  *
@@ -49,8 +48,8 @@
  * stays in place. Before a place in the file gets other blocks, it loses its
  * old ones. So a remembered extent outlasts appends and faults. @taken changes
  * even if the tree had no entry to remove, because the shrinker may have
- * dropped it. The shrinker drops entries but no blocks, and leaves @taken
- * unchanged. Holes and unwritten extents are not remembered. Setting S_DAX
+ * dropped it. The shrinker itself drops an entry and no blocks, so @taken does
+ * not change then. Holes and unwritten extents are not remembered. Setting S_DAX
  * empties the map, because the memory of the inode may come from an evicted
  * one.
  *

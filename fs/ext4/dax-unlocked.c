@@ -32,7 +32,8 @@
  * ext4_break_layouts() and ext4_break_layouts_range() do steps 2 and 3. They
  * already wait for all other direct users of blocks. Their callers are
  * truncation to a smaller size (ext4_setattr(); a larger size takes nothing
- * away), and hole punching, collapse, insert and zero range (ext4_fallocate()).
+ * away, and the same size takes only blocks past i_size), and hole punching,
+ * collapse, insert and zero range (ext4_fallocate()).
  * swap_inode_boot_loader() calls ext4_break_layouts() for the file, and nobody
  * can open its other inode. EXT4_IOC_MOVE_EXT refuses DAX files. Migration
  * between extents and indirect blocks leaves data in place.
@@ -76,6 +77,7 @@ DEFINE_STATIC_KEY_FALSE(ext4_dax_unlocked_key);
 
 module_param_cb(dax_unlocked_read, &dax_read_param_ops,
 		&ext4_dax_unlocked_key.key, 0644);
+__MODULE_PARM_TYPE(dax_unlocked_read, "bool");
 MODULE_PARM_DESC(dax_unlocked_read,
 		 "Read DAX files without i_rwsem where possible; a read may then see a part of a write (default: off)");
 

@@ -305,8 +305,9 @@ static inline int uq_cq_map_entries(struct uq_cq *cq, int fd)
  * the queue.
  *
  * Return: 0, or the error of NVME_UQ_IOCTL_CLAIM or mmap(): -EBUSY if others use
- * the queue, -EPERM if its attribute claim is 0, -ENXIO if the queue is not
- * available; -EPROTONOSUPPORT if the information page has an unknown format.
+ * the queue, -EPERM if its attribute claim is 0, -ESHUTDOWN if the last reset
+ * did not create the queue; -EPROTONOSUPPORT if the information page has an unknown
+ * format.
  */
 static inline int uq_cq_map(struct uq_cq *cq, int fd)
 {

@@ -14,13 +14,12 @@ struct irq_affinity;
 #ifdef CONFIG_NVME_UQ
 /* uq/core.c and uq/node.c, called by core.c */
 void nvme_uq_unquiesce(struct nvme_ctrl *ctrl);
-void nvme_uq_start_freeze(struct nvme_ctrl *ctrl);
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl);
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout);
 void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects);
 void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects);
-void nvme_uq_hold(struct nvme_subsystem *subsys);
-void nvme_uq_unhold(struct nvme_subsystem *subsys);
+void nvme_uq_start_update(struct nvme_subsystem *subsys);
+void nvme_uq_end_update(struct nvme_subsystem *subsys);
 void nvme_uq_update_nodes(struct nvme_ns *ns);
 void nvme_uq_remove_nodes(struct nvme_ns *ns);
 
@@ -59,8 +58,6 @@ void nvme_uq_disable(struct nvme_ctrl *ctrl);
 #else /* !CONFIG_NVME_UQ */
 static inline void nvme_uq_unquiesce(struct nvme_ctrl *ctrl) { }
 
-static inline void nvme_uq_start_freeze(struct nvme_ctrl *ctrl) { }
-
 static inline void nvme_uq_unfreeze(struct nvme_ctrl *ctrl) { }
 
 static inline long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
@@ -74,9 +71,9 @@ static inline void nvme_uq_passthru_start(struct nvme_ctrl *ctrl,
 static inline void nvme_uq_passthru_end(struct nvme_ctrl *ctrl,
 					u32 effects) { }
 
-static inline void nvme_uq_hold(struct nvme_subsystem *subsys) { }
+static inline void nvme_uq_start_update(struct nvme_subsystem *subsys) { }
 
-static inline void nvme_uq_unhold(struct nvme_subsystem *subsys) { }
+static inline void nvme_uq_end_update(struct nvme_subsystem *subsys) { }
 
 static inline void nvme_uq_update_nodes(struct nvme_ns *ns) { }
 

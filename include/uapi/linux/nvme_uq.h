@@ -27,9 +27,9 @@
  * complete within the longer of the two timeouts and one more second, the
  * controller is reset.
  *
- * Lengths: the maximum length of a buffer is max_hw_sectors_kb in
- * /sys/block/nvmeXnY/queue/. Its address and length must be multiples of four.
- * The maximum length of metadata is 1 MiB.
+ * Lengths: the maximum length of a buffer is the attribute max_transfer of the
+ * node. Its address and length must be multiples of four. The maximum length of
+ * metadata is 1 MiB.
  *
  * Waiting: a command waits if the number of commands in flight has reached a
  * limit or the depth of the queue. It also waits while the controller is reset
@@ -44,8 +44,10 @@
  *
  * A node also accepts the ioctls NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
  * NVME_IOCTL_ADMIN64_CMD, NVME_IOCTL_IO_CMD, NVME_IOCTL_IO64_CMD,
- * NVME_IOCTL_IO64_CMD_VEC and NVME_IOCTL_SUBMIT_IO. They work like on ngXnY,
- * and do not use the user queue. The NVME_UQ_IOCTL_* are below.
+ * NVME_IOCTL_IO64_CMD_VEC and NVME_IOCTL_SUBMIT_IO, and those of
+ * <linux/sed-opal.h>. They work like on ngXnY, and do not use the user queue.
+ * BLKGETSIZE64 and BLKSSZGET work like on the block device. The NVME_UQ_IOCTL_*
+ * are below.
  */
 
 /**
@@ -300,9 +302,9 @@ struct nvme_uq_limit {
  *
  * A nonblocking command beyond a limit fails with EAGAIN, so that io_uring
  * passes it to a worker. There it waits for the limit of its file and for a tag.
- * Commands that wait are tried in order of arrival. A later command does not get
+ * Commands that wait are woken in order of arrival. A new command does not get
  * the last free tag of the queue, or the last place below the limit of its file,
- * if an earlier one waits for it. This does not apply to a limit of 1.
+ * while another one waits for it. This does not apply to a limit of 1.
  *
  * Any process with the descriptor can lower NVME_UQ_LIMIT_FILE. To raise it
  * again requires CAP_SYS_ADMIN, so a limit also binds who receives the
@@ -357,17 +359,22 @@ struct nvme_uq_limit {
  *
  * The memory counts against RLIMIT_MEMLOCK of the user who allocated it,
  * together with registered buffers of io_uring, unless the task has
- * CAP_IPC_LOCK. It also counts against the memory cgroup of the task, and
- * against the parameter nvme.user_queue_memory. It is freed with the last
- * descriptor, mapping and command of the open file, and not earlier. Resets and
- * removal of the namespace do not affect it. If the controller is removed or
- * its driver is unbound, the memory is freed, and mappings of it raise SIGBUS.
+ * CAP_IPC_LOCK. It also counts against the memory cgroup of the task, except
+ * for memory from a CMA area, and against the parameter nvme.user_queue_memory.
+ * It is freed with the last descriptor, mapping and command of the open file,
+ * and not earlier. Resets and removal of the namespace do not affect it. If the
+ * controller is removed or its driver is unbound, the memory is freed, and
+ * mappings of it raise SIGBUS.
+ *
+ * With a @size of 0, the ioctl allocates nothing and returns the size and the
+ * pieces of the memory that the open file has. The receiver of a descriptor
+ * needs them.
  *
  * Return: 0, or an error:
  *
- * * EBUSY: the open file has memory.
+ * * EBUSY: the open file has memory, and @size is not 0.
  * * EFAULT: the argument cannot be read or written.
- * * EINVAL: @size is 0, or @flags is not 0.
+ * * EINVAL: @size is 0 and the open file has no memory, or @flags is not 0.
  * * ENOMEM: no memory, or RLIMIT_MEMLOCK would be exceeded.
  * * ENOSPC: nvme.user_queue_memory would be exceeded.
  * * ENXIO: the namespace was removed, or the driver was unbound.
@@ -384,9 +391,9 @@ struct nvme_uq_limit {
 
 /**
  * struct nvme_uq_memory - memory of an open file
- * @size:	requested bytes. On return the size of the memory, which is at
- *		least the requested size: it is rounded up to pages, and by at
- *		most an eighth to whole pieces.
+ * @size:	requested bytes; 0 to allocate nothing. On return the size of
+ *		the memory, which is at least the requested size: it is rounded
+ *		up to pages, and by at most an eighth to whole pieces.
  * @piece:	size of a piece in bytes. Output. The device sees the memory
  *		between two multiples of @piece as contiguous.
  * @flags:	must be 0

@@ -17,15 +17,23 @@
 #define MAX_SEGS	2050
 #define LIST_DMA	0x7000000000ULL
 
+#define SMALL_LIST	512
+
+struct seg {
+	u64	addr;
+	u32	len;
+};
+
 /* A transfer, as the driver describes it and as the device reads it. */
 struct xfer {
-	struct nvme_uq_seg	seg[MAX_SEGS];
+	struct scatterlist	sg[MAX_SEGS];
+	struct seg		seg[MAX_SEGS];
 	unsigned int		nseg;
 	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS + 1];
 	unsigned int		nlist;
 	unsigned int		per_list;
 	unsigned int		used;	/* lists that the device used */
-	struct nvme_uq_seg	out[2 * MAX_SEGS];
+	struct seg		out[2 * MAX_SEGS];
 	unsigned int		nout;
 	u64			len;
 };
@@ -54,6 +62,8 @@ static void add_seg(struct xfer *x, u64 addr, u32 len)
 {
 	x->seg[x->nseg].addr = addr;
 	x->seg[x->nseg].len = len;
+	sg_dma_address(&x->sg[x->nseg]) = addr;
+	sg_dma_len(&x->sg[x->nseg]) = len;
 	x->nseg++;
 	x->len += len;
 }
@@ -61,7 +71,7 @@ static void add_seg(struct xfer *x, u64 addr, u32 len)
 /* Record a transfer of the device. Adjacent ranges are merged. */
 static void emit(struct xfer *x, u64 addr, u32 len)
 {
-	struct nvme_uq_seg *last = x->nout ? &x->out[x->nout - 1] : NULL;
+	struct seg *last = x->nout ? &x->out[x->nout - 1] : NULL;
 
 	if (last && last->addr + last->len == addr) {
 		last->len += len;
@@ -175,7 +185,7 @@ static void expect_same(struct kunit *test, struct xfer *x)
 
 static void check_prps(struct kunit *test, struct xfer *x, unsigned int per)
 {
-	unsigned int entries = nvme_uq_prp_entries(x->seg, x->nseg);
+	unsigned int entries = nvme_uq_prp_entries(x->sg, x->nseg);
 	union nvme_data_ptr dptr;
 
 	memset(&dptr, 0xff, sizeof(dptr));
@@ -183,8 +193,7 @@ static void check_prps(struct kunit *test, struct xfer *x, unsigned int per)
 	x->nout = 0;
 	x->used = 0;
 	KUNIT_ASSERT_GT(test, entries, 0);
-	KUNIT_ASSERT_EQ(test, 0, nvme_uq_prp_build(&dptr, x->seg, x->nseg,
-						   x->len, x->list, per));
+	nvme_uq_prp_build(&dptr, x->sg, x->len, x->list, per);
 	walk_prps(test, x, &dptr);
 	expect_same(test, x);
 	KUNIT_EXPECT_EQ(test, entries > 2 ? nvme_uq_nr_lists(entries - 1, per) :
@@ -199,7 +208,7 @@ static void check_sgl(struct kunit *test, struct xfer *x)
 	x->per_list = NVME_UQ_MAX_SEGS;
 	x->nout = 0;
 	x->used = 0;
-	nvme_uq_sgl_build(&dptr, x->seg, x->nseg, x->list);
+	nvme_uq_sgl_build(&dptr, x->sg, x->nseg, x->list);
 	walk_sgl(test, x, &dptr);
 	expect_same(test, x);
 	KUNIT_EXPECT_EQ(test, x->nseg > 1, x->used);
@@ -240,18 +249,18 @@ KUNIT_ARRAY_PARAM(one, one_cases, one_desc);
 static void dptr_one_piece(struct kunit *test)
 {
 	const struct one_case *c = test->param_value;
-	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
+	struct xfer *x = new_xfer(test, SMALL_LIST);
 
 	add_seg(x, far(0) + c->offset, c->len);
-	KUNIT_EXPECT_EQ(test, c->entries, nvme_uq_prp_entries(x->seg, 1));
-	check_prps(test, x, NVME_UQ_SMALL_LIST / sizeof(__le64));
+	KUNIT_EXPECT_EQ(test, c->entries, nvme_uq_prp_entries(x->sg, 1));
+	check_prps(test, x, SMALL_LIST / sizeof(__le64));
 	check_sgl(test, x);
 }
 
 /* Test all offsets with lengths around one, two and three pages. */
 static void dptr_offsets(struct kunit *test)
 {
-	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
+	struct xfer *x = new_xfer(test, SMALL_LIST);
 	u32 off, len;
 
 	for (off = 0; off < 4096; off += 4)
@@ -285,7 +294,7 @@ static void dptr_scattered(struct kunit *test)
 static void cut(struct xfer *x, u32 len)
 {
 	while (x->len > len) {
-		struct nvme_uq_seg *last = &x->seg[x->nseg - 1];
+		struct seg *last = &x->seg[x->nseg - 1];
 		u32 part = min(last->len, x->len - len);
 
 		last->len -= part;
@@ -302,7 +311,7 @@ static void cut(struct xfer *x, u32 len)
 static void dptr_less(struct kunit *test)
 {
 	static const unsigned int pages[] = { 2, 3, 4, 65, 66, 67, 128, 129 };
-	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
+	struct xfer *x = new_xfer(test, SMALL_LIST);
 	union nvme_data_ptr dptr;
 	unsigned int n, i;
 	u32 len;
@@ -318,10 +327,7 @@ static void dptr_less(struct kunit *test)
 				add_seg(x, far(i) + (i ? 0 : 1024),
 					i ? 4096 : 3072);
 			memset(&dptr, 0xff, sizeof(dptr));
-			KUNIT_ASSERT_EQ(test, 0,
-					nvme_uq_prp_build(&dptr, x->seg,
-							  x->nseg, len,
-							  x->list, 64));
+			nvme_uq_prp_build(&dptr, x->sg, len, x->list, 64);
 			cut(x, len);
 			walk_prps(test, x, &dptr);
 			expect_same(test, x);
@@ -338,23 +344,19 @@ static void dptr_maximum(struct kunit *test)
 		add_seg(x, far(i) + (i ? 0 : 4092),
 			i == 0 ? 4 : i == 2048 ? 4092 : 4096);
 	KUNIT_ASSERT_EQ(test, SZ_8M, x->len);
-	KUNIT_EXPECT_EQ(test, 2049, nvme_uq_prp_entries(x->seg, x->nseg));
+	KUNIT_EXPECT_EQ(test, 2049, nvme_uq_prp_entries(x->sg, x->nseg));
 	KUNIT_EXPECT_EQ(test, NVME_UQ_MAX_LISTS, nvme_uq_nr_lists(2048, 512));
 	check_prps(test, x, 512);
 }
 
 static void dptr_gaps(struct kunit *test)
 {
-	union nvme_data_ptr dptr;
-	struct xfer *x = new_xfer(test, NVME_UQ_SMALL_LIST);
+	struct xfer *x = new_xfer(test, SMALL_LIST);
 
 	/* the first segment ends inside a page */
 	add_seg(x, far(0), 512);
 	add_seg(x, far(1), 4096);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_prp_entries(x->seg, 2));
-	KUNIT_EXPECT_EQ(test, -EINVAL,
-			nvme_uq_prp_build(&dptr, x->seg, 2, x->len, x->list,
-					  64));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_prp_entries(x->sg, 2));
 	check_sgl(test, x);
 
 	/* the second segment starts inside a page */
@@ -362,7 +364,7 @@ static void dptr_gaps(struct kunit *test)
 	x->len = 0;
 	add_seg(x, far(0), 4096);
 	add_seg(x, far(1) + 4, 4096);
-	KUNIT_EXPECT_EQ(test, 0, nvme_uq_prp_entries(x->seg, 2));
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_prp_entries(x->sg, 2));
 	check_sgl(test, x);
 }
 
@@ -504,6 +506,34 @@ static void len_metadata(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &unread, 0));
 }
 
+/*
+ * Check that a command is refused if the driver does not know how much metadata
+ * it transfers.
+ */
+static void len_metadata_unknown(struct kunit *test)
+{
+	static const u8 without[] = {
+		nvme_cmd_dsm, nvme_cmd_verify, nvme_cmd_resv_report,
+		nvme_cmd_zone_mgmt_recv, 0x19,
+	};
+	static const u8 unknown[] = { 0x03, 0x7f, 0x80, 0x92, 0xff };
+	const struct nvme_uq_fmt apart = WITH_MS, ext = WITH_EXT, none = PLAIN;
+	struct nvme_command cmd = { };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(without); i++) {
+		cmd.common.opcode = without[i];
+		KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &apart, 0));
+	}
+	for (i = 0; i < ARRAY_SIZE(unknown); i++) {
+		cmd.common.opcode = unknown[i];
+		KUNIT_EXPECT_FALSE(test, nvme_uq_meta_fits(&cmd, &apart, 0));
+		KUNIT_EXPECT_FALSE(test, nvme_uq_meta_fits(&cmd, &apart, SZ_1M));
+		KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &ext, 0));
+		KUNIT_EXPECT_TRUE(test, nvme_uq_meta_fits(&cmd, &none, 0));
+	}
+}
+
 static struct kunit_case nvme_uq_dptr_cases[] = {
 	KUNIT_CASE_PARAM(dptr_one_piece, one_gen_params),
 	KUNIT_CASE(dptr_offsets),
@@ -514,6 +544,7 @@ static struct kunit_case nvme_uq_dptr_cases[] = {
 	KUNIT_CASE(dptr_lists),
 	KUNIT_CASE_PARAM(len_data, len_gen_params),
 	KUNIT_CASE(len_metadata),
+	KUNIT_CASE(len_metadata_unknown),
 	{ }
 };
 

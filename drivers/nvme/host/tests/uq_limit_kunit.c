@@ -15,6 +15,13 @@
 
 #define DEPTH	9	/* eight tags */
 #define WAITERS	5
+#define IDLERS	(4 * DEPTH)
+
+/* A command that waits, without a task that runs. */
+struct idle {
+	struct nvme_uq_io	io;
+	struct nvme_uq_waiter	waiter;
+};
 
 struct rig {
 	struct nvme_uq		uq;
@@ -35,6 +42,17 @@ struct rig {
 	} waiter[WAITERS];
 	unsigned int		went[WAITERS];	/* order of completion */
 	unsigned int		nr_went;
+	unsigned int		rung;
+	struct idle		idle[IDLERS];
+};
+
+static void count_ring(struct nvme_uq *uq)
+{
+	container_of(uq, struct rig, uq)->rung++;
+}
+
+static const struct nvme_uq_ops rig_ops = {
+	.ring	= count_ring,
 };
 
 static void init_file(struct rig *rig, struct nvme_uq_file *uf)
@@ -51,6 +69,7 @@ static struct rig *new_rig(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, rig);
 	uq = &rig->uq;
+	uq->ops = &rig_ops;
 	uq->ctrl = &rig->ctrl;
 	uq->iod = rig->iod;
 	rig->ctrl.state = NVME_CTRL_LIVE;
@@ -360,7 +379,6 @@ static void start_waiter(struct kunit *test, struct rig *rig, unsigned int i,
 	w->node.uq = &rig->uq;
 	w->task = kthread_create(wait_and_go, w, "uq_kunit%u", i);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(w->task));
-	init_waitqueue_entry(&w->waiter.wait, w->task);
 	get_task_struct(w->task);
 	wake_up_process(w->task);
 	/* KUnit stops the task of a test that times out */
@@ -404,26 +422,56 @@ static void expect_no_overtaking(struct kunit *test, struct rig *rig,
 	end_one(test, rig, file);
 }
 
-/* Check that a free tag goes to the command that arrived first. */
+/* Enter a wait queue, like a task that waits and then does not run. */
+static void add_idle(struct kunit *test, struct rig *rig, struct idle *idle,
+		     unsigned int file)
+{
+	*idle = (struct idle){
+		.io.file	= &rig->file[file],
+		.io.node	= &rig->node,
+	};
+	KUNIT_EXPECT_EQ(test, -EAGAIN, nvme_uq_recheck(&rig->uq, &idle->io,
+						       &idle->waiter));
+}
+
+static void remove_idle(struct rig *rig, struct idle *idle)
+{
+	nvme_uq_abandon(&rig->uq, &idle->io, &idle->waiter);
+}
+
+/* Run the task of a command: it has been woken or looks periodically. */
+static bool run_idle(struct rig *rig, struct idle *idle)
+{
+	return !nvme_uq_recheck(&rig->uq, &idle->io, &idle->waiter) &&
+		try_io(&rig->uq, &idle->io, &idle->waiter);
+}
+
+static bool is_woken(const struct idle *idle)
+{
+	return list_empty(&idle->waiter.wait.entry);
+}
+
+/* Check that a free tag wakes the command that arrived first. */
 static void order_for_a_slot(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
+	struct idle *idle = rig->idle;
 	unsigned int i;
 
 	/* commands of a file with a limit take another path */
 	KUNIT_EXPECT_EQ(test, 0, raise(rig, 1, DEPTH - 2));
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
-		start_waiter(test, rig, i, i & 1);
+		add_idle(test, rig, &idle[i], i & 1);
 	for (i = 0; i < WAITERS; i++) {
+		KUNIT_EXPECT_FALSE(test, is_woken(&idle[i]));
 		end_one(test, rig, 0);
 		expect_no_overtaking(test, rig, 0);
 		expect_no_overtaking(test, rig, 1);
-		wait_went(rig, i + 1);
-		KUNIT_EXPECT_EQ(test, i, rig->went[i]);
+		KUNIT_EXPECT_TRUE(test, is_woken(&idle[i]));
+		KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[i]));
 		KUNIT_EXPECT_EQ(test, WAITERS - 1 - i, rig->uq.waiting);
 	}
-	end_waiters(rig, WAITERS);
 	end_many(test, rig, 0, flying(rig, 0));
 	end_many(test, rig, 1, flying(rig, 1));
 	free_rig(test, rig);
@@ -435,22 +483,23 @@ static void order_for_a_slot(struct kunit *test)
 static void order_for_a_limit(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
+	struct idle *idle = rig->idle;
 	unsigned int i;
 
 	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
 	KUNIT_EXPECT_EQ(test, 2, submit_many(rig, 0));
 	for (i = 0; i < WAITERS; i++)
-		start_waiter(test, rig, i, 0);
+		add_idle(test, rig, &idle[i], 0);
 	KUNIT_EXPECT_EQ(test, DEPTH - 3, submit_many(rig, 1));
 	end_many(test, rig, 1, DEPTH - 3);
 	for (i = 0; i < WAITERS; i++) {
+		KUNIT_EXPECT_FALSE(test, is_woken(&idle[i]));
 		end_one(test, rig, 0);
 		expect_no_overtaking(test, rig, 0);
-		wait_went(rig, i + 1);
-		KUNIT_EXPECT_EQ(test, i, rig->went[i]);
+		KUNIT_EXPECT_TRUE(test, is_woken(&idle[i]));
+		KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[i]));
 		KUNIT_EXPECT_EQ(test, 2, flying(rig, 0));
 	}
-	end_waiters(rig, WAITERS);
 	end_many(test, rig, 0, 2);
 	free_rig(test, rig);
 }
@@ -478,59 +527,169 @@ static void limit_of_one(struct kunit *test)
 	free_rig(test, rig);
 }
 
-/* Add to a wait queue, like a task that waits and does not run. */
-static void add_idle(struct rig *rig, struct nvme_uq_waiter *waiter,
-		     wait_queue_head_t *waitq)
-{
-	spin_lock(&rig->uq.sq_lock);
-	init_waitqueue_entry(&waiter->wait, current);
-	waiter->waitq = waitq;
-	add_wait_queue_exclusive(waitq, &waiter->wait);
-	nvme_uq_set_reserve(&rig->uq);
-	spin_unlock(&rig->uq.sq_lock);
-}
-
-static void remove_idle(struct rig *rig, struct nvme_uq_waiter *waiter)
-{
-	spin_lock(&rig->uq.sq_lock);
-	remove_wait_queue(waiter->waitq, &waiter->wait);
-	nvme_uq_set_reserve(&rig->uq);
-	spin_unlock(&rig->uq.sq_lock);
-}
-
 /*
  * Check that waiters that do not run keep one tag of the queue, or one place of
- * their file, however many they are.
+ * their file, from new commands, however many they are.
  */
 static void waiters_that_do_not_run(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
-	struct nvme_uq_waiter idle[2 * DEPTH] = { };
+	struct idle *idle = rig->idle;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(idle); i++)
-		add_idle(rig, &idle[i], &rig->uq.waitq);
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	for (i = 0; i < IDLERS; i++)
+		add_idle(test, rig, &idle[i], 0);
+	end_many(test, rig, 0, DEPTH - 1);
 	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 0));
-	/* a waiter behind them gets each tag but the last */
+	/* a new command gets each tag but the last */
 	KUNIT_EXPECT_FALSE(test, submit(rig, 1));
 	end_one(test, rig, 0);
 	KUNIT_EXPECT_TRUE(test, submit(rig, 1));
-	for (i = 0; i < ARRAY_SIZE(idle); i++)
+	for (i = 0; i < IDLERS; i++)
 		remove_idle(rig, &idle[i]);
 	KUNIT_EXPECT_TRUE(test, submit(rig, 0));
 	end_many(test, rig, 0, DEPTH - 2);
 	end_one(test, rig, 1);
 
 	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 4));
-	for (i = 0; i < ARRAY_SIZE(idle); i++)
-		add_idle(rig, &idle[i], &rig->file[0].waitq);
+	KUNIT_EXPECT_EQ(test, 4, submit_many(rig, 0));
+	for (i = 0; i < IDLERS; i++)
+		add_idle(test, rig, &idle[i], 0);
+	end_many(test, rig, 0, 4);
 	KUNIT_EXPECT_EQ(test, 3, submit_many(rig, 0));
 	/* other files are not affected */
 	KUNIT_EXPECT_EQ(test, DEPTH - 1 - 3, submit_many(rig, 1));
-	for (i = 0; i < ARRAY_SIZE(idle); i++)
+	for (i = 0; i < IDLERS; i++)
 		remove_idle(rig, &idle[i]);
 	end_many(test, rig, 0, 3);
 	end_many(test, rig, 1, DEPTH - 1 - 3);
+	free_rig(test, rig);
+}
+
+/*
+ * Check that the last tag, and the last place of a file, is for any command
+ * that waits: the first one may never run.
+ */
+static void first_waiter_never_runs(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct idle *idle = rig->idle;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	add_idle(test, rig, &idle[0], 0);
+	add_idle(test, rig, &idle[1], 1);
+	end_one(test, rig, 0);
+	expect_no_overtaking(test, rig, 0);
+	/* nor does a new command that may wait */
+	add_idle(test, rig, &idle[2], 0);
+	KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[1]));
+	remove_idle(rig, &idle[0]);
+	remove_idle(rig, &idle[1]);
+	remove_idle(rig, &idle[2]);
+	end_many(test, rig, 0, flying(rig, 0));
+	end_many(test, rig, 1, flying(rig, 1));
+
+	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
+	KUNIT_EXPECT_EQ(test, 2, submit_many(rig, 0));
+	add_idle(test, rig, &idle[0], 0);
+	add_idle(test, rig, &idle[1], 0);
+	end_one(test, rig, 0);
+	expect_no_overtaking(test, rig, 0);
+	KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[1]));
+	remove_idle(rig, &idle[0]);
+	remove_idle(rig, &idle[1]);
+	end_many(test, rig, 0, flying(rig, 0));
+	free_rig(test, rig);
+}
+
+static unsigned int visits;
+static wait_queue_func_t visited;
+
+static int count_visit(wait_queue_entry_t *wait, unsigned int mode, int flags,
+		       void *key)
+{
+	visits++;
+	return visited(wait, mode, flags, key);
+}
+
+/*
+ * Check that a completion visits one waiter, however many wait and whatever
+ * their tasks do. The interrupt handler does this with a lock held.
+ */
+static void completion_visits_one_waiter(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct idle *idle = rig->idle;
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	for (i = 0; i < IDLERS; i++) {
+		/* the task does not sleep, like one that was woken before */
+		add_idle(test, rig, &idle[i], 0);
+		visited = idle[i].waiter.wait.func;
+		idle[i].waiter.wait.func = count_visit;
+	}
+	visits = 0;
+	for (i = 1; i < DEPTH; i++) {
+		end_one(test, rig, 0);
+		KUNIT_EXPECT_EQ(test, i, visits);
+	}
+	/* a waiter that finds no tag waits again, and can be woken again */
+	KUNIT_EXPECT_EQ(test, DEPTH - 2, submit_many(rig, 1));
+	KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[0]));
+	KUNIT_EXPECT_FALSE(test, run_idle(rig, &idle[1]));
+	KUNIT_EXPECT_FALSE(test, is_woken(&idle[1]));
+	nvme_uq_wake_all(&rig->uq);
+	KUNIT_EXPECT_TRUE(test, is_woken(&idle[1]));
+	for (i = 0; i < IDLERS; i++)
+		remove_idle(rig, &idle[i]);
+	end_many(test, rig, 0, flying(rig, 0));
+	end_many(test, rig, 1, flying(rig, 1));
+	free_rig(test, rig);
+}
+
+/*
+ * Check that who waits for commands in flight rings their doorbell: the task
+ * that deferred it may not run.
+ */
+static void deferred_doorbell_is_rung(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct idle *idle = rig->idle;
+
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, submit_many(rig, 0));
+	KUNIT_EXPECT_EQ(test, 0, rig->rung);
+	add_idle(test, rig, idle, 1);
+	KUNIT_EXPECT_EQ(test, 1, rig->rung);
+	remove_idle(rig, idle);
+	/* a freeze, or a command that changes formats */
+	nvme_uq_block(&rig->uq, NVME_UQ_HELD);
+	KUNIT_EXPECT_EQ(test, 2, rig->rung);
+	nvme_uq_unblock(&rig->uq, NVME_UQ_HELD);
+	end_many(test, rig, 0, DEPTH - 1);
+	free_rig(test, rig);
+}
+
+/*
+ * Check that commands fail only while another file owns the queue. Without a
+ * lock, members may be seen that are from before and after a claim.
+ */
+static void busy_only_with_an_owner(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_file *uf = &rig->file[0];
+
+	uq->blocked = NVME_UQ_CLAIMED;
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			nvme_uq_submit_errno(uq, uf, &rig->node));
+	uq->owner = uf;
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			nvme_uq_submit_errno(uq, uf, &rig->node));
+	uq->owner = &rig->file[1];
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			nvme_uq_submit_errno(uq, uf, &rig->node));
 	free_rig(test, rig);
 }
 
@@ -699,6 +858,10 @@ static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(order_for_a_limit),
 	KUNIT_CASE(limit_of_one),
 	KUNIT_CASE(waiters_that_do_not_run),
+	KUNIT_CASE(first_waiter_never_runs),
+	KUNIT_CASE(completion_visits_one_waiter),
+	KUNIT_CASE(deferred_doorbell_is_rung),
+	KUNIT_CASE(busy_only_with_an_owner),
 	KUNIT_CASE(limit_raised),
 	KUNIT_CASE(limit_wakes_as_many_as_it_lets_go),
 	KUNIT_CASE(leave_is_given_back),

@@ -6,7 +6,10 @@
  * The device is a function that writes completion queue entries.
  */
 #include <kunit/test.h>
+#include <linux/anon_inodes.h>
+#include <linux/file.h>
 #include <linux/io_uring_types.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -36,6 +39,14 @@ struct rig {
 	wait_queue_entry_t	wait;
 	u16			more[2];
 	unsigned int		turn;
+};
+
+static void ring_nothing(struct nvme_uq *uq)
+{
+}
+
+static const struct nvme_uq_ops no_doorbell = {
+	.ring	= ring_nothing,
 };
 
 static struct rig *new_rig(struct kunit *test)
@@ -287,6 +298,120 @@ static void poll_wakes_before_it_unpins(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+/* Ends of commands of kiocbs */
+
+/* An open file that tells when its last reference is gone. */
+struct open_file {
+	struct nvme_uq_file	uf;
+	struct file		*file;
+	struct completion	released;
+	struct kiocb		iocb;
+	unsigned int		ended;
+};
+
+static int open_file_release(struct inode *inode, struct file *file)
+{
+	struct open_file *of = container_of(file->private_data,
+					    struct open_file, uf);
+
+	complete(&of->released);
+	return 0;
+}
+
+static const struct file_operations open_file_fops = {
+	.owner		= THIS_MODULE,
+	.release	= open_file_release,
+};
+
+static void kiocb_ended(struct kiocb *iocb, long ret)
+{
+	container_of(iocb, struct open_file, iocb)->ended++;
+}
+
+static struct open_file *new_file(struct kunit *test, struct rig *rig)
+{
+	struct open_file *of = kunit_kzalloc(test, sizeof(*of), GFP_KERNEL);
+	struct nvme_uq_node *node = kunit_kzalloc(test, sizeof(*node),
+						  GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, of);
+	KUNIT_ASSERT_NOT_NULL(test, node);
+	node->uq = &rig->uq;
+	of->uf.node = node;
+	init_completion(&of->released);
+	of->file = anon_inode_getfile("uq", &open_file_fops, &of->uf, O_RDONLY);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(of->file));
+	of->iocb.ki_filp = of->file;
+	of->iocb.ki_complete = kiocb_ended;
+	return of;
+}
+
+/* The device completes a read into @page, which is clean by then. */
+static void read_ends(struct kunit *test, struct rig *rig, struct open_file *of,
+		      struct page *page)
+{
+	struct nvme_uq_rw *rw = kzalloc_obj(*rw);
+	u16 cid = launch(rig);
+	struct nvme_uq_iod *iod = &rig->iod[cid & rig->uq.tags.idx_mask];
+
+	KUNIT_ASSERT_NOT_NULL(test, rw);
+	rw->iocb = &of->iocb;
+	rw->len = 512;
+	rw->user = (unsigned long)page | NVME_UQ_USER_PAGE | NVME_UQ_USER_DIRTY;
+	/* as pin_user_pages() does */
+	page_ref_add(page, GUP_PIN_COUNTING_BIAS);
+	iod->rw = rw;
+	iod->flags = NVME_UQ_RW;
+	device_ends(rig, cid, 0);
+}
+
+/*
+ * Another task holds the lock of a page that two reads must mark dirty. Check
+ * that all reads end, and that the page of a third read is released.
+ */
+static void page_lock_of_another(struct kunit *test)
+{
+	struct page *locked = alloc_page(GFP_KERNEL);
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct rig *rig = new_rig(test);
+	struct open_file *other = new_file(test, rig);
+	struct open_file *own = new_file(test, rig);
+	struct nvme_uq *uq = &rig->uq;
+
+	KUNIT_ASSERT_NOT_NULL(test, locked);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	rig->uqc.rw_wq = alloc_workqueue("uq_kunit", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	KUNIT_ASSERT_NOT_NULL(test, rig->uqc.rw_wq);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
+
+	lock_page(locked);
+	read_ends(test, rig, other, locked);
+	read_ends(test, rig, own, page);
+	read_ends(test, rig, other, locked);
+	KUNIT_EXPECT_EQ(test, 3, nvme_uq_pci_ops.iopoll(uq, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 2, other->ended);
+	KUNIT_EXPECT_EQ(test, 1, own->ended);
+
+	fput(other->file);
+	fput(own->file);
+	KUNIT_EXPECT_NE(test, 0,
+			wait_for_completion_timeout(&own->released, 10 * HZ));
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(page));
+	KUNIT_EXPECT_TRUE(test, PageDirty(page));
+	KUNIT_EXPECT_FALSE(test, completion_done(&other->released));
+
+	unlock_page(locked);
+	wait_for_completion(&other->released);
+	KUNIT_EXPECT_EQ(test, 1, page_ref_count(locked));
+	destroy_workqueue(rig->uqc.rw_wq);
+	ClearPageDirty(locked);
+	ClearPageDirty(page);
+	__free_page(locked);
+	__free_page(page);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 /* Shadow doorbells */
 
 /* Return true if @event is one of the @n values from @old on. */
@@ -402,6 +527,16 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 
 #define PIECES	6
 
+static struct nvme_uq_data *new_data(struct kunit *test, unsigned int nr)
+{
+	struct nvme_uq_data *data;
+
+	data = kunit_kzalloc(test, struct_size(data, sg, nr), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	sg_init_table(data->sg, nr);
+	return data;
+}
+
 static void pieces(struct kunit *test)
 {
 	static const struct {
@@ -418,88 +553,41 @@ static void pieces(struct kunit *test)
 		{ 0x4000, 0x1000, 4 },	/* the same again */
 		{ 0x1000, 0x1000, 5 },	/* not to the last one */
 	};
-	static const struct nvme_uq_seg want[] = {
+	static const struct {
+		phys_addr_t	phys;
+		unsigned int	len;
+	} want[] = {
 		{ 0x1000, 0x2000 }, { 0x4000, 0x1000 }, { 0x3000, 0x2000 },
 		{ 0x4000, 0x1000 }, { 0x1000, 0x1000 },
 	};
-	phys_addr_t phys[PIECES];
-	struct nvme_uq_sglist *sglist;
+	struct nvme_uq_data *data = new_data(test, PIECES);
 	unsigned int i;
 
-	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES),
-			       GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, sglist);
-	sglist->phys = phys;
 	for (i = 0; i < ARRAY_SIZE(add); i++) {
-		nvme_uq_sglist_add(sglist, add[i].phys, add[i].len);
-		KUNIT_ASSERT_EQ(test, add[i].nseg, sglist->nseg);
+		nvme_uq_data_add(data, phys_to_page(add[i].phys),
+				 offset_in_page(add[i].phys), add[i].len);
+		KUNIT_ASSERT_EQ(test, add[i].nseg, data->nr_sg);
 	}
 	for (i = 0; i < ARRAY_SIZE(want); i++) {
-		KUNIT_EXPECT_EQ(test, want[i].addr, phys[i]);
-		KUNIT_EXPECT_EQ(test, want[i].len, sglist->seg[i].len);
+		KUNIT_EXPECT_EQ(test, want[i].phys, sg_phys(&data->sg[i]));
+		KUNIT_EXPECT_EQ(test, want[i].len, data->sg[i].length);
 	}
 }
 
 /* Check that segments beyond the limit are counted and not stored. */
 static void too_many_segments(struct kunit *test)
 {
-	struct nvme_uq_sglist *sglist;
+	struct nvme_uq_data *data = new_data(test, NVME_UQ_MAX_SEGS);
 	unsigned int i;
 
-	sglist = kunit_kzalloc(test, struct_size(sglist, seg, NVME_UQ_MAX_SEGS),
-			       GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, sglist);
-	sglist->phys = kunit_kcalloc(test, NVME_UQ_MAX_SEGS,
-				     sizeof(*sglist->phys), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, sglist->phys);
 	for (i = 0; i < 2 * NVME_UQ_MAX_SEGS; i++) {
-		nvme_uq_sglist_add(sglist, i * SZ_8K, SZ_4K);
-		KUNIT_EXPECT_EQ(test, i + 1, sglist->nseg);
+		nvme_uq_data_add(data, pfn_to_page(2 * i), 0, SZ_4K);
+		KUNIT_EXPECT_EQ(test, i + 1, data->nr_sg);
 	}
 	for (i = 0; i < NVME_UQ_MAX_SEGS; i++) {
-		KUNIT_EXPECT_EQ(test, i * SZ_8K, sglist->phys[i]);
-		KUNIT_EXPECT_EQ(test, SZ_4K, sglist->seg[i].len);
-	}
-}
-
-/*
- * Check that ends and starts inside a page prevent mapping by one IOMMU range.
- */
-static void gaps(struct kunit *test)
-{
-	static const struct {
-		phys_addr_t	phys[3];
-		unsigned int	len[3];
-		unsigned int	nseg;
-		bool		fit;	/* for pages of 4096 bytes */
-	} cases[] = {
-		{ { 0x1004 }, { 0x200 }, 1, true },
-		{ { 0x1004, 0x8000 }, { 0xffc, 0x200 }, 2, true },
-		{ { 0x1004, 0x8000, 0x4000 }, { 0xffc, 0x3000, 4 }, 3, true },
-		{ { 0x1000, 0x8000 }, { 0xffc, 0x200 }, 2, false },
-		{ { 0x1000, 0x8004 }, { 0x1000, 0x200 }, 2, false },
-		{ { 0x1000, 0x8000, 0x4000 }, { 0x1000, 0xe00, 0x1000 }, 3,
-		  false },
-		{ { 0x1000, 0x8000, 0x4200 }, { 0x1000, 0x1000, 0x1000 }, 3,
-		  false },
-	};
-	phys_addr_t phys[PIECES];
-	struct nvme_uq_sglist *sglist;
-	unsigned int i, n;
-
-	sglist = kunit_kzalloc(test, struct_size(sglist, seg, PIECES),
-			       GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, sglist);
-	sglist->phys = phys;
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		sglist->nseg = 0;
-		for (n = 0; n < cases[i].nseg; n++)
-			nvme_uq_sglist_add(sglist, cases[i].phys[n],
-					   cases[i].len[n]);
-		KUNIT_ASSERT_EQ(test, cases[i].nseg, sglist->nseg);
-		KUNIT_EXPECT_EQ_MSG(test, cases[i].fit,
-				    !(nvme_uq_sglist_gaps(sglist) & 0xfff),
-				    "case %u", i);
+		KUNIT_EXPECT_PTR_EQ(test, pfn_to_page(2 * i),
+				    sg_page(&data->sg[i]));
+		KUNIT_EXPECT_EQ(test, SZ_4K, data->sg[i].length);
 	}
 }
 
@@ -523,6 +611,7 @@ static void opened_by_a_reset(struct kunit *test)
 	spin_lock_init(&uq->sq_lock);
 	init_waitqueue_head(&uq->waitq);
 	init_waitqueue_head(&uq->idle_wait);
+	uq->ops = &no_doorbell;
 
 	nvme_uq_block(uq, NVME_UQ_DOWN);
 	nvme_uq_unquiesce(&rig->ctrl);
@@ -538,19 +627,60 @@ static void opened_by_a_reset(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+/*
+ * Check the errno of commands to a controller that is disabled while it is
+ * connecting: they wait for the end of the reset. Then they fail until the next
+ * reset, or for good.
+ */
+static void disabled_while_connecting(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_file *uf = &rig->file;
+	struct nvme_uq_node node = { };
+	struct nvme_uq_ctrl *uqc;
+
+	node.ns = kunit_kzalloc(test, sizeof(*node.ns), GFP_KERNEL);
+	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, node.ns);
+	KUNIT_ASSERT_NOT_NULL(test, uqc);
+	uqc->max = 1;
+	uqc->nr = 1;
+	uqc->q[0] = uq;
+	rig->ctrl.uq = uqc;
+	uf->blocked_mask = ~0U;
+	spin_lock_init(&uq->sq_lock);
+	init_waitqueue_head(&uq->waitq);
+	init_waitqueue_head(&uq->idle_wait);
+
+	rig->ctrl.state = NVME_CTRL_CONNECTING;
+	nvme_uq_block(uq, NVME_UQ_DOWN | NVME_UQ_DISABLED);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, nvme_uq_submit_errno(uq, uf, &node));
+	/* nvme_uq_cancel(); the reset may make the controller live anyway */
+	uq->cq_live = false;
+	KUNIT_EXPECT_EQ(test, -EAGAIN, nvme_uq_submit_errno(uq, uf, &node));
+	rig->ctrl.state = NVME_CTRL_LIVE;
+	nvme_uq_unquiesce(&rig->ctrl);
+	KUNIT_EXPECT_EQ(test, -ESHUTDOWN, nvme_uq_submit_errno(uq, uf, &node));
+	rig->ctrl.state = NVME_CTRL_DEAD;
+	KUNIT_EXPECT_EQ(test, -ENODEV, nvme_uq_submit_errno(uq, uf, &node));
+	nvme_uq_tags_free(&uq->tags);
+}
+
 static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(opened_by_a_reset),
+	KUNIT_CASE(disabled_while_connecting),
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
 	KUNIT_CASE(poll_of_a_queue_that_is_down),
 	KUNIT_CASE(poll_wakes_before_it_unpins),
+	KUNIT_CASE(page_lock_of_another),
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(longest_timeout),
 	KUNIT_CASE(overdue_while_firmware_is_activated),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(too_many_segments),
-	KUNIT_CASE(gaps),
 	{ }
 };
 
@@ -577,6 +707,7 @@ static void add_queue(struct kunit *test, struct pair *pair, unsigned int i)
 	KUNIT_ASSERT_NOT_NULL(test, uqc);
 	uqc->ctrl = &pair->ctrl[i];
 	uqc->max = 1;
+	uq->ops = &no_doorbell;
 	uq->ctrl = &pair->ctrl[i];
 	spin_lock_init(&uq->sq_lock);
 	init_waitqueue_head(&uq->waitq);
@@ -613,26 +744,82 @@ static void hold_by_a_scan(struct kunit *test)
 	add_queue(test, pair, 0);
 	add_queue(test, pair, 1);
 	expect_blocked(test, pair, 0, 0);
-	nvme_uq_hold(&pair->subsys);
+	nvme_uq_start_update(&pair->subsys);
 	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
-	nvme_uq_unhold(&pair->subsys);
+	nvme_uq_end_update(&pair->subsys);
 	expect_blocked(test, pair, 0, 0);
 }
 
-/* Scans during a command that changes formats release nothing. */
+static void hold(struct pair *pair)
+{
+	nvme_uq_passthru_start(&pair->ctrl[0], NVME_CMD_EFFECTS_NCC);
+}
+
+static void unhold(struct pair *pair)
+{
+	nvme_uq_passthru_end(&pair->ctrl[0], NVME_CMD_EFFECTS_NCC);
+}
+
+/* Scans during commands that change formats release nothing. */
 static void hold_by_several(struct kunit *test)
 {
 	struct pair *pair = new_pair(test);
 
 	add_queue(test, pair, 0);
 	add_queue(test, pair, 1);
-	nvme_uq_hold(&pair->subsys);
-	nvme_uq_hold(&pair->subsys);
-	nvme_uq_hold(&pair->subsys);
-	nvme_uq_unhold(&pair->subsys);
-	nvme_uq_unhold(&pair->subsys);
+	hold(pair);
+	hold(pair);
+	nvme_uq_start_update(&pair->subsys);
 	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
-	nvme_uq_unhold(&pair->subsys);
+	nvme_uq_end_update(&pair->subsys);
+	unhold(pair);
+	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
+	unhold(pair);
+	expect_blocked(test, pair, 0, 0);
+}
+
+struct update {
+	struct nvme_subsystem	*subsys;
+	struct completion	done;
+	bool			started;
+};
+
+static int update(void *data)
+{
+	struct update *u = data;
+
+	nvme_uq_start_update(u->subsys);
+	WRITE_ONCE(u->started, true);
+	nvme_uq_end_update(u->subsys);
+	complete(&u->done);
+	return 0;
+}
+
+/* Two scans do not change the head of a shared namespace at the same time. */
+static void updates_exclude_each_other(struct kunit *test)
+{
+	struct pair *pair = new_pair(test);
+	struct update u = { .subsys = &pair->subsys };
+	struct task_struct *task;
+
+	add_queue(test, pair, 0);
+	add_queue(test, pair, 1);
+	init_completion(&u.done);
+	nvme_uq_start_update(&pair->subsys);
+	task = kthread_create(update, &u, "uq_update");
+	if (!IS_ERR(task)) {
+		get_task_struct(task);
+		wake_up_process(task);
+		while (!READ_ONCE(u.started) &&
+		       READ_ONCE(task->__state) != TASK_UNINTERRUPTIBLE)
+			schedule();
+	}
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(u.started));
+	nvme_uq_end_update(&pair->subsys);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	wait_for_completion(&u.done);
+	put_task_struct(task);
+	KUNIT_EXPECT_TRUE(test, u.started);
 	expect_blocked(test, pair, 0, 0);
 }
 
@@ -641,27 +828,15 @@ static void hold_before_the_queue_exists(struct kunit *test)
 {
 	struct pair *pair = new_pair(test);
 
-	nvme_uq_hold(&pair->subsys);
+	hold(pair);
 	add_queue(test, pair, 0);
-	nvme_uq_hold(&pair->subsys);
+	hold(pair);
 	add_queue(test, pair, 1);
 	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
-	nvme_uq_unhold(&pair->subsys);
+	unhold(pair);
 	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
-	nvme_uq_unhold(&pair->subsys);
+	unhold(pair);
 	expect_blocked(test, pair, 0, 0);
-}
-
-static void freeze(struct nvme_ctrl *ctrl)
-{
-	set_bit(NVME_CTRL_FROZEN, &ctrl->flags);
-	nvme_uq_start_freeze(ctrl);
-}
-
-static void unfreeze(struct nvme_ctrl *ctrl)
-{
-	clear_bit(NVME_CTRL_FROZEN, &ctrl->flags);
-	nvme_uq_unfreeze(ctrl);
 }
 
 /* Neither holds nor freezes end each other. A freeze is of one controller. */
@@ -672,19 +847,19 @@ static void hold_and_freeze_in_any_order(struct kunit *test)
 
 	add_queue(test, pair, 0);
 	add_queue(test, pair, 1);
-	nvme_uq_hold(&pair->subsys);
-	freeze(&pair->ctrl[0]);
+	hold(pair);
+	nvme_uq_wait_freeze(&pair->ctrl[0], 0);
 	expect_blocked(test, pair, both, held);
 	/* a reset ends the freeze of the command that holds the queues */
-	unfreeze(&pair->ctrl[0]);
+	nvme_uq_unfreeze(&pair->ctrl[0]);
 	expect_blocked(test, pair, held, held);
-	freeze(&pair->ctrl[0]);
-	nvme_uq_unhold(&pair->subsys);
+	nvme_uq_wait_freeze(&pair->ctrl[0], 0);
+	unhold(pair);
 	expect_blocked(test, pair, NVME_UQ_FROZEN, 0);
-	nvme_uq_hold(&pair->subsys);
+	hold(pair);
 	expect_blocked(test, pair, both, held);
-	nvme_uq_unhold(&pair->subsys);
-	unfreeze(&pair->ctrl[0]);
+	unhold(pair);
+	nvme_uq_unfreeze(&pair->ctrl[0]);
 	expect_blocked(test, pair, 0, 0);
 }
 
@@ -697,37 +872,24 @@ static void hold_during_a_reset(struct kunit *test)
 	add_queue(test, pair, 0);
 	add_queue(test, pair, 1);
 	uq->cq_live = true;
-	nvme_uq_hold(&pair->subsys);
+	hold(pair);
 	nvme_uq_block(uq, NVME_UQ_DOWN);
 	nvme_uq_unquiesce(&pair->ctrl[0]);
 	expect_blocked(test, pair, NVME_UQ_HELD, NVME_UQ_HELD);
 	nvme_uq_block(uq, NVME_UQ_DOWN);
-	nvme_uq_unhold(&pair->subsys);
+	unhold(pair);
 	expect_blocked(test, pair, NVME_UQ_DOWN, 0);
 	nvme_uq_unquiesce(&pair->ctrl[0]);
-	expect_blocked(test, pair, 0, 0);
-}
-
-/* A frozen controller gets a queue: it is frozen, until the freeze ends. */
-static void freeze_before_the_queue_exists(struct kunit *test)
-{
-	struct pair *pair = new_pair(test);
-
-	freeze(&pair->ctrl[0]);
-	add_queue(test, pair, 0);
-	add_queue(test, pair, 1);
-	expect_blocked(test, pair, NVME_UQ_FROZEN, 0);
-	unfreeze(&pair->ctrl[0]);
 	expect_blocked(test, pair, 0, 0);
 }
 
 static struct kunit_case nvme_uq_hold_cases[] = {
 	KUNIT_CASE(hold_by_a_scan),
 	KUNIT_CASE(hold_by_several),
+	KUNIT_CASE(updates_exclude_each_other),
 	KUNIT_CASE(hold_before_the_queue_exists),
 	KUNIT_CASE(hold_and_freeze_in_any_order),
 	KUNIT_CASE(hold_during_a_reset),
-	KUNIT_CASE(freeze_before_the_queue_exists),
 	{ }
 };
 

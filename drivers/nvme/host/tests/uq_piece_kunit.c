@@ -174,20 +174,21 @@ static void piece_in_one(struct kunit *test)
 static void check_segs(struct kunit *test, const struct nvme_uq_pieces *p,
 		       u64 offset, u32 len)
 {
-	struct nvme_uq_seg seg[8] = { };
+	struct scatterlist sg[8] = { };
 	unsigned int i, n = nvme_uq_pieces_segs(p, offset, len, NULL);
-	u64 at = offset;
+	u64 at = offset, end = 0;
 	u32 in;
 
-	KUNIT_ASSERT_LE(test, n, (unsigned int)ARRAY_SIZE(seg));
-	KUNIT_ASSERT_EQ(test, n, nvme_uq_pieces_segs(p, offset, len, seg));
+	KUNIT_ASSERT_LE(test, n, (unsigned int)ARRAY_SIZE(sg));
+	KUNIT_ASSERT_EQ(test, n, nvme_uq_pieces_segs(p, offset, len, sg));
 	for (i = 0; i < n; i++) {
-		KUNIT_ASSERT_GT(test, seg[i].len, 0U);
-		for (in = 0; in < seg[i].len; in += 4, at += 4)
-			KUNIT_ASSERT_EQ(test, model(at), (u64)seg[i].addr + in);
-		if (i)
-			KUNIT_ASSERT_NE(test, (u64)seg[i].addr,
-					(u64)seg[i - 1].addr + seg[i - 1].len);
+		u64 addr = sg_dma_address(&sg[i]);
+
+		KUNIT_ASSERT_GT(test, sg_dma_len(&sg[i]), 0U);
+		KUNIT_ASSERT_NE(test, addr, end);
+		for (in = 0; in < sg_dma_len(&sg[i]); in += 4, at += 4)
+			KUNIT_ASSERT_EQ(test, model(at), addr + in);
+		end = addr + in;
 	}
 	KUNIT_ASSERT_EQ(test, offset + len, at);
 }

@@ -19,23 +19,24 @@
 
 #define NVME_UQ_INFO_PGOFF	(NVME_UQ_OFF_INFO >> PAGE_SHIFT)
 
-/* Pages of a completion queue. The caller holds claim_lock. */
+/* Pages of a completion queue, exact if the caller holds claim_lock. */
 static unsigned long nvme_uq_cq_pages(const struct nvme_uq *uq)
 {
-	if (!uq->mappable)
-		return 0;
-	return PFN_UP(uq->depth * sizeof(struct nvme_completion));
+	return PFN_UP(READ_ONCE(uq->depth) * sizeof(struct nvme_completion));
 }
 
-/* Remove the owner's mappings of the completion queue. */
-static void nvme_uq_zap(struct nvme_uq *uq)
+/**
+ * nvme_uq_zap - remove the owner's mappings of the completion queue
+ * @uq:		the queue, with claim_lock held
+ */
+void nvme_uq_zap(struct nvme_uq *uq)
 {
-	unsigned long pages = nvme_uq_cq_pages(uq);
-
-	if (uq->owner && pages)
+	lockdep_assert_held(&uq->claim_lock);
+	if (uq->owner && uq->depth)
 		unmap_mapping_range(uq->owner->file->f_mapping, NVME_UQ_OFF_CQ,
-				    pages << PAGE_SHIFT, 1);
+				    nvme_uq_cq_pages(uq) << PAGE_SHIFT, 1);
 }
+EXPORT_SYMBOL_GPL(nvme_uq_zap);
 
 /*
  * Information page. Each field is one word. The uapi header documents the order
@@ -71,14 +72,10 @@ EXPORT_SYMBOL_GPL(nvme_uq_info_down);
  */
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
-	unsigned long flags;
-
-	spin_lock(&uq->sq_lock);
-	spin_lock_irqsave(&uq->cq_lock, flags);
+	guard(spinlock)(&uq->sq_lock);
+	guard(spinlock_irqsave)(&uq->cq_lock);
 	if (uq->owner && (!ns || uq->owner->node->ns == ns))
 		nvme_uq_info_down(uq, NVME_UQ_STATE_GONE);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_info_gone);
 
@@ -154,33 +151,24 @@ static bool nvme_uq_is_idle(struct nvme_uq *uq)
 
 static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
-	unsigned long flags;
-	int ret = -EBUSY;
-
-	lockdep_assert_held(&uq->claim_lock);
 	/* the last user of the queue may have stopped polling */
 	if (uq->polled)
 		uq->ops->reap(uq);
 	/* block submission and completion */
-	spin_lock(&uq->sq_lock);
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (nvme_uq_ns_removed(uf->node)) {
-		ret = -ENXIO;
-	} else if (nvme_uq_is_idle(uq)) {
-		nvme_uq_scrub(uq);
-		WRITE_ONCE(uq->owner, uf);
-		uq->info = page_address(uf->info);
-		WRITE_ONCE(uf->blocked_mask,
-			   uf->blocked_mask & ~NVME_UQ_CLAIMED);
-		WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
-		nvme_uq_info_init(uq);
-		ret = 0;
-	}
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	if (!ret)
-		nvme_uq_info_limit(uq);
-	spin_unlock(&uq->sq_lock);
-	return ret;
+	guard(spinlock)(&uq->sq_lock);
+	guard(spinlock_irqsave)(&uq->cq_lock);
+	if (nvme_uq_ns_removed(uf->node))
+		return -ENXIO;
+	if (!nvme_uq_is_idle(uq))
+		return -EBUSY;
+	nvme_uq_scrub(uq);
+	WRITE_ONCE(uq->owner, uf);
+	uq->info = page_address(uf->info);
+	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask & ~NVME_UQ_CLAIMED);
+	WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
+	nvme_uq_info_init(uq);
+	nvme_uq_info_limit(uq);
+	return 0;
 }
 
 /* The caller holds claim_lock, so that the owner does not change. */
@@ -192,7 +180,7 @@ static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 		return -EBUSY;
 	if (nvme_uq_ns_removed(uf->node))
 		return -ENXIO;
-	if (!uq->mappable || (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
+	if (!uq->depth || (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
 		return -ESHUTDOWN;
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
 }
@@ -215,25 +203,21 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 {
 	const fmode_t both = FMODE_READ | FMODE_WRITE;
 	struct nvme_uq *uq = uf->node->uq;
-	int ret = 0;
+	int ret;
 
 	if ((uf->file->f_mode & both) != both)
 		return -EACCES;
 	/* as in nvme_uq_ioctl_unclaim() */
 	if (!READ_ONCE(uq->claimable))
 		return -EPERM;
-	mutex_lock(&uq->claim_lock);
-	if (uq->owner != uf) {
-		ret = nvme_uq_may_claim(uq, uf);
-		if (!ret)
-			ret = nvme_uq_alloc_info(uf);
-		if (!ret)
-			ret = nvme_uq_claim_locked(uq, uf);
-		if (!ret)
-			/* waiting commands of other files fail with -EBUSY */
-			nvme_uq_wake_all(uq);
-	}
-	mutex_unlock(&uq->claim_lock);
+	guard(mutex)(&uq->claim_lock);
+	if (uq->owner == uf)
+		return 0;
+	ret = nvme_uq_may_claim(uq, uf) ?: nvme_uq_alloc_info(uf) ?:
+		nvme_uq_claim_locked(uq, uf);
+	if (!ret)
+		/* waiting commands of other files fail with -EBUSY */
+		nvme_uq_wake_all(uq);
 	return ret;
 }
 
@@ -244,19 +228,15 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 static void nvme_uq_end_claim(struct nvme_uq *uq)
 {
 	struct nvme_uq_file *uf = uq->owner;
-	unsigned long flags;
 
-	lockdep_assert_held(&uq->claim_lock);
 	nvme_uq_zap(uq);
-	spin_lock(&uq->sq_lock);
-	spin_lock_irqsave(&uq->cq_lock, flags);
+	guard(spinlock)(&uq->sq_lock);
+	guard(spinlock_irqsave)(&uq->cq_lock);
 	nvme_uq_info_down(uq, NVME_UQ_STATE_GONE);
 	WRITE_ONCE(uq->owner, NULL);
 	uq->info = NULL;
 	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask | NVME_UQ_CLAIMED);
 	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	spin_unlock(&uq->sq_lock);
 }
 
 /**
@@ -268,18 +248,15 @@ static void nvme_uq_end_claim(struct nvme_uq *uq)
 int nvme_uq_ioctl_unclaim(struct nvme_uq_file *uf)
 {
 	struct nvme_uq *uq = uf->node->uq;
-	int ret = -EPERM;
 
 	/* a reset takes the lock, and others must not make it wait */
 	if (READ_ONCE(uq->owner) != uf)
-		return ret;
-	mutex_lock(&uq->claim_lock);
-	if (uq->owner == uf) {
-		nvme_uq_end_claim(uq);
-		ret = 0;
-	}
-	mutex_unlock(&uq->claim_lock);
-	return ret;
+		return -EPERM;
+	guard(mutex)(&uq->claim_lock);
+	if (uq->owner != uf)
+		return -EPERM;
+	nvme_uq_end_claim(uq);
+	return 0;
 }
 
 /**
@@ -302,11 +279,10 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf)
  */
 void nvme_uq_set_claimable(struct nvme_uq *uq, bool claimable)
 {
-	mutex_lock(&uq->claim_lock);
+	guard(mutex)(&uq->claim_lock);
 	WRITE_ONCE(uq->claimable, claimable);
 	if (!claimable && uq->owner)
 		nvme_uq_end_claim(uq);
-	mutex_unlock(&uq->claim_lock);
 }
 
 /*
@@ -315,22 +291,21 @@ void nvme_uq_set_claimable(struct nvme_uq *uq, bool claimable)
 
 static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq_file *uf)
 {
-	struct page *page = ERR_PTR(-ENXIO);
 	struct nvme_uq *uq = uf->node->uq;
+	struct page *page;
 	unsigned int noio;
 	vm_fault_t ret;
 
-	mutex_lock(&uq->claim_lock);
+	guard(mutex)(&uq->claim_lock);
+	if (uq->owner != uf || vmf->pgoff >= nvme_uq_cq_pages(uq))
+		return VM_FAULT_SIGBUS;
+	page = uq->ops->cq_page(uq, vmf->pgoff);
+	if (IS_ERR(page))
+		return VM_FAULT_SIGBUS;
 	/* a reset may wait for the lock, and memory reclaim for the reset */
 	noio = memalloc_noio_save();
-	if (uq->owner == uf && vmf->pgoff < nvme_uq_cq_pages(uq))
-		page = uq->ops->cq_page(uq, vmf->pgoff);
-	if (IS_ERR(page))
-		ret = vmf_error(PTR_ERR(page));
-	else
-		ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
+	ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
 	memalloc_noio_restore(noio);
-	mutex_unlock(&uq->claim_lock);
 	return ret;
 }
 
@@ -348,18 +323,15 @@ static const struct vm_operations_struct nvme_uq_vm_ops = {
 	.fault	= nvme_uq_vm_fault,
 };
 
-static int nvme_uq_check_range(struct nvme_uq *uq,
+static int nvme_uq_check_range(const struct nvme_uq *uq,
 			       const struct vm_area_desc *desc)
 {
-	unsigned long nr = vma_desc_pages(desc), pages;
+	unsigned long nr = vma_desc_pages(desc), pages = nvme_uq_cq_pages(uq);
 
 	if (desc->pgoff == NVME_UQ_INFO_PGOFF)
 		return nr == 1 ? 0 : -EINVAL;
 	if (desc->pgoff != NVME_UQ_OFF_CQ >> PAGE_SHIFT)
 		return -EINVAL;
-	mutex_lock(&uq->claim_lock);
-	pages = nvme_uq_cq_pages(uq);
-	mutex_unlock(&uq->claim_lock);
 	if (!pages)
 		return -ENXIO;
 	return nr <= pages ? 0 : -EINVAL;
@@ -397,19 +369,3 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 	desc->vm_ops = &nvme_uq_vm_ops;
 	return 0;
 }
-
-/**
- * nvme_uq_set_mappable - allow or forbid mapping the completion queue
- * @uq:		the queue, with claim_lock held
- * @mappable:	true if the completion queue has memory. If false, no page of it
- *		is mapped to user space on return, nor later until @mappable is
- *		true again.
- */
-void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable)
-{
-	lockdep_assert_held(&uq->claim_lock);
-	if (!mappable)
-		nvme_uq_zap(uq);
-	uq->mappable = mappable;
-}
-EXPORT_SYMBOL_GPL(nvme_uq_set_mappable);

@@ -26,9 +26,10 @@ static DEFINE_MUTEX(nvme_uq_hold_lock);
  */
 void nvme_uq_block(struct nvme_uq *uq, unsigned int why)
 {
-	spin_lock(&uq->sq_lock);
+	guard(spinlock)(&uq->sq_lock);
 	WRITE_ONCE(uq->blocked, uq->blocked | why);
-	spin_unlock(&uq->sq_lock);
+	/* who waits for commands in flight does not wait for their tasks */
+	uq->ops->ring(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_block);
 
@@ -39,21 +40,20 @@ EXPORT_SYMBOL_GPL(nvme_uq_block);
  */
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 {
-	spin_lock(&uq->sq_lock);
-	WRITE_ONCE(uq->blocked, uq->blocked & ~why);
-	spin_unlock(&uq->sq_lock);
+	scoped_guard(spinlock, &uq->sq_lock)
+		WRITE_ONCE(uq->blocked, uq->blocked & ~why);
 	nvme_uq_wake_all(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_unblock);
 
-/* Call @fn for each queue of a controller. */
+/* Call @fn for each queue of a controller, which may have none. */
 static void nvme_uq_for_each(struct nvme_uq_ctrl *uqc, unsigned int why,
 			     void (*fn)(struct nvme_uq *uq, unsigned int why))
 {
 	unsigned int i;
 
 	lockdep_assert_held(&nvme_uq_hold_lock);
-	for (i = 0; i < uqc->nr; i++)
+	for (i = 0; i < nvme_uq_count(uqc); i++)
 		fn(uqc->q[i], why);
 }
 
@@ -98,19 +98,6 @@ void nvme_uq_unquiesce(struct nvme_ctrl *ctrl)
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_unquiesce);
 
 /**
- * nvme_uq_start_freeze - nvme_start_freeze() for user queues
- * @ctrl:	the controller, with NVME_CTRL_FROZEN set
- */
-void nvme_uq_start_freeze(struct nvme_ctrl *ctrl)
-{
-	mutex_lock(&nvme_uq_hold_lock);
-	if (ctrl->uq)
-		nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_block);
-	mutex_unlock(&nvme_uq_hold_lock);
-}
-EXPORT_SYMBOL_IF_KUNIT(nvme_uq_start_freeze);
-
-/**
  * nvme_uq_unfreeze - nvme_unfreeze() for user queues
  * @ctrl:	the controller, with NVME_CTRL_FROZEN cleared
  *
@@ -119,10 +106,8 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_start_freeze);
  */
 void nvme_uq_unfreeze(struct nvme_ctrl *ctrl)
 {
-	mutex_lock(&nvme_uq_hold_lock);
-	if (ctrl->uq)
-		nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_unblock);
-	mutex_unlock(&nvme_uq_hold_lock);
+	guard(mutex)(&nvme_uq_hold_lock);
+	nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_unblock);
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_unfreeze);
 
@@ -144,10 +129,25 @@ static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
 	return timeout;
 }
 
+static long nvme_uq_wait_all(struct nvme_ctrl *ctrl, long timeout)
+{
+	struct nvme_uq_ctrl *uqc = ctrl->uq;
+	unsigned int i;
+
+	for (i = 0; i < nvme_uq_count(uqc); i++)
+		timeout = nvme_uq_wait_idle(uqc->q[i], timeout);
+	return timeout;
+}
+
 /**
- * nvme_uq_wait_freeze - wait until no command is in flight
- * @ctrl:	the controller, after nvme_uq_start_freeze()
+ * nvme_uq_wait_freeze - nvme_wait_freeze_timeout() for user queues
+ * @ctrl:	the controller, whose block devices are frozen
  * @timeout:	how long to wait, in jiffies; MAX_SCHEDULE_TIMEOUT for no limit
+ *
+ * Freezes the queues, then waits until no command is in flight. So user queues
+ * go on while the caller waits for the block layer. A queue that a reset adds is
+ * not frozen: it accepts no command before nvme_uq_unquiesce(), and the reset
+ * ends the freeze before that.
  *
  * Returns even if the device does not respond, because commands time out.
  *
@@ -155,18 +155,11 @@ static long nvme_uq_wait_idle(struct nvme_uq *uq, long timeout)
  */
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 {
-	struct nvme_uq_ctrl *uqc = ctrl->uq;
-	unsigned int i;
-
-	for (i = 0; i < nvme_uq_count(uqc); i++) {
-		bool for_ever = timeout == MAX_SCHEDULE_TIMEOUT;
-
-		timeout = nvme_uq_wait_idle(uqc->q[i], timeout);
-		if (for_ever)
-			timeout = MAX_SCHEDULE_TIMEOUT;
-	}
-	return timeout;
+	scoped_guard(mutex, &nvme_uq_hold_lock)
+		nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_block);
+	return nvme_uq_wait_all(ctrl, timeout);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_wait_freeze);
 
 /**
  * nvme_uq_add_ctrl - add the user queues of a controller to its subsystem
@@ -176,11 +169,10 @@ void nvme_uq_add_ctrl(struct nvme_uq_ctrl *uqc)
 {
 	struct nvme_ctrl *ctrl = uqc->ctrl;
 
-	mutex_lock(&nvme_uq_hold_lock);
+	guard(mutex)(&nvme_uq_hold_lock);
 	hlist_add_head(&uqc->node, &ctrl->subsys->uq_ctrls);
 	/* freeze and scan read the pointer without a lock */
 	smp_store_release(&ctrl->uq, uqc);
-	mutex_unlock(&nvme_uq_hold_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_add_ctrl);
 
@@ -190,9 +182,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_add_ctrl);
  */
 void nvme_uq_del_ctrl(struct nvme_uq_ctrl *uqc)
 {
-	mutex_lock(&nvme_uq_hold_lock);
+	guard(mutex)(&nvme_uq_hold_lock);
 	hlist_del(&uqc->node);
-	mutex_unlock(&nvme_uq_hold_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_del_ctrl);
 
@@ -204,15 +195,12 @@ void nvme_uq_add_queue(struct nvme_uq *uq)
 {
 	struct nvme_uq_ctrl *uqc = uq->ctrl->uq;
 
-	mutex_lock(&nvme_uq_hold_lock);
-	if (test_bit(NVME_CTRL_FROZEN, &uq->ctrl->flags))
-		uq->blocked |= NVME_UQ_FROZEN;
+	guard(mutex)(&nvme_uq_hold_lock);
 	if (uq->ctrl->subsys->uq_holds)
 		uq->blocked |= NVME_UQ_HELD;
 	uqc->q[uqc->nr] = uq;
 	/* pairs with the acquire of lockless readers */
 	smp_store_release(&uqc->nr, uqc->nr + 1);
-	mutex_unlock(&nvme_uq_hold_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_add_queue);
 
@@ -226,38 +214,36 @@ static void nvme_uq_for_subsys(struct nvme_subsystem *subsys,
 }
 
 /**
- * nvme_uq_hold - stop submission to all user queues of a subsystem
+ * nvme_uq_start_update - start to change the format in heads of namespaces
  * @subsys:	the subsystem
  *
- * For changes of the format of a namespace, which other controllers may share.
- * The check that a transfer stays inside its buffer reads several members of
- * the head, under sq_lock. On return no task is about to check a command, until
- * nvme_uq_unhold(). Commands in flight are not waited for.
+ * Stops submission to all user queues of the subsystem, because its controllers
+ * may share the namespace. The check that a transfer stays inside its buffer
+ * reads several members of the head, under sq_lock. On return no task is about
+ * to check a command, until nvme_uq_end_update(). Commands in flight are not
+ * waited for.
  *
- * Holds nest. They are independent of freezes and resets. Queues and
- * controllers that are added meanwhile are held too.
+ * Scans of two controllers may change the same head. The lock excludes them.
  */
-void nvme_uq_hold(struct nvme_subsystem *subsys)
+void nvme_uq_start_update(struct nvme_subsystem *subsys)
 {
 	mutex_lock(&nvme_uq_hold_lock);
-	if (!subsys->uq_holds++)
+	if (!subsys->uq_holds)
 		nvme_uq_for_subsys(subsys, nvme_uq_block);
-	mutex_unlock(&nvme_uq_hold_lock);
 }
-EXPORT_SYMBOL_IF_KUNIT(nvme_uq_hold);
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_start_update);
 
 /**
- * nvme_uq_unhold - undo nvme_uq_hold()
+ * nvme_uq_end_update - undo nvme_uq_start_update()
  * @subsys:	the subsystem
  */
-void nvme_uq_unhold(struct nvme_subsystem *subsys)
+void nvme_uq_end_update(struct nvme_subsystem *subsys)
 {
-	mutex_lock(&nvme_uq_hold_lock);
-	if (!--subsys->uq_holds)
+	if (!subsys->uq_holds)
 		nvme_uq_for_subsys(subsys, nvme_uq_unblock);
 	mutex_unlock(&nvme_uq_hold_lock);
 }
-EXPORT_SYMBOL_IF_KUNIT(nvme_uq_unhold);
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_end_update);
 
 /*
  * Effects of commands that may change the format of namespaces or must run
@@ -270,8 +256,12 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_unhold);
  * @ctrl:	the controller
  * @effects:	known effects of the command, NVME_CMD_EFFECTS_*
  *
- * Comes before nvme_start_freeze(): a reset may end the freeze while the caller
- * waits for it, but not the hold.
+ * Comes after nvme_wait_freeze(), so that user queues go on while the caller
+ * waits for requests of the block layer. A reset may have ended the freeze, but
+ * does not end a hold.
+ *
+ * Holds nest, and are independent of freezes and resets. Queues and controllers
+ * that are added meanwhile are held too.
  *
  * Context: may sleep, until no command is in flight on @ctrl. Does not wait for
  * commands of other controllers.
@@ -280,9 +270,12 @@ void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects)
 {
 	if (!(effects & NVME_UQ_EFFECTS))
 		return;
-	nvme_uq_hold(ctrl->subsys);
-	nvme_uq_wait_freeze(ctrl, MAX_SCHEDULE_TIMEOUT);
+	nvme_uq_start_update(ctrl->subsys);
+	ctrl->subsys->uq_holds++;
+	mutex_unlock(&nvme_uq_hold_lock);
+	nvme_uq_wait_all(ctrl, MAX_SCHEDULE_TIMEOUT);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_passthru_start);
 
 /**
  * nvme_uq_passthru_end - undo nvme_uq_passthru_start()
@@ -291,6 +284,10 @@ void nvme_uq_passthru_start(struct nvme_ctrl *ctrl, u32 effects)
  */
 void nvme_uq_passthru_end(struct nvme_ctrl *ctrl, u32 effects)
 {
-	if (effects & NVME_UQ_EFFECTS)
-		nvme_uq_unhold(ctrl->subsys);
+	if (!(effects & NVME_UQ_EFFECTS))
+		return;
+	mutex_lock(&nvme_uq_hold_lock);
+	ctrl->subsys->uq_holds--;
+	nvme_uq_end_update(ctrl->subsys);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_passthru_end);

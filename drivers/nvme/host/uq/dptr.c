@@ -9,6 +9,9 @@
 
 #include "dptr.h"
 
+/* Copies blocks inside the device. Its data is a list of them. */
+#define NVME_UQ_CMD_COPY	0x19
+
 static u64 nvme_uq_page_offset(u64 addr)
 {
 	return addr & (NVME_CTRL_PAGE_SIZE - 1);
@@ -21,8 +24,8 @@ static bool nvme_uq_page_aligned(u64 addr)
 
 /**
  * nvme_uq_prp_entries - count the PRPs that a transfer needs
- * @seg:	the memory, in order
- * @nseg:	number of @seg, at least one
+ * @sg:		the memory, mapped; an array
+ * @nr:		number of @sg, at least one
  *
  * A PRP describes one page from its address to the end of the page. So all
  * segments but the first must start at a page, and all but the last must end at
@@ -31,20 +34,20 @@ static bool nvme_uq_page_aligned(u64 addr)
  * Return: the number of pages of the transfer, including that of PRP1; 0 if
  * PRPs cannot describe the transfer.
  */
-unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
-				 unsigned int nseg)
+unsigned int nvme_uq_prp_entries(const struct scatterlist *sg, unsigned int nr)
 {
 	unsigned int i, entries = 0;
 
-	for (i = 0; i < nseg; i++) {
-		u64 start = round_down(seg[i].addr, NVME_CTRL_PAGE_SIZE);
-		u64 end = seg[i].addr + seg[i].len;
+	for (i = 0; i < nr; i++) {
+		u64 start = sg_dma_address(&sg[i]);
+		u64 end = start + sg_dma_len(&sg[i]);
 
-		if (i && !nvme_uq_page_aligned(seg[i].addr))
+		if (i && !nvme_uq_page_aligned(start))
 			return 0;
-		if (i < nseg - 1 && !nvme_uq_page_aligned(end))
+		if (i < nr - 1 && !nvme_uq_page_aligned(end))
 			return 0;
-		entries += DIV_ROUND_UP(end - start, NVME_CTRL_PAGE_SIZE);
+		entries += DIV_ROUND_UP(nvme_uq_page_offset(start) + end - start,
+					NVME_CTRL_PAGE_SIZE);
 	}
 	return entries;
 }
@@ -70,10 +73,10 @@ EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
 /**
  * nvme_uq_prp_build - describe a transfer by PRPs
  * @dptr:	data pointer of the command
- * @seg:	the memory, in order
- * @nseg:	number of @seg, at least one
- * @len:	bytes that the command transfers, from 1 to the length of @seg
- * @list:	lists for all entries of @seg but the first, nvme_uq_nr_lists()
+ * @sg:		the memory, mapped; an array for which nvme_uq_prp_entries() is
+ *		not 0
+ * @len:	bytes that the command transfers, from 1 to the length of @sg
+ * @list:	lists for all entries of @sg but the first, nvme_uq_nr_lists()
  *		of them; unused for up to two entries
  * @per_list:	entries per list
  *
@@ -81,26 +84,21 @@ EXPORT_SYMBOL_GPL(nvme_uq_nr_lists);
  * @len whether the entry is the address of data or of a list. If the device
  * took the address of a list for that of data, it would overwrite the list or
  * send it as data.
- *
- * Return: 0, or -EINVAL if PRPs cannot describe @seg.
  */
-int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		      unsigned int nseg, u32 len,
-		      const struct nvme_uq_list *list, unsigned int per_list)
+void nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct scatterlist *sg,
+		       u32 len, const struct nvme_uq_list *list,
+		       unsigned int per_list)
 {
-	dma_addr_t addr = seg->addr, end = addr + seg->len;
+	dma_addr_t addr = sg_dma_address(sg), end = addr + sg_dma_len(sg);
 	unsigned int left, i = 0;
 	__le64 *prp;
-
-	if (!nvme_uq_prp_entries(seg, nseg))
-		return -EINVAL;
 
 	left = DIV_ROUND_UP(nvme_uq_page_offset(addr) + len,
 			    NVME_CTRL_PAGE_SIZE);
 	dptr->prp1 = cpu_to_le64(addr);
 	dptr->prp2 = 0;
 	if (--left == 0)
-		return 0;
+		return;
 
 	prp = left == 1 ? &dptr->prp2 : list->virt;
 	if (left > 1)
@@ -110,9 +108,9 @@ int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 		addr = round_down(addr, NVME_CTRL_PAGE_SIZE) +
 			NVME_CTRL_PAGE_SIZE;
 		if (addr >= end) {
-			seg++;
-			addr = seg->addr;
-			end = addr + seg->len;
+			sg++;
+			addr = sg_dma_address(sg);
+			end = addr + sg_dma_len(sg);
 		}
 		/* the last entry of a full list is the address of the next */
 		if (i == per_list - 1 && left > 1) {
@@ -123,7 +121,6 @@ int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
 		}
 		prp[i++] = cpu_to_le64(addr);
 	}
-	return 0;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_prp_build);
 
@@ -139,22 +136,22 @@ static void nvme_uq_sgl_set(struct nvme_sgl_desc *sge, dma_addr_t addr, u32 len,
 /**
  * nvme_uq_sgl_build - describe a transfer by an SGL
  * @dptr:	data pointer of the command
- * @seg:	the memory, in order
- * @nseg:	number of @seg, from one to NVME_UQ_MAX_SEGS
- * @list:	list for @nseg descriptors; unused for one segment
+ * @sg:		the memory, mapped; an array
+ * @nr:		number of @sg, from one to NVME_UQ_MAX_SEGS
+ * @list:	list for @nr descriptors; unused for one segment
  */
-void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		       unsigned int nseg, const struct nvme_uq_list *list)
+void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct scatterlist *sg,
+		       unsigned int nr, const struct nvme_uq_list *list)
 {
 	struct nvme_sgl_desc *sge = &dptr->sgl;
 
-	if (nseg > 1) {
-		nvme_uq_sgl_set(sge, list->dma, nseg * sizeof(*sge),
+	if (nr > 1) {
+		nvme_uq_sgl_set(sge, list->dma, nr * sizeof(*sge),
 				NVME_SGL_FMT_LAST_SEG_DESC);
 		sge = list->virt;
 	}
-	for (; nseg; nseg--, seg++)
-		nvme_uq_sgl_set(sge++, seg->addr, seg->len,
+	for (; nr; nr--, sg++)
+		nvme_uq_sgl_set(sge++, sg_dma_address(sg), sg_dma_len(sg),
 				NVME_SGL_FMT_DATA_DESC);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_sgl_build);
@@ -275,7 +272,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_xfer_bytes);
  * @meta_len:	length of the metadata buffer, 0 for none
  *
  * Like nvme_uq_xfer_bytes() for data, but for a metadata pointer without an
- * SGL.
+ * SGL. Without metadata, the pointer is address 0, which the device would
+ * access. So an unknown command is not allowed either way.
  *
  * Return: true if the transfer cannot exceed the buffer.
  */
@@ -295,8 +293,22 @@ bool nvme_uq_meta_fits(const struct nvme_command *c,
 		return known &&
 			(nvme_uq_pi_stripped(c, fmt) ||
 			 nvme_uq_blocks(c) * fmt->ms <= meta_len);
-	default:
+	case nvme_cmd_flush:
+	case nvme_cmd_write_uncor:
+	case nvme_cmd_write_zeroes:
+	case nvme_cmd_dsm:
+	case nvme_cmd_verify:
+	case nvme_cmd_resv_register:
+	case nvme_cmd_resv_report:
+	case nvme_cmd_resv_acquire:
+	case nvme_cmd_resv_release:
+	case nvme_cmd_io_mgmt_recv:
+	case nvme_cmd_zone_mgmt_send:
+	case nvme_cmd_zone_mgmt_recv:
+	case NVME_UQ_CMD_COPY:
 		return true;
+	default:
+		return false;
 	}
 }
 EXPORT_SYMBOL_GPL(nvme_uq_meta_fits);

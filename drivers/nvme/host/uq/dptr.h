@@ -3,19 +3,10 @@
 #ifndef _NVME_UQ_DPTR_H
 #define _NVME_UQ_DPTR_H
 
+#include <linux/scatterlist.h>
 #include <linux/types.h>
 
 #include "../nvme.h"
-
-/**
- * struct nvme_uq_seg - one range of memory as the device sees it
- * @addr:	bus address
- * @len:	length in bytes
- */
-struct nvme_uq_seg {
-	dma_addr_t	addr;
-	u32		len;
-};
 
 /**
  * struct nvme_uq_list - memory for one PRP list or SGL segment
@@ -27,8 +18,8 @@ struct nvme_uq_list {
 	dma_addr_t	dma;
 };
 
-/* Size of a small list. A list that needs more bytes gets a page. */
-#define NVME_UQ_SMALL_LIST	512
+/* PRPs of a list. */
+#define NVME_UQ_LIST_PRPS	(NVME_CTRL_PAGE_SIZE / sizeof(__le64))
 
 /*
  * Maximum number of segments of a command, as for the block layer: an SGL of
@@ -40,14 +31,13 @@ struct nvme_uq_list {
 /* Maximum number of lists of a command: PRPs for 8 MiB. */
 #define NVME_UQ_MAX_LISTS	5
 
-unsigned int nvme_uq_prp_entries(const struct nvme_uq_seg *seg,
-				 unsigned int nseg);
+unsigned int nvme_uq_prp_entries(const struct scatterlist *sg, unsigned int nr);
 unsigned int nvme_uq_nr_lists(unsigned int entries, unsigned int per_list);
-int nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		      unsigned int nseg, u32 len,
-		      const struct nvme_uq_list *list, unsigned int per_list);
-void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct nvme_uq_seg *seg,
-		       unsigned int nseg, const struct nvme_uq_list *list);
+void nvme_uq_prp_build(union nvme_data_ptr *dptr, const struct scatterlist *sg,
+		       u32 len, const struct nvme_uq_list *list,
+		       unsigned int per_list);
+void nvme_uq_sgl_build(union nvme_data_ptr *dptr, const struct scatterlist *sg,
+		       unsigned int nr, const struct nvme_uq_list *list);
 
 /**
  * struct nvme_uq_fmt - format of a namespace, as far as it affects lengths

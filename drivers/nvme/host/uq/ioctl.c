@@ -106,16 +106,6 @@ static int nvme_uq_import_user(struct nvme_uq_io *io, u64 addr, u32 len,
 	return ret < 0 ? ret : 0;
 }
 
-/* Check the flags of a command, which are not 0. */
-static int nvme_uq_check_flags(const struct io_uring_cmd *ioucmd, u8 flags)
-{
-	if (flags != NVME_UQ_CMD_MEMORY ||
-	    ioucmd->cmd_op == NVME_URING_CMD_IO_VEC ||
-	    (ioucmd->flags & IORING_URING_CMD_FIXED))
-		return -EINVAL;
-	return 0;
-}
-
 static __always_inline int nvme_uq_import(struct nvme_uq_io *io, u64 addr,
 					  u32 len, u8 flags, bool vec,
 					  unsigned int issue_flags)
@@ -174,7 +164,9 @@ int nvme_uq_queue(struct nvme_uq_file *uf, struct io_uring_cmd *ioucmd,
 	io.nsid = READ_ONCE(cmd->nsid);
 	io.opcode = READ_ONCE(cmd->opcode);
 	io.pieces = NULL;
-	if (unlikely(flags) && nvme_uq_check_flags(ioucmd, flags))
+	if (unlikely(flags) &&
+	    (flags != NVME_UQ_CMD_MEMORY || vec ||
+	     (ioucmd->flags & IORING_URING_CMD_FIXED)))
 		return -EINVAL;
 	ret = nvme_uq_check_cmd(node->ns, io.opcode, io.nsid,
 				ioucmd->file->f_mode & FMODE_WRITE);
@@ -247,20 +239,16 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 static void nvme_uq_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct nvme_uq_file *uf = file->private_data;
-	struct nvme_uq *uq = uf->node->uq;
 	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
 	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
-	unsigned int in_flight;
+	struct nvme_uq_limit limit = { };
 
-	spin_lock(&uq->sq_lock);
-	in_flight = nvme_uq_file_in_flight(uf);
-	spin_unlock(&uq->sq_lock);
-	seq_printf(m, "claimed:\t%d\n", READ_ONCE(uq->owner) == uf);
-	seq_printf(m, "limit:\t%u\n",
-		   nvme_uq_get_limit(uq, nvme_uq_file_limit(uq, uf)));
+	nvme_uq_read_limit(uf, &limit);
+	seq_printf(m, "claimed:\t%d\n", READ_ONCE(uf->node->uq->owner) == uf);
+	seq_printf(m, "limit:\t%u\n", limit.limit);
 	seq_printf(m, "memory:\t%llu\n", mem ? mem->pieces.size : 0);
-	seq_printf(m, "in_flight:\t%u\n", in_flight);
-	seq_printf(m, "waiting:\t%u\n", READ_ONCE(uf->waiting));
+	seq_printf(m, "in_flight:\t%u\n", limit.in_flight);
+	seq_printf(m, "waiting:\t%u\n", limit.waiting);
 }
 
 const struct file_operations nvme_uq_fops = {

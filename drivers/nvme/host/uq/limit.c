@@ -75,14 +75,13 @@ int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 {
 	int ret;
 
-	spin_lock(&uq->sq_lock);
+	guard(spinlock)(&uq->sq_lock);
 	ret = nvme_uq_check_limit(uq, limit);
-	if (!ret) {
-		WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
-		nvme_uq_limits_changed(uq);
-	}
-	spin_unlock(&uq->sq_lock);
-	return ret;
+	if (ret)
+		return ret;
+	WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
+	nvme_uq_limits_changed(uq);
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_limit);
 
@@ -104,22 +103,21 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
 	bool keep;
 	int ret;
 
-	spin_lock(&uq->sq_lock);
-	/* the depth is no limit, but it may have been higher before */
-	keep = uf->limit && !may_raise;
-	ret = nvme_uq_check_limit(uq, limit);
-	if (!ret && keep && limit > uf->limit)
-		ret = -EACCES;
-	if (!ret) {
+	scoped_guard(spinlock, &uq->sq_lock) {
+		/* the depth is no limit, but it may have been higher before */
+		keep = uf->limit && !may_raise;
+		ret = nvme_uq_check_limit(uq, limit);
+		if (ret)
+			return ret;
+		if (keep && limit > uf->limit)
+			return -EACCES;
 		WRITE_ONCE(uf->limit,
 			   limit == uq->tags.nr && !keep ? 0 : limit);
 		nvme_uq_info_limit(uq);
 	}
-	spin_unlock(&uq->sq_lock);
-	if (!ret)
-		/* without a limit wake all: no completion will do so */
-		wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
-	return ret;
+	/* without a limit wake all: no completion will do so */
+	wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_request_limit);
 
@@ -133,6 +131,15 @@ static int nvme_uq_set_file_limit(struct nvme_uq_file *uf, unsigned int limit)
 	return ret;
 }
 
+static int nvme_uq_copy_limit(struct nvme_uq_limit *arg, void __user *argp)
+{
+	if (copy_from_user(arg, argp, sizeof(*arg)))
+		return -EFAULT;
+	if (arg->scope > NVME_UQ_LIMIT_QUEUE || arg->flags || arg->reserved)
+		return -EINVAL;
+	return 0;
+}
+
 /**
  * nvme_uq_ioctl_set_limit - NVME_UQ_IOCTL_SET_LIMIT
  * @uf:		the open file
@@ -144,21 +151,30 @@ int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp)
 {
 	struct nvme_uq *uq = uf->node->uq;
 	struct nvme_uq_limit arg;
+	int ret = nvme_uq_copy_limit(&arg, argp);
 
-	if (copy_from_user(&arg, argp, sizeof(arg)))
-		return -EFAULT;
-	if (arg.flags | arg.in_flight | arg.waiting | arg.reserved)
-		return -EINVAL;
-	switch (arg.scope) {
-	case NVME_UQ_LIMIT_FILE:
+	if (ret || arg.in_flight || arg.waiting)
+		return ret ?: -EINVAL;
+	if (arg.scope == NVME_UQ_LIMIT_FILE)
 		return nvme_uq_set_file_limit(uf, arg.limit);
-	case NVME_UQ_LIMIT_QUEUE:
-		if (!capable(CAP_SYS_ADMIN))
-			return -EACCES;
-		return nvme_uq_set_limit(uq, &uq->limit, arg.limit);
-	default:
-		return -EINVAL;
-	}
+	if (!capable(CAP_SYS_ADMIN))
+		return -EACCES;
+	return nvme_uq_set_limit(uq, &uq->limit, arg.limit);
+}
+
+/**
+ * nvme_uq_read_limit - read the limit and the commands of an open file
+ * @uf:		the open file
+ * @arg:	all but the limit and the outputs are 0
+ */
+void nvme_uq_read_limit(struct nvme_uq_file *uf, struct nvme_uq_limit *arg)
+{
+	struct nvme_uq *uq = uf->node->uq;
+
+	arg->limit = nvme_uq_get_limit(uq, nvme_uq_file_limit(uq, uf));
+	guard(spinlock)(&uq->sq_lock);
+	arg->in_flight = nvme_uq_file_in_flight(uf);
+	arg->waiting = uf->waiting;
 }
 
 /**
@@ -172,26 +188,16 @@ int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp)
 {
 	struct nvme_uq *uq = uf->node->uq;
 	struct nvme_uq_limit arg;
+	int ret = nvme_uq_copy_limit(&arg, argp);
 
-	if (copy_from_user(&arg, argp, sizeof(arg)))
-		return -EFAULT;
-	if (arg.flags | arg.reserved)
-		return -EINVAL;
-	switch (arg.scope) {
-	case NVME_UQ_LIMIT_FILE:
-		arg.limit = nvme_uq_get_limit(uq, nvme_uq_file_limit(uq, uf));
-		spin_lock(&uq->sq_lock);
-		arg.in_flight = nvme_uq_file_in_flight(uf);
-		arg.waiting = uf->waiting;
-		spin_unlock(&uq->sq_lock);
-		break;
-	case NVME_UQ_LIMIT_QUEUE:
+	if (ret)
+		return ret;
+	if (arg.scope == NVME_UQ_LIMIT_FILE) {
+		nvme_uq_read_limit(uf, &arg);
+	} else {
 		arg.limit = nvme_uq_get_limit(uq, READ_ONCE(uq->limit));
 		arg.in_flight = nvme_uq_tags_used(&uq->tags);
 		arg.waiting = READ_ONCE(uq->waiting);
-		break;
-	default:
-		return -EINVAL;
 	}
 	if (!arg.limit)
 		return -ENXIO;

@@ -5,6 +5,8 @@
 
 #include "wait.h"
 
+struct nvme_uq_limit;
+
 void nvme_uq_info_limit(struct nvme_uq *uq);
 void nvme_uq_limits_changed(struct nvme_uq *uq);
 int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
@@ -14,5 +16,6 @@ int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 unsigned int nvme_uq_get_limit(const struct nvme_uq *uq, unsigned int limit);
 int nvme_uq_ioctl_set_limit(struct nvme_uq_file *uf, void __user *argp);
 int nvme_uq_ioctl_get_limit(struct nvme_uq_file *uf, void __user *argp);
+void nvme_uq_read_limit(struct nvme_uq_file *uf, struct nvme_uq_limit *arg);
 
 #endif /* _NVME_UQ_LIMIT_H */

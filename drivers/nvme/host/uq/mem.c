@@ -66,28 +66,22 @@ static void nvme_uq_mem_unaccount(struct nvme_uq_mem *mem)
 		return;
 	atomic_long_sub(mem->pieces.size >> PAGE_SHIFT, &mem->user->locked_vm);
 	free_uid(mem->user);
-	mem->user = NULL;
 }
 
 /* Charge @size bytes to the limit @most of the controller's open files. */
 static int nvme_uq_mems_charge(struct nvme_uq_mems *mems, u64 size, u64 most)
 {
-	int ret = -ENOSPC;
-
-	spin_lock(&mems->list_lock);
-	if (size <= most && mems->bytes <= most - size) {
-		mems->bytes += size;
-		ret = 0;
-	}
-	spin_unlock(&mems->list_lock);
-	return ret;
+	guard(spinlock)(&mems->list_lock);
+	if (size > most || mems->bytes > most - size)
+		return -ENOSPC;
+	mems->bytes += size;
+	return 0;
 }
 
 static void nvme_uq_mems_uncharge(struct nvme_uq_mems *mems, u64 size)
 {
-	spin_lock(&mems->list_lock);
+	guard(spinlock)(&mems->list_lock);
 	mems->bytes -= size;
-	spin_unlock(&mems->list_lock);
 }
 
 /*
@@ -124,9 +118,8 @@ static int nvme_uq_mem_get_pages(struct nvme_uq *uq, struct nvme_uq_mems *mems,
 	if (ret)
 		goto out_unaccount;
 
-	spin_lock(&mems->list_lock);
-	list_add(&mem->list, &mems->list);
-	spin_unlock(&mems->list_lock);
+	scoped_guard(spinlock, &mems->list_lock)
+		list_add(&mem->list, &mems->list);
 	return 0;
 
 out_unaccount:
@@ -155,11 +148,9 @@ static struct nvme_uq_mem *nvme_uq_mem_alloc(struct nvme_uq_file *uf, u64 size)
 	mem->file = uf->file;
 	mem->pieces.size = size;
 	INIT_LIST_HEAD(&mem->allocs);
-	INIT_LIST_HEAD(&mem->list);
 
-	down_read(&mems->lock);
-	ret = nvme_uq_mem_get_pages(uf->node->uq, mems, mem);
-	up_read(&mems->lock);
+	scoped_guard(rwsem_read, &mems->lock)
+		ret = nvme_uq_mem_get_pages(uf->node->uq, mems, mem);
 	if (!ret)
 		return mem;
 	nvme_uq_mem_destroy(mem);
@@ -169,17 +160,24 @@ static struct nvme_uq_mem *nvme_uq_mem_alloc(struct nvme_uq_file *uf, u64 size)
 static void nvme_uq_mem_free(struct nvme_uq_file *uf, struct nvme_uq_mem *mem)
 {
 	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
-	bool revoked;
 
-	down_read(&mems->lock);
-	spin_lock(&mems->list_lock);
-	revoked = list_empty(&mem->list);
-	list_del_init(&mem->list);
-	spin_unlock(&mems->list_lock);
-	if (!revoked)
-		nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
-	up_read(&mems->lock);
+	scoped_guard(rwsem_read, &mems->lock) {
+		scoped_guard(spinlock, &mems->list_lock)
+			list_del(&mem->list);
+		if (!mems->revoked)
+			nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
+	}
 	nvme_uq_mem_destroy(mem);
+}
+
+static int nvme_uq_mem_tell(const struct nvme_uq_mem *mem, void __user *argp)
+{
+	struct nvme_uq_memory arg = {
+		.size	= mem->pieces.size,
+		.piece	= min(1ULL << mem->pieces.shift, mem->pieces.size),
+	};
+
+	return copy_to_user(argp, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
 
 /**
@@ -191,34 +189,29 @@ static void nvme_uq_mem_free(struct nvme_uq_file *uf, struct nvme_uq_mem *mem)
  */
 int nvme_uq_ioctl_alloc_mem(struct nvme_uq_file *uf, void __user *argp)
 {
+	/* pairs with the release below */
+	struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
 	struct nvme_uq_memory arg;
-	struct nvme_uq_mem *mem;
 	int ret;
 
 	if (copy_from_user(&arg, argp, sizeof(arg)))
 		return -EFAULT;
-	if (arg.flags || !arg.size)
+	if (arg.flags || (!arg.size && !mem))
 		return -EINVAL;
-	if (READ_ONCE(uf->mem))
+	if (!arg.size)
+		return nvme_uq_mem_tell(mem, argp);
+	if (mem)
 		return -EBUSY;
 	mem = nvme_uq_mem_alloc(uf, arg.size);
 	if (IS_ERR(mem))
 		return PTR_ERR(mem);
 
-	/* on success, the values that user space sees are valid */
-	arg.size = mem->pieces.size;
-	arg.piece = min(1ULL << mem->pieces.shift, arg.size);
-	ret = -EFAULT;
-	if (copy_to_user(argp, &arg, sizeof(arg)))
-		goto out_free;
+	ret = nvme_uq_mem_tell(mem, argp);
 	/* publish the memory before the pointer to it */
-	ret = -EBUSY;
-	if (cmpxchg_release(&uf->mem, NULL, mem))
-		goto out_free;
-	return 0;
-
-out_free:
-	nvme_uq_mem_free(uf, mem);
+	if (!ret && cmpxchg_release(&uf->mem, NULL, mem))
+		ret = -EBUSY;
+	if (ret)
+		nvme_uq_mem_free(uf, mem);
 	return ret;
 }
 
@@ -241,20 +234,18 @@ void nvme_uq_mem_release(struct nvme_uq_file *uf)
 void nvme_uq_mem_revoke(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_mems *mems = &ctrl->uq->mems;
-	struct nvme_uq_mem *mem, *next;
+	struct nvme_uq_mem *mem;
 
-	down_write(&mems->lock);
-	mems->revoked = true;
-	list_for_each_entry_safe(mem, next, &mems->list, list) {
+	guard(rwsem_write)(&mems->lock);
+	WRITE_ONCE(mems->revoked, true);
+	list_for_each_entry(mem, &mems->list, list) {
 		struct nvme_uq_file *uf = mem->file->private_data;
 
 		/* remove all references to the pages but those of @mem */
 		unmap_mapping_range(mem->file->f_mapping, NVME_UQ_OFF_MEMORY,
 				    mem->pieces.size, 1);
-		list_del_init(&mem->list);
 		nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
 	}
-	up_write(&mems->lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_mem_revoke);
 
@@ -269,14 +260,12 @@ static vm_fault_t nvme_uq_mem_fault(struct vm_fault *vmf)
 	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
 	/* was set before the mapping was made, and stays set */
 	struct nvme_uq_mem *mem = uf->mem;
-	vm_fault_t ret = VM_FAULT_SIGBUS;
 
-	down_read(&mems->lock);
-	if (!mems->revoked && nr < mem->pieces.size >> PAGE_SHIFT)
-		ret = vmf_insert_pfn(vmf->vma, vmf->address,
-				     page_to_pfn(mem->pages[nr]));
-	up_read(&mems->lock);
-	return ret;
+	guard(rwsem_read)(&mems->lock);
+	if (mems->revoked || nr >= mem->pieces.size >> PAGE_SHIFT)
+		return VM_FAULT_SIGBUS;
+	return vmf_insert_pfn(vmf->vma, vmf->address,
+			      page_to_pfn(mem->pages[nr]));
 }
 
 static const struct vm_operations_struct nvme_uq_mem_vm_ops = {
@@ -287,15 +276,11 @@ static int nvme_uq_mem_check_range(const struct nvme_uq_file *uf,
 				   const struct vm_area_desc *desc)
 {
 	unsigned long first = desc->pgoff - NVME_UQ_MEMORY_PGOFF, nr;
-	struct nvme_uq_mems *mems = nvme_uq_file_mems(uf);
 	/* pairs with the release in nvme_uq_ioctl_alloc_mem() */
 	const struct nvme_uq_mem *mem = smp_load_acquire(&uf->mem);
-	bool revoked;
 
-	down_read(&mems->lock);
-	revoked = mems->revoked;
-	up_read(&mems->lock);
-	if (!mem || revoked)
+	/* a page fault checks again, with the lock */
+	if (!mem || READ_ONCE(nvme_uq_file_mems(uf)->revoked))
 		return -ENXIO;
 	nr = mem->pieces.size >> PAGE_SHIFT;
 	if (first >= nr || vma_desc_pages(desc) > nr - first)

@@ -48,7 +48,7 @@ struct user_struct;
  * @allocs:	allocations of the controller's driver
  * @file:	the open file; not referenced, because the file releases the
  *		memory
- * @list:	entry of nvme_uq_mems.list; empty once the pages are freed
+ * @list:	entry of nvme_uq_mems.list
  * @user:	user whose RLIMIT_MEMLOCK is charged, or NULL
  *
  * Only @list changes while the memory is attached.

@@ -61,16 +61,6 @@ out_free:
 	return ret;
 }
 
-static bool nvme_uq_has_node(const struct nvme_ns *ns, const struct nvme_uq *uq)
-{
-	const struct nvme_uq_node *node;
-
-	hlist_for_each_entry(node, &ns->uq_nodes, list)
-		if (node->uq == uq)
-			return true;
-	return false;
-}
-
 /**
  * nvme_uq_update_nodes - add a node for each queue that has none
  * @ns:		the namespace
@@ -83,22 +73,21 @@ static bool nvme_uq_has_node(const struct nvme_ns *ns, const struct nvme_uq *uq)
 void nvme_uq_update_nodes(struct nvme_ns *ns)
 {
 	struct nvme_uq_ctrl *uqc = ns->ctrl->uq;
-	unsigned int i, nr;
+	struct nvme_uq_node *last;
+	unsigned int i;
 
-	if (!uqc)
-		return;
-
-	mutex_lock(&nvme_uq_nodes_lock);
-	nr = nvme_uq_count(uqc);
+	guard(mutex)(&nvme_uq_nodes_lock);
 	if (test_bit(NVME_NS_REMOVING, &ns->flags))
-		nr = 0;
-	for (i = 0; i < nr; i++)
-		if (!nvme_uq_has_node(ns, uqc->q[i]) &&
-		    nvme_uq_add_node(ns, uqc->q[i]))
+		return;
+	/* the last node is the first in the list, and ids count from 1 */
+	last = hlist_entry_safe(ns->uq_nodes.first, struct nvme_uq_node, list);
+	for (i = last ? last->uq->id : 0; i < nvme_uq_count(uqc); i++)
+		if (nvme_uq_add_node(ns, uqc->q[i])) {
 			dev_err(ns->ctrl->device,
 				"Unable to create the ng%dn%dq%u device\n",
 				ns->ctrl->instance, ns->head->instance, i + 1);
-	mutex_unlock(&nvme_uq_nodes_lock);
+			return;
+		}
 }
 
 /*
@@ -108,9 +97,8 @@ void nvme_uq_update_nodes(struct nvme_ns *ns)
  */
 static void nvme_uq_close_ns(struct nvme_uq *uq, const struct nvme_ns *ns)
 {
-	spin_lock(&uq->sq_lock);
-	uq->ops->ring(uq);
-	spin_unlock(&uq->sq_lock);
+	scoped_guard(spinlock, &uq->sq_lock)
+		uq->ops->ring(uq);
 	nvme_uq_info_gone(uq, ns);
 	nvme_uq_wake_all(uq);
 }
@@ -127,7 +115,7 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 	struct nvme_uq_node *node;
 	struct hlist_node *next;
 
-	mutex_lock(&nvme_uq_nodes_lock);
+	guard(mutex)(&nvme_uq_nodes_lock);
 	/* queues added later see NVME_NS_REMOVING in nvme_uq_update_nodes() */
 	hlist_for_each_entry_safe(node, next, &ns->uq_nodes, list) {
 		nvme_uq_close_ns(node->uq, ns);
@@ -135,5 +123,4 @@ void nvme_uq_remove_nodes(struct nvme_ns *ns)
 		cdev_device_del(&node->cdev, &node->dev);
 		put_device(&node->dev);
 	}
-	mutex_unlock(&nvme_uq_nodes_lock);
 }

@@ -144,9 +144,7 @@ static void nvme_uq_ring_cq(struct nvme_uq *uq, u16 head)
 static noinline void nvme_uq_release_iod(struct nvme_uq *uq,
 					 struct nvme_uq_iod *iod)
 {
-	nvme_uq_dma_unmap_slow(uq, iod);
-	if (iod->flags & NVME_UQ_SGLIST)
-		kfree(iod->sglist);
+	nvme_uq_dma_unmap(uq, iod->addr, iod->len, iod->data, iod->flags);
 	if (iod->flags & NVME_UQ_UNPOLLED)
 		WRITE_ONCE(uq->unpolled_done, uq->unpolled_done + 1);
 }
@@ -184,8 +182,8 @@ nvme_uq_complete_iod(struct nvme_uq *uq, unsigned int idx, int status,
 	WRITE_ONCE(uf->completed, uf->completed + 1);
 	if (unlikely(uf->limited))
 		nvme_uq_wake_file(uf);
-	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				   NVME_UQ_SGLIST | NVME_UQ_UNPOLLED)))
+	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_DATA |
+				   NVME_UQ_UNPOLLED)))
 		nvme_uq_release_iod(uq, iod);
 	nvme_uq_tag_put(&uq->tags, idx);
 }
@@ -208,7 +206,7 @@ nvme_uq_handle_cid(struct nvme_uq *uq, u16 cid, int status, u64 result,
 		nvme_uq_spurious(uq, cid);
 		return;
 	}
-	trace_nvme_uq_complete(uq, cid, status, result);
+	trace_nvme_uq_complete(uq, &uq->iod[idx], cid, status, result);
 	nvme_uq_complete_iod(uq, idx, status, result, done);
 }
 

@@ -32,7 +32,7 @@ static __always_inline bool nvme_uq_defer_doorbell(struct nvme_uq *uq,
 		return false;
 	if (likely(READ_ONCE(uq->plug) == plug))
 		return true;
-	return nvme_uq_add_plug(uq, plug, uf->file);
+	return nvme_uq_add_plug(uq, uf->file);
 }
 
 /*
@@ -47,22 +47,19 @@ static __always_inline int nvme_uq_dma_map(struct nvme_uq *uq,
 					   struct nvme_uq_io *io, bool fast)
 {
 	io->flags = 0;
-	if (fast)
-		return unlikely(io->pieces) ? 0 : nvme_uq_dma_map_one(uq, io);
-	if (io->write)
-		io->flags |= NVME_UQ_WRITE;
-	if (io->rw)
-		io->flags |= NVME_UQ_RW;
-	if (io->unpolled)
-		io->flags |= NVME_UQ_UNPOLLED;
-	if (!io->len)
-		return 0;
-	if (io->pieces)
-		return nvme_uq_dma_map_mem(uq, io);
-	/* read after nvme_uq.blocked, so the value is current */
-	if (io->sglist || io->metabuf || !READ_ONCE(uq->force_sgl))
-		return nvme_uq_dma_map_slow(uq, io);
-	return nvme_uq_dma_map_one(uq, io);
+	if (!fast) {
+		if (io->write)
+			io->flags |= NVME_UQ_WRITE;
+		if (io->rw)
+			io->flags |= NVME_UQ_RW;
+		if (io->unpolled)
+			io->flags |= NVME_UQ_UNPOLLED;
+		if (!io->len)
+			return 0;
+		if (io->data)
+			return nvme_uq_dma_map_data(uq, io);
+	}
+	return unlikely(io->pieces) ? 0 : nvme_uq_dma_map_one(uq, io);
 }
 
 static struct nvme_uq_fmt nvme_uq_get_fmt(const struct nvme_uq_node *node)
@@ -94,7 +91,7 @@ static void nvme_uq_set_one(struct nvme_uq *uq, struct nvme_command *c,
 	}
 
 	if (io->pieces) {
-		/* nvme_uq_dma_map_mem() has checked that one PRP2 is enough */
+		/* nvme_uq_is_simple() has checked that one PRP2 is enough */
 		nvme_uq_pieces_prp2(io->pieces, io->offset, moved, &prp2);
 		c->common.dptr.prp2 = cpu_to_le64(prp2);
 		return;
@@ -107,34 +104,14 @@ static void nvme_uq_set_one(struct nvme_uq *uq, struct nvme_command *c,
 
 /* Preparation: everything that may sleep, before a tag is taken */
 
-static void nvme_uq_unprep(struct nvme_uq_io *io)
-{
-	kfree(io->sglist);
-	nvme_uq_unpin_user(io->user, false);
-}
-
-/* Registered buffers: nearly always in one bio_vec. */
-static int nvme_uq_prep_fixed(struct nvme_uq_io *io)
-{
-	const struct bio_vec *bv = io->iter.bvec;
-	size_t offset = io->iter.iov_offset;
-
-	if (unlikely(offset + io->iter.count > bv->bv_len))
-		return nvme_uq_prep_bvecs(io);
-	io->phys = bvec_phys(bv) + offset;
-	return unlikely((io->phys | io->iter.count) & 3) ? -EINVAL : 0;
-}
-
 static int nvme_uq_prep(struct nvme_uq *uq, struct nvme_uq_io *io)
 {
 	size_t len = io->iter.count;
 	int ret;
 
 	io->user = 0;
-	io->sglist = NULL;
-	io->metabuf = NULL;
+	io->data = NULL;
 	io->addr = 0;
-	io->meta_addr = 0;
 	io->len = len;
 	/* an empty vector: without data, no metadata is mapped */
 	if (!len)
@@ -142,19 +119,15 @@ static int nvme_uq_prep(struct nvme_uq *uq, struct nvme_uq_io *io)
 	if (unlikely(len > (u64)uq->ctrl->max_hw_sectors << SECTOR_SHIFT))
 		return -EINVAL;
 
-	if (unlikely(io->pieces))
-		ret = 0;
-	else if (likely(iov_iter_is_bvec(&io->iter)))
-		ret = nvme_uq_prep_fixed(io);
-	else
-		ret = nvme_uq_prep_user(io);
-	if (unlikely(io->meta_len) && !ret)
-		ret = nvme_uq_prep_meta(io);
+	ret = nvme_uq_prep_memory(io);
 	/* a task that waits marks the memory after the transfer */
 	if (io->rw && io->rw->iocb && io->user && !io->write && !ret)
 		nvme_uq_dirty_user(io->user);
 	if (unlikely(ret))
-		nvme_uq_unprep(io);
+		nvme_uq_unpin_user(io->user, false);
+	/* while the command waits, it needs no copy of the vector */
+	kfree(io->iov);
+	io->iov = NULL;
 	return ret;
 }
 
@@ -259,12 +232,20 @@ static noinline void nvme_uq_set_dptr(struct nvme_uq *uq,
 
 	if (!uq->force_sgl || !io->len)
 		moved = nvme_uq_xfer_bytes(c, &fmt);
-	if (io->flags & NVME_UQ_SGLIST)
-		nvme_uq_set_sglist(uq, c, io->sglist, max(moved, 1));
+	if (io->flags & NVME_UQ_DATA)
+		nvme_uq_set_data(uq, c, io->data, max(moved, 1), idx);
 	else if (io->len || (uq->force_sgl && moved))
 		nvme_uq_set_one(uq, c, io, max(moved, 1));
-	if (io->flags & NVME_UQ_META)
-		nvme_uq_set_meta(uq, c, io, idx);
+}
+
+/* For trace_nvme_uq_complete(). User space may overwrite the entry by then. */
+static noinline void nvme_uq_trace_start(struct nvme_uq_iod *iod,
+					 const struct nvme_command *c, u32 len)
+{
+	iod->start = ktime_get_ns();
+	iod->slba = le64_to_cpu(c->rw.slba);
+	iod->nsid = le32_to_cpu(c->common.nsid);
+	iod->bytes = len;
 }
 
 /*
@@ -325,20 +306,22 @@ static __always_inline int nvme_uq_write_sqe(struct nvme_uq *uq,
 		iod->len = io->len;
 	}
 	if (!fast) {
-		iod->sglist = io->sglist;
-		iod->meta_addr = io->meta_addr;
-		iod->meta_len = io->meta_len;
+		iod->data = io->data;
 		nvme_uq_set_dptr(uq, c, io, idx);
 	}
+
+	if (trace_nvme_uq_complete_enabled())
+		nvme_uq_trace_start(iod, c, io->len);
 
 	/*
 	 * From here on the command may complete, and the submitter may be gone.
 	 */
 	c->common.command_id = nvme_uq_tag_arm(&uq->tags, idx);
-	trace_nvme_uq_submit(uq, c);
+	trace_nvme_uq_submit(uq, c, io->len);
 	if (++uq->sq_tail == uq->depth)
 		uq->sq_tail = 0;
 	uq->submitted++;
+	uq->bytes[io->write] += io->len;
 	if (unlikely(!uq->tmo_armed || time_before(deadline, uq->tmo_next)))
 		nvme_uq_arm_timeout(uq, deadline);
 	return -EIOCBQUEUED;
@@ -355,7 +338,8 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	bool defer;
 	int ret;
 
-	if (unlikely(READ_ONCE(uq->blocked) &
+	/* use the queue as it was when it was unblocked */
+	if (unlikely(smp_load_acquire(&uq->blocked) &
 		     READ_ONCE(io->file->blocked_mask)))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
 	/* a waiter in a wait queue has already checked */
@@ -386,11 +370,8 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 	}
 	spin_unlock(&uq->sq_lock);
 
-	if (!fast)
-		nvme_uq_dma_unmap_io(uq, io);
-	else if (io->flags & NVME_UQ_UNMAP)
-		dma_unmap_phys(uq->dma_dev, io->addr, io->len,
-			       nvme_uq_dir(io->flags), 0);
+	nvme_uq_dma_unmap(uq, io->addr, io->len, fast ? NULL : io->data,
+			  io->flags);
 	return ret == -EAGAIN ? nvme_uq_submit_errno(uq, io->file, io->node) : ret;
 }
 
@@ -398,12 +379,7 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 					struct nvme_uq_io *io)
 {
-	struct nvme_uq_waiter waiter = {
-		.wait	= {
-			.private	= current,
-			.func		= default_wake_function,
-		},
-	};
+	struct nvme_uq_waiter waiter = { };
 	unsigned long deadline = jiffies + io->timeout;
 	int ret;
 
@@ -445,7 +421,7 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 			ret = -EAGAIN;
 	}
 	if (unlikely(ret != -EIOCBQUEUED))
-		nvme_uq_unprep(io);
+		nvme_uq_unpin_user(io->user, false);
 	return ret;
 }
 

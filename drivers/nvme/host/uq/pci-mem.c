@@ -114,7 +114,7 @@ static void nvme_uq_mem_free_lists(struct nvme_uq *uq,
 
 	for (i = 0; p->prps && i < nr; i++)
 		if (p->prps[i].virt)
-			dma_pool_free(uq->ctrl->uq->large, p->prps[i].virt,
+			dma_pool_free(uq->ctrl->uq->lists, p->prps[i].virt,
 				      p->prps[i].dma);
 	kvfree(p->prps);
 	p->prps = NULL;
@@ -129,7 +129,7 @@ static int nvme_uq_mem_alloc_lists(struct nvme_uq *uq, struct nvme_uq_pieces *p)
 	if (!p->prps)
 		return -ENOMEM;
 	for (i = 0; i < nr; i++) {
-		p->prps[i].virt = dma_pool_alloc(uq->ctrl->uq->large,
+		p->prps[i].virt = dma_pool_alloc(uq->ctrl->uq->lists,
 						 GFP_KERNEL, &p->prps[i].dma);
 		if (!p->prps[i].virt)
 			return -ENOMEM;
@@ -269,63 +269,4 @@ int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 	if (ret)
 		nvme_uq_pci_mem_free(uq, mem);
 	return ret;
-}
-
-/*
- * Commands
- */
-
-/* Return true if the data pointer alone can describe the data of a command. */
-static bool nvme_uq_mem_is_direct(const struct nvme_uq *uq,
-				  const struct nvme_uq_io *io)
-{
-	u64 prp2;
-
-	if (uq->force_sgl)
-		return nvme_uq_pieces_in_one(io->pieces, io->offset, io->len);
-	return nvme_uq_pieces_prp2(io->pieces, io->offset, io->len, &prp2);
-}
-
-static int nvme_uq_mem_sglist(struct nvme_uq_io *io)
-{
-	const struct nvme_uq_pieces *p = io->pieces;
-	unsigned int nr = nvme_uq_pieces_segs(p, io->offset, io->len, NULL);
-
-	if (nr > NVME_UQ_MAX_SEGS)
-		return -EINVAL;
-	/* a worker tries again, see nvme_uq_pci_submit() */
-	io->sglist = nvme_uq_alloc_sglist(nr, GFP_ATOMIC | __GFP_NOWARN);
-	if (!io->sglist)
-		return -ENOMEM;
-	io->sglist->nseg = nvme_uq_pieces_segs(p, io->offset, io->len,
-					       io->sglist->seg);
-	io->sglist->bus = io->sglist->seg;
-	io->sglist->nbus = io->sglist->nseg;
-	return 0;
-}
-
-/**
- * nvme_uq_dma_map_mem - find the bus addresses of data in an open file's memory
- * @uq:		the queue
- * @io:		the command, prepared
- *
- * Like nvme_uq_dma_map_slow(), but the data is already mapped, and stays
- * mapped.
- *
- * Return: 0, -EINVAL if there are too many pieces, or -ENOMEM.
- */
-int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io)
-{
-	int ret = 0;
-
-	io->addr = nvme_uq_pieces_addr(io->pieces, io->offset);
-	/* an earlier attempt may have left a list */
-	if (!io->sglist && !nvme_uq_mem_is_direct(uq, io))
-		ret = nvme_uq_mem_sglist(io);
-	if (io->sglist && !ret) {
-		ret = nvme_uq_alloc_lists(uq, io->sglist);
-		if (!ret)
-			io->flags |= NVME_UQ_SGLIST;
-	}
-	return ret ?: nvme_uq_dma_map_meta(uq, io);
 }

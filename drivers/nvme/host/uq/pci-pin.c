@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NVMe user queues: user memory that is pinned from preparation to completion
- * of a command.
+ * NVMe user queues: finding the memory of a command. User memory is pinned from
+ * preparation to completion.
  *
  * All functions may sleep. Registered buffers in one segment use none of them.
  */
@@ -13,6 +13,7 @@
 #include <linux/slab.h>
 #include <linux/uio.h>
 
+#include "mem.h"
 #include "pci.h"
 
 /*
@@ -20,15 +21,15 @@
  * submitter may complete the command. So use the pinned pages and not the
  * address.
  */
-static void nvme_uq_return_meta(struct nvme_uq_user *user)
+static void nvme_uq_return_meta(struct nvme_uq_data *data)
 {
-	struct page **page = user->pages + user->nr_pages;
-	unsigned int offset = user->meta_offset;
+	struct page **page = data->pages + data->nr_pages;
+	unsigned int offset = data->meta_offset;
 	u32 len, done;
 
-	for (done = 0; done < user->meta_len; done += len) {
-		len = min_t(u32, user->meta_len - done, PAGE_SIZE - offset);
-		memcpy_to_page(*page++, offset, user->meta + done, len);
+	for (done = 0; done < data->meta_len; done += len) {
+		len = min_t(u32, data->meta_len - done, PAGE_SIZE - offset);
+		memcpy_to_page(*page++, offset, data->meta + done, len);
 		offset = 0;
 	}
 }
@@ -42,7 +43,7 @@ static void nvme_uq_return_meta(struct nvme_uq_user *user)
  */
 void __nvme_uq_unpin_user(unsigned long val, bool completed)
 {
-	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+	struct nvme_uq_data *data = (struct nvme_uq_data *)val;
 
 	if (val & NVME_UQ_USER_PAGE) {
 		struct page *page = (struct page *)
@@ -52,85 +53,13 @@ void __nvme_uq_unpin_user(unsigned long val, bool completed)
 		return;
 	}
 
-	if (user->meta && user->dirty && completed)
-		nvme_uq_return_meta(user);
-	unpin_user_pages_dirty_lock(user->pages,
-				    user->nr_pages + user->nr_meta,
-				    user->dirty);
-	kfree(user->meta);
-	kvfree(user);
-}
-
-/**
- * nvme_uq_alloc_sglist - allocate a list of segments
- * @nseg:	maximum number of segments; there is room for no more than
- *		NVME_UQ_MAX_SEGS
- * @gfp:	allocation flags
- *
- * Return: the list, to be freed with kfree(), or NULL.
- */
-struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp)
-{
-	struct nvme_uq_sglist *sglist;
-
-	nseg = min(nseg, NVME_UQ_MAX_SEGS);
-	sglist = kmalloc(struct_size(sglist, seg, nseg) +
-			 nseg * sizeof(phys_addr_t), gfp);
-	if (!sglist)
-		return NULL;
-	sglist->nseg = 0;
-	sglist->nlist = 0;
-	sglist->phys = (phys_addr_t *)&sglist->seg[nseg];
-	return sglist;
-}
-
-/*
- * Use one segment or several, up to NVME_UQ_MAX_SEGS. Both ends of each segment
- * must be dword aligned.
- */
-static int nvme_uq_prep_sglist(struct nvme_uq_io *io,
-			       struct nvme_uq_sglist *sglist)
-{
-	int ret = sglist->nseg > NVME_UQ_MAX_SEGS ? -E2BIG : 0;
-	unsigned int i;
-
-	for (i = 0; i < sglist->nseg && !ret; i++)
-		if ((sglist->phys[i] | sglist->seg[i].len) & 3)
-			ret = -EINVAL;
-	if (ret) {
-		kfree(sglist);
-		return ret;
-	}
-	if (sglist->nseg == 1) {
-		io->phys = sglist->phys[0];
-		kfree(sglist);
-		return 0;
-	}
-	io->sglist = sglist;
-	return 0;
-}
-
-/**
- * nvme_uq_prep_bvecs - find the segments of a registered buffer
- * @io:		the command
- *
- * Return: 0, -E2BIG, -EINVAL or -ENOMEM.
- */
-int nvme_uq_prep_bvecs(struct nvme_uq_io *io)
-{
-	struct bvec_iter bi = {
-		.bi_size	= io->iter.count,
-		.bi_offset	= io->iter.iov_offset,
-	};
-	struct nvme_uq_sglist *sglist;
-	struct bio_vec bv;
-
-	sglist = nvme_uq_alloc_sglist(io->iter.nr_segs, GFP_KERNEL_ACCOUNT);
-	if (!sglist)
-		return -ENOMEM;
-	for_each_mp_bvec(bv, io->iter.bvec, bi, bi)
-		nvme_uq_sglist_add(sglist, bvec_phys(&bv), bv.bv_len);
-	return nvme_uq_prep_sglist(io, sglist);
+	if (data->meta && data->dirty && completed)
+		nvme_uq_return_meta(data);
+	unpin_user_pages_dirty_lock(data->pages,
+				    data->nr_pages + data->nr_meta,
+				    data->dirty);
+	kfree(data->meta);
+	kvfree(data);
 }
 
 /**
@@ -156,57 +85,64 @@ unsigned long nvme_uq_pin_page(unsigned long addr, bool write,
 		(write ? 0 : NVME_UQ_USER_DIRTY);
 }
 
-static int nvme_uq_prep_page(struct nvme_uq_io *io)
+/*
+ * Allocate nvme_uq_io.data, charged to the task, because a command may wait for
+ * any time. nvme_uq_unpin_user() frees it.
+ */
+static struct nvme_uq_data *nvme_uq_alloc_data(struct nvme_uq_io *io,
+					       unsigned int nr_pages,
+					       unsigned int nr_sg)
 {
-	unsigned long addr = (unsigned long)io->iter.ubuf + io->iter.iov_offset;
+	struct nvme_uq_data *data;
 
-	unsigned long user;
-
-	if ((addr | io->iter.count) & 3)
-		return -EINVAL;
-	user = nvme_uq_pin_page(addr, io->write, &io->phys);
-	if (IS_ERR_VALUE(user))
-		return user;
-	io->user = user;
-	return 0;
-}
-
-static struct nvme_uq_user *nvme_uq_alloc_user(struct nvme_uq_io *io,
-					       unsigned int nr_pages)
-{
-	struct nvme_uq_user *user;
-
+	nr_sg = min(nr_sg, NVME_UQ_MAX_SEGS);
 	/* metadata that is not page aligned may need one more page */
 	if (io->meta_len)
 		nr_pages += DIV_ROUND_UP(io->meta_len, PAGE_SIZE) + 1;
-	user = kvmalloc(struct_size(user, pages, nr_pages), GFP_KERNEL_ACCOUNT);
-	if (!user)
+	data = kvmalloc(struct_size(data, sg, nr_sg) +
+			nr_pages * sizeof(*data->pages), GFP_KERNEL_ACCOUNT);
+	if (!data)
 		return NULL;
-	user->nr_pages = 0;
-	user->nr_meta = 0;
-	user->dirty = !io->write;
-	user->meta = NULL;
-	return user;
+	*data = (struct nvme_uq_data){
+		.dirty	= !io->write,
+		.pages	= (struct page **)&data->sg[nr_sg],
+	};
+	io->data = data;
+	io->user = (unsigned long)data;
+	return data;
 }
 
-static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
-		       struct nvme_uq_sglist *sglist, unsigned int max)
+/* Find the segments of a registered buffer. */
+static void nvme_uq_add_bvecs(struct nvme_uq_io *io, struct nvme_uq_data *data)
+{
+	struct bvec_iter bi = {
+		.bi_size	= io->iter.count,
+		.bi_offset	= io->iter.iov_offset,
+	};
+	struct bio_vec bv;
+
+	for_each_mp_bvec(bv, io->iter.bvec, bi, bi)
+		nvme_uq_data_add(data, bv.bv_page, bv.bv_offset, bv.bv_len);
+}
+
+/* Pin up to @max pages of user memory, and find its segments. */
+static int nvme_uq_add_user(struct nvme_uq_io *io, struct nvme_uq_data *data,
+			    unsigned int max)
 {
 	while (io->iter.count) {
-		struct page **pages = user->pages + user->nr_pages;
+		struct page **pages = data->pages + data->nr_pages;
 		ssize_t left;
 		size_t offset;
 
 		left = iov_iter_extract_pages(&io->iter, &pages, io->iter.count,
-					      max - user->nr_pages, 0, &offset);
+					      max - data->nr_pages, 0, &offset);
 		if (left <= 0)
 			return left ?: -EFAULT;
 		while (left) {
 			size_t len = min_t(size_t, left, PAGE_SIZE - offset);
-			struct page *page = user->pages[user->nr_pages++];
 
-			nvme_uq_sglist_add(sglist, page_to_phys(page) + offset,
-					   len);
+			nvme_uq_data_add(data, data->pages[data->nr_pages++],
+					 offset, len);
 			left -= len;
 			offset = 0;
 		}
@@ -214,30 +150,50 @@ static int nvme_uq_pin(struct nvme_uq_io *io, struct nvme_uq_user *user,
 	return 0;
 }
 
-static int nvme_uq_prep_pages(struct nvme_uq_io *io)
+/* Find all segments. Both ends of each segment must be dword aligned. */
+static int nvme_uq_prep_segs(struct nvme_uq_io *io)
 {
-	unsigned int max = iov_iter_npages(&io->iter, INT_MAX);
-	struct nvme_uq_user *user;
-	struct nvme_uq_sglist *sglist;
-	int ret;
+	bool bvec = iov_iter_is_bvec(&io->iter);
+	unsigned int i, nr = bvec ? io->iter.nr_segs :
+		iov_iter_npages(&io->iter, INT_MAX);
+	struct nvme_uq_data *data = nvme_uq_alloc_data(io, bvec ? 0 : nr, nr);
+	int ret = 0;
 
-	user = nvme_uq_alloc_user(io, max);
-	if (!user)
+	if (!data)
 		return -ENOMEM;
-	io->user = (unsigned long)user;
-
-	sglist = nvme_uq_alloc_sglist(max, GFP_KERNEL_ACCOUNT);
-	if (!sglist)
-		return -ENOMEM;
-	ret = nvme_uq_pin(io, user, sglist, max);
-	if (ret) {
-		kfree(sglist);
+	if (bvec)
+		nvme_uq_add_bvecs(io, data);
+	else
+		ret = nvme_uq_add_user(io, data, nr);
+	if (ret)
 		return ret;
-	}
-	return nvme_uq_prep_sglist(io, sglist);
+	if (data->nr_sg > NVME_UQ_MAX_SEGS)
+		return -E2BIG;
+	for (i = 0; i < data->nr_sg; i++)
+		if ((data->sg[i].offset | data->sg[i].length) & 3)
+			return -EINVAL;
+	sg_mark_end(&data->sg[data->nr_sg - 1]);
+	return 0;
 }
 
-static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,
+/* Find the segments of data in the memory of an open file. */
+static int nvme_uq_prep_pieces(struct nvme_uq_io *io)
+{
+	const struct nvme_uq_pieces *p = io->pieces;
+	unsigned int nr = nvme_uq_pieces_segs(p, io->offset, io->len, NULL);
+	struct nvme_uq_data *data;
+
+	if (nr > NVME_UQ_MAX_SEGS)
+		return -EINVAL;
+	data = nvme_uq_alloc_data(io, 0, nr);
+	if (!data)
+		return -ENOMEM;
+	sg_init_table(data->sg, nr);
+	data->nr_dma = nvme_uq_pieces_segs(p, io->offset, io->len, data->sg);
+	return 0;
+}
+
+static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_data *data,
 			    void __user *umeta)
 {
 	unsigned long addr = (unsigned long)umeta;
@@ -248,65 +204,97 @@ static int nvme_uq_pin_meta(struct nvme_uq_io *io, struct nvme_uq_user *user,
 	if (!access_ok(umeta, io->meta_len))
 		return -EFAULT;
 	ret = pin_user_pages_fast(addr & PAGE_MASK, nr, FOLL_WRITE,
-				  user->pages + user->nr_pages);
+				  data->pages + data->nr_pages);
 	if (ret < 0)
 		return ret;
-	user->nr_meta = ret;
-	user->meta_offset = offset_in_page(addr);
+	data->nr_meta = ret;
+	data->meta_offset = offset_in_page(addr);
 	return ret == nr ? 0 : -EFAULT;
 }
 
-/**
- * nvme_uq_prep_meta - allocate a buffer for metadata, and fill it for a write
- * @io:		the command, with its data prepared
- *
- * The buffer is contiguous. User memory may cross pages, and metadata is small.
- *
- * Return: 0 or an error. The caller undoes the preparation of @io.
+/*
+ * Allocate a buffer for metadata, and fill it for a write. The buffer is
+ * contiguous. User memory may cross pages, and metadata is small.
  */
-int nvme_uq_prep_meta(struct nvme_uq_io *io)
+static int nvme_uq_prep_meta(struct nvme_uq_io *io)
 {
 	void __user *umeta = u64_to_user_ptr(in_compat_syscall() ?
 					     (compat_uptr_t)io->meta : io->meta);
-	struct nvme_uq_user *user = (struct nvme_uq_user *)io->user;
-	void *meta;
-
-	if (!user) {
-		user = nvme_uq_alloc_user(io, 0);
-		if (!user)
-			return -ENOMEM;
-		io->user = (unsigned long)user;
-	}
+	struct nvme_uq_data *data = io->data;
 
 	/* zeroed, so that no stale memory is copied to user space */
-	meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT);
-	if (!meta)
+	data->meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT);
+	if (!data->meta)
 		return -ENOMEM;
-	user->meta = meta;
-	user->meta_len = io->meta_len;
-	io->metabuf = meta;
+	data->meta_len = io->meta_len;
 	if (!io->write)
-		return nvme_uq_pin_meta(io, user, umeta);
-	return copy_from_user(meta, umeta, io->meta_len) ? -EFAULT : 0;
+		return nvme_uq_pin_meta(io, data, umeta);
+	return copy_from_user(data->meta, umeta, io->meta_len) ? -EFAULT : 0;
 }
 
-static bool nvme_uq_one_page(const struct iov_iter *iter)
+/*
+ * Return true if the data is in one segment that needs no list, neither with
+ * SGLs nor with PRPs: a reset may change which of them the queue uses.
+ */
+static bool nvme_uq_is_simple(const struct nvme_uq_io *io)
 {
-	return iter_is_ubuf(iter) &&
-		offset_in_page((unsigned long)iter->ubuf + iter->iov_offset) +
-		iter->count <= PAGE_SIZE;
+	const struct iov_iter *iter = &io->iter;
+	unsigned long start = iter->iov_offset, room = PAGE_SIZE;
+	u64 prp2;
+
+	if (io->pieces)
+		return nvme_uq_pieces_in_one(io->pieces, io->offset, io->len) &&
+			nvme_uq_pieces_prp2(io->pieces, io->offset, io->len,
+					    &prp2);
+	if (iov_iter_is_bvec(iter)) {
+		room = iter->bvec->bv_offset + iter->bvec->bv_len;
+		start += iter->bvec->bv_offset;
+	} else if (iter_is_ubuf(iter)) {
+		start = offset_in_page((unsigned long)iter->ubuf + start);
+	} else {
+		return false;
+	}
+	return start + io->len <= room &&
+		start % NVME_CTRL_PAGE_SIZE + io->len <= 2 * NVME_CTRL_PAGE_SIZE;
+}
+
+static int nvme_uq_prep_simple(struct nvme_uq_io *io)
+{
+	unsigned long addr = (unsigned long)io->iter.ubuf + io->iter.iov_offset;
+	unsigned long user;
+
+	if (io->pieces) {
+		io->addr = nvme_uq_pieces_addr(io->pieces, io->offset);
+		return 0;
+	}
+	if (iov_iter_is_bvec(&io->iter)) {
+		io->phys = bvec_phys(io->iter.bvec) + io->iter.iov_offset;
+		return (io->phys | io->len) & 3 ? -EINVAL : 0;
+	}
+	if ((addr | io->len) & 3)
+		return -EINVAL;
+	user = nvme_uq_pin_page(addr, io->write, &io->phys);
+	if (IS_ERR_VALUE(user))
+		return user;
+	io->user = user;
+	return 0;
 }
 
 /**
- * nvme_uq_prep_user - pin user memory and find its segments
- * @io:		the command
+ * nvme_uq_prep_memory - find and pin the data and metadata of a command
+ * @io:		the command; its length is not 0
  *
- * Return: 0 or an error. The caller must undo the preparation: unpin the user
- * memory of @io and free its sglist.
+ * Return: 0, -E2BIG for too many segments, or another error. The caller undoes
+ * a failed preparation by unpinning the user memory of @io.
  */
-int nvme_uq_prep_user(struct nvme_uq_io *io)
+int nvme_uq_prep_memory(struct nvme_uq_io *io)
 {
-	if (nvme_uq_one_page(&io->iter) && !io->meta_len)
-		return nvme_uq_prep_page(io);
-	return nvme_uq_prep_pages(io);
+	int ret;
+
+	if (!io->meta_len && nvme_uq_is_simple(io))
+		return nvme_uq_prep_simple(io);
+	ret = io->pieces ? nvme_uq_prep_pieces(io) : nvme_uq_prep_segs(io);
+	if (!ret && io->meta_len)
+		ret = nvme_uq_prep_meta(io);
+	return ret;
 }

@@ -20,14 +20,12 @@ void nvme_uq_pci_ring(struct nvme_uq *uq)
 /**
  * struct nvme_uq_plug - a doorbell that is deferred to the end of a batch
  * @cb:		callback of the task's plug
- * @plug:	the task's plug
  * @file:	reference that keeps the queue and the module. Another task's
  *		doorbell may let all commands of the batch complete before the
  *		batch ends.
  */
 struct nvme_uq_plug {
 	struct blk_plug_cb	cb;
-	struct blk_plug		*plug;
 	struct file		*file;
 };
 
@@ -42,7 +40,7 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 	 * Other tasks set it without the lock, but only to their own plugs. If
 	 * such a value is lost here, that task looks up its callback again.
 	 */
-	if (READ_ONCE(uq->plug) == cb->plug)
+	if (READ_ONCE(uq->plug) == current->plug)
 		WRITE_ONCE(uq->plug, NULL);
 	nvme_uq_pci_ring(uq);
 	spin_unlock(&uq->sq_lock);
@@ -51,15 +49,13 @@ static void nvme_uq_unplug(struct blk_plug_cb *blk_cb, bool from_schedule)
 }
 
 /**
- * nvme_uq_add_plug - defer the doorbell until a plug is finished
+ * nvme_uq_add_plug - defer the doorbell until the task's plug is finished
  * @uq:		the queue
- * @plug:	the task's plug
  * @file:	open file of the command
  *
  * Return: false if no callback can be allocated.
  */
-bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
-		      struct file *file)
+bool nvme_uq_add_plug(struct nvme_uq *uq, struct file *file)
 {
 	struct nvme_uq_plug *cb;
 	struct blk_plug_cb *blk_cb;
@@ -68,10 +64,8 @@ bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
 	if (!blk_cb)
 		return false;
 	cb = container_of(blk_cb, struct nvme_uq_plug, cb);
-	if (!cb->file) {
+	if (!cb->file)
 		cb->file = get_file(file);
-		cb->plug = plug;
-	}
-	WRITE_ONCE(uq->plug, plug);
+	WRITE_ONCE(uq->plug, current->plug);
 	return true;
 }

@@ -76,9 +76,14 @@ static struct nvme_uq_ctrl *nvme_uq_get_ctrl(struct nvme_ctrl *ctrl)
 	/* memory reclaim may wait for this reset */
 	noio = memalloc_noio_save();
 	uqc = kzalloc_flex(*uqc, q, max);
+	if (uqc)
+		uqc->rw_wq = alloc_workqueue("nvme%d-uq", WQ_UNBOUND,
+					     WQ_MAX_ACTIVE, ctrl->instance);
 	memalloc_noio_restore(noio);
-	if (!uqc)
+	if (!uqc || !uqc->rw_wq) {
+		kfree(uqc);
 		return NULL;
+	}
 	uqc->ctrl = ctrl;
 	INIT_WORK(&uqc->disable_work, nvme_uq_disable_work);
 	uqc->max = max;

@@ -21,11 +21,11 @@
 static struct page **nvme_uq_user_pages(unsigned long val, struct page **one,
 					unsigned int *nr)
 {
-	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+	struct nvme_uq_data *data = (struct nvme_uq_data *)val;
 
 	if (!(val & NVME_UQ_USER_PAGE)) {
-		*nr = user->nr_pages;
-		return user->pages;
+		*nr = data->nr_pages;
+		return data->pages;
 	}
 	*one = (struct page *)(val & ~(NVME_UQ_USER_PAGE |
 				       NVME_UQ_USER_DIRTY));
@@ -56,9 +56,9 @@ void nvme_uq_dirty_user(unsigned long val)
  */
 static bool nvme_uq_try_unpin(unsigned long val)
 {
-	struct nvme_uq_user *user = (struct nvme_uq_user *)val;
+	struct nvme_uq_data *data = (struct nvme_uq_data *)val;
 	bool dirty = val & NVME_UQ_USER_PAGE ? val & NVME_UQ_USER_DIRTY :
-		user->dirty;
+		data->dirty;
 	struct page *one, **pages;
 	unsigned int i, nr;
 
@@ -68,30 +68,23 @@ static bool nvme_uq_try_unpin(unsigned long val)
 			return false;
 	unpin_user_pages(pages, nr);
 	if (!(val & NVME_UQ_USER_PAGE))
-		kvfree(user);
+		kvfree(data);
 	return true;
 }
 
-/**
- * nvme_uq_rw_work - mark memory dirty again and unpin it
- * @work:	nvme_uq.rw_work
- *
- * Another task may hold a page lock for any time. Only memory waits for that,
- * because the commands have ended.
+/*
+ * Mark memory dirty again and unpin it. Another task may hold a page lock for
+ * any time. Only this memory waits for that: the command has ended, and each
+ * command has a work item of its own.
  */
-void nvme_uq_rw_work(struct work_struct *work)
+static void nvme_uq_rw_work(struct work_struct *work)
 {
-	struct nvme_uq *uq = container_of(work, struct nvme_uq, rw_work);
-	struct llist_node *list = llist_del_all(&uq->rw_dirty);
-	struct nvme_uq_rw *rw, *next;
+	struct nvme_uq_rw *rw = container_of(work, struct nvme_uq_rw, work);
+	struct file *file = rw->file;
 
-	llist_for_each_entry_safe(rw, next, list, dirty) {
-		struct file *file = rw->file;
-
-		nvme_uq_unpin_user(rw->user, true);
-		kfree(rw);
-		fput(file);
-	}
+	nvme_uq_unpin_user(rw->user, true);
+	kfree(rw);
+	fput(file);
 }
 
 /* End the command of a kiocb, as in blkdev_bio_end_io_async(). */
@@ -113,8 +106,8 @@ static void nvme_uq_complete_rw(struct nvme_uq_rw *rw)
 	} else {
 		/* the removal of the controller must not wait for a page lock */
 		rw->file = get_file(iocb->ki_filp);
-		if (llist_add(&rw->dirty, &uq->rw_dirty))
-			queue_work(system_dfl_long_wq, &uq->rw_work);
+		INIT_WORK(&rw->work, nvme_uq_rw_work);
+		queue_work(uq->ctrl->uq->rw_wq, &rw->work);
 	}
 	iocb->ki_complete(iocb, ret);
 }

@@ -22,7 +22,7 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 {
 	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
 
-	nvme_uq_set_mappable(uq, false);
+	nvme_uq_zap(uq);
 	if (uq->meta_sgls)
 		dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls,
 				  uq->meta_sgls_dma);
@@ -40,7 +40,7 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 
 /*
  * The caller holds claim_lock, so page faults see the old memory or the new
- * one.
+ * one, or a depth of 0.
  */
 static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 {
@@ -66,7 +66,6 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 					   &uq->meta_sgls_dma, GFP_KERNEL);
 	if (!uq->iod || !uq->cqes || !uq->sq_cmds || !uq->meta_sgls)
 		goto out_free;
-	nvme_uq_set_mappable(uq, true);
 	return 0;
 
 out_free:
@@ -74,17 +73,13 @@ out_free:
 	return -ENOMEM;
 }
 
-static int nvme_uq_alloc_pools(struct nvme_uq_ctrl *uqc, struct device *dev)
+static int nvme_uq_alloc_pool(struct nvme_uq_ctrl *uqc, struct device *dev)
 {
-	const size_t small = NVME_UQ_SMALL_LIST, large = NVME_CTRL_PAGE_SIZE;
-
-	if (!uqc->small)
-		uqc->small = dma_pool_create("nvme user queue small", dev,
-					     small, small, 0);
-	if (!uqc->large)
-		uqc->large = dma_pool_create("nvme user queue large", dev,
-					     large, large, 0);
-	return uqc->small && uqc->large ? 0 : -ENOMEM;
+	if (!uqc->lists)
+		uqc->lists = dma_pool_create("nvme user queue lists", dev,
+					     NVME_CTRL_PAGE_SIZE,
+					     NVME_CTRL_PAGE_SIZE, 0);
+	return uqc->lists ? 0 : -ENOMEM;
 }
 
 static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
@@ -115,7 +110,6 @@ static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 	init_completion(&uq->deleted);
 	INIT_DELAYED_WORK(&uq->poll_work, nvme_uq_poll_work);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
-	INIT_WORK(&uq->rw_work, nvme_uq_rw_work);
 	mutex_init(&uq->claim_lock);
 	init_waitqueue_head(&uq->waitq);
 
@@ -357,7 +351,7 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 
 	/* memory reclaim may wait for this controller */
 	noio = memalloc_noio_save();
-	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pools(uqc, ctrl->dev)) {
+	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pool(uqc, ctrl->dev)) {
 		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &ctx);
 		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &ctx);
 	}
@@ -555,10 +549,8 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 		nvme_uq_wake_all(uq);
 	}
 	nvme_uq_mem_revoke(ctrl);
-	dma_pool_destroy(uqc->small);
-	dma_pool_destroy(uqc->large);
-	uqc->small = NULL;
-	uqc->large = NULL;
+	dma_pool_destroy(uqc->lists);
+	uqc->lists = NULL;
 }
 
 /**
@@ -573,10 +565,9 @@ void nvme_uq_free(struct nvme_ctrl *ctrl)
 	if (!uqc)
 		return;
 	nvme_uq_del_ctrl(uqc);
-	for (i = 0; i < uqc->nr; i++) {
-		flush_work(&uqc->q[i]->rw_work);
+	destroy_workqueue(uqc->rw_wq);
+	for (i = 0; i < uqc->nr; i++)
 		kfree(uqc->q[i]);
-	}
 	if (NVME_UQ_FAULT)
 		nvme_uq_fault_free(uqc);
 	kfree(uqc);

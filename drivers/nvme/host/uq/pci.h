@@ -21,6 +21,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/io.h>
 #include <linux/log2.h>
+#include <linux/scatterlist.h>
 
 #include "info.h"
 #include "rw.h"
@@ -31,91 +32,63 @@
 #define NVME_UQ_CQ_BYTES(uq)	PAGE_ALIGN((size_t)(uq)->depth * sizeof(struct nvme_completion))
 
 /**
- * struct nvme_uq_sglist - data in several segments
- * @nseg:	number of @seg and of @phys
- * @nbus:	number of @bus
- * @nlist:	number of @list; 0 if the command needs no list
- * @per_list:	PRPs per list
- * @pool:	pool of the lists
- * @list:	lists
- * @bus:	bus addresses of the data: @seg, or &@whole
- * @iova:	in use if an IOMMU maps all segments contiguously
- * @whole:	the contiguous range of bus addresses, if @iova is in use
- * @phys:	physical addresses of the segments
- * @seg:	bus addresses and lengths of the segments
+ * struct nvme_uq_data - the memory of a command, unless it is simple
+ * @nr_pages:	number of pinned pages with data
+ * @nr_meta:	number of pinned pages with metadata
+ * @nr_sg:	number of @sg to map; 0 if the memory is already mapped
+ * @nr_dma:	number of @sg with a bus address
+ * @nr_lists:	number of @list; 0 if the command needs no list
+ * @end:	physical address of the end of the last segment
+ * @list:	PRP or SGL lists
+ * @dirty:	the device writes to the memory
+ * @meta_len:	length of @meta
+ * @meta_offset: offset of the metadata in its first page
+ * @meta:	copy of the metadata for the device, or NULL
+ * @meta_dma:	bus address of @meta
+ * @pages:	pinned pages: first data, then metadata
+ * @sg:		the segments, an array
+ *
+ * Data in one segment of up to two pages, without metadata, needs none. See
+ * NVME_UQ_USER_PAGE.
  */
-struct nvme_uq_sglist {
-	unsigned int		nseg;
-	unsigned int		nbus;
-	unsigned int		nlist;
-	unsigned int		per_list;
-	struct dma_pool		*pool;
+struct nvme_uq_data {
+	unsigned int		nr_pages;
+	unsigned int		nr_meta;
+	unsigned int		nr_sg;
+	unsigned int		nr_dma;
+	unsigned int		nr_lists;
+	phys_addr_t		end;
 	struct nvme_uq_list	list[NVME_UQ_MAX_LISTS];
-	const struct nvme_uq_seg *bus;
-	struct dma_iova_state	iova;
-	struct nvme_uq_seg	whole;
-	phys_addr_t		*phys;
-	struct nvme_uq_seg	seg[];
+	bool			dirty;
+	u32			meta_len;
+	u32			meta_offset;
+	void			*meta;
+	dma_addr_t		meta_dma;
+	struct page		**pages;
+	struct scatterlist	sg[];
 };
 
 /*
  * Add a segment. Merge it with the last one if they are adjacent. Segments
  * beyond NVME_UQ_MAX_SEGS are only counted.
  */
-static inline void nvme_uq_sglist_add(struct nvme_uq_sglist *sglist,
-				      phys_addr_t phys, unsigned int len)
+static inline void nvme_uq_data_add(struct nvme_uq_data *data,
+				    struct page *page, unsigned int offset,
+				    unsigned int len)
 {
-	unsigned int n = sglist->nseg;
+	struct scatterlist *sg = &data->sg[data->nr_sg];
+	phys_addr_t phys = page_to_phys(page) + offset;
 
-	if (n && n <= NVME_UQ_MAX_SEGS &&
-	    sglist->phys[n - 1] + sglist->seg[n - 1].len == phys) {
-		sglist->seg[n - 1].len += len;
-		return;
+	if (phys == data->end && data->nr_sg &&
+	    data->nr_sg <= NVME_UQ_MAX_SEGS) {
+		sg[-1].length += len;
+	} else if (data->nr_sg++ < NVME_UQ_MAX_SEGS) {
+		sg_init_table(sg, 1);
+		sg_unmark_end(sg);
+		sg_set_page(sg, page, len, offset);
 	}
-	if (n < NVME_UQ_MAX_SEGS) {
-		sglist->phys[n] = phys;
-		sglist->seg[n].len = len;
-	}
-	sglist->nseg++;
+	data->end = phys + len;
 }
-
-/*
- * All bits of the addresses at the boundaries between segments. If these are
- * addresses of IOMMU pages, an IOMMU can map the segments contiguously.
- */
-static inline phys_addr_t nvme_uq_sglist_gaps(const struct nvme_uq_sglist *sglist)
-{
-	phys_addr_t gaps = 0;
-	unsigned int i;
-
-	for (i = 1; i < sglist->nseg; i++)
-		gaps |= (sglist->phys[i - 1] + sglist->seg[i - 1].len) |
-			sglist->phys[i];
-	return gaps;
-}
-
-/**
- * struct nvme_uq_user - user memory that is pinned until a command completes
- * @nr_pages:	number of pinned pages with data
- * @nr_meta:	number of pinned pages with metadata
- * @dirty:	the device writes to the pages
- * @meta:	copy of the metadata for the device
- * @meta_len:	length of @meta
- * @meta_offset: offset of the metadata in its first page
- * @pages:	pinned pages: first data, then metadata
- *
- * Not used in the most frequent case, a single page without metadata. See
- * NVME_UQ_USER_PAGE.
- */
-struct nvme_uq_user {
-	unsigned int		nr_pages;
-	unsigned int		nr_meta;
-	bool			dirty;
-	void			*meta;
-	u32			meta_len;
-	u32			meta_offset;
-	struct page		*pages[];
-};
 
 /*
  * Low bits of nvme_uq_pdu.user: the rest is a page, and the page was written
@@ -167,8 +140,7 @@ extern const struct nvme_uq_ops nvme_uq_pci_ops;
 
 /* pci-plug.c */
 void nvme_uq_pci_ring(struct nvme_uq *uq);
-bool nvme_uq_add_plug(struct nvme_uq *uq, struct blk_plug *plug,
-		      struct file *file);
+bool nvme_uq_add_plug(struct nvme_uq *uq, struct file *file);
 
 /*
  * Return true if memory that stays mapped would need synchronization for each
@@ -200,17 +172,13 @@ unsigned int nvme_uq_reap_locked(struct nvme_uq *uq, struct nvme_uq_done *done);
 /* pci-rw.c */
 void nvme_uq_pci_unpin_rw(struct nvme_uq_rw *rw);
 void nvme_uq_dirty_user(unsigned long val);
-void nvme_uq_rw_work(struct work_struct *work);
 void nvme_uq_finish_rw(struct nvme_uq_rw *rw);
 
 /* pci-pin.c */
 void __nvme_uq_unpin_user(unsigned long val, bool completed);
-struct nvme_uq_sglist *nvme_uq_alloc_sglist(unsigned int nseg, gfp_t gfp);
 unsigned long nvme_uq_pin_page(unsigned long addr, bool write,
 			       phys_addr_t *phys);
-int nvme_uq_prep_bvecs(struct nvme_uq_io *io);
-int nvme_uq_prep_user(struct nvme_uq_io *io);
-int nvme_uq_prep_meta(struct nvme_uq_io *io);
+int nvme_uq_prep_memory(struct nvme_uq_io *io);
 
 /* Unpin user memory, if there is any. May sleep. */
 static __always_inline void nvme_uq_unpin_user(unsigned long val,
@@ -221,22 +189,18 @@ static __always_inline void nvme_uq_unpin_user(unsigned long val,
 }
 
 /* pci-dma.c */
-int nvme_uq_alloc_lists(struct nvme_uq *uq, struct nvme_uq_sglist *sglist);
-int nvme_uq_dma_map_meta(struct nvme_uq *uq, struct nvme_uq_io *io);
-int nvme_uq_dma_map_slow(struct nvme_uq *uq, struct nvme_uq_io *io);
-void nvme_uq_dma_unmap_io(struct nvme_uq *uq, struct nvme_uq_io *io);
-void nvme_uq_dma_unmap_slow(struct nvme_uq *uq, struct nvme_uq_iod *iod);
-void nvme_uq_set_sglist(struct nvme_uq *uq, struct nvme_command *c,
-			const struct nvme_uq_sglist *sglist, u32 len);
-void nvme_uq_set_meta(struct nvme_uq *uq, struct nvme_command *c,
-		      const struct nvme_uq_io *io, unsigned int idx);
+int nvme_uq_dma_map_data(struct nvme_uq *uq, struct nvme_uq_io *io);
+void nvme_uq_dma_unmap(struct nvme_uq *uq, dma_addr_t addr, u32 len,
+		       struct nvme_uq_data *data, u8 flags);
+void nvme_uq_set_data(struct nvme_uq *uq, struct nvme_command *c,
+		      const struct nvme_uq_data *data, u32 len,
+		      unsigned int idx);
 
 /* pci-mem.c */
 int nvme_uq_pci_mem_plan(struct nvme_uq *uq, struct nvme_uq_mem *mem,
 			 u64 *most);
 int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem);
 void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem);
-int nvme_uq_dma_map_mem(struct nvme_uq *uq, struct nvme_uq_io *io);
 
 /*
  * Time between the timeout of a command and its deadline. blk-mq rounds
@@ -327,15 +291,6 @@ static __always_inline int nvme_uq_dma_map_one(struct nvme_uq *uq,
 		io->flags |= io->write ? NVME_UQ_UNMAP | NVME_UQ_WRITE :
 			NVME_UQ_UNMAP;
 	return 0;
-}
-
-/* Unmap the data and metadata of a command. */
-static __always_inline void nvme_uq_dma_unmap(struct nvme_uq *uq,
-					      struct nvme_uq_iod *iod)
-{
-	if (unlikely(iod->flags & (NVME_UQ_UNMAP | NVME_UQ_META |
-				   NVME_UQ_SGLIST)))
-		nvme_uq_dma_unmap_slow(uq, iod);
 }
 
 #endif /* _NVME_UQ_PCI_H */

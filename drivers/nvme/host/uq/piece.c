@@ -39,13 +39,14 @@ EXPORT_SYMBOL_GPL(nvme_uq_piece_size);
  * @p:		the memory
  * @offset:	start of the range, inside the memory
  * @len:	length of the range, not 0
- * @seg:	array for the segments; NULL to count them
+ * @sg:		zeroed array for the bus addresses of the segments; NULL to
+ *		count them
  *
  * Return: the number of segments. Pieces with adjacent bus addresses are one
  * segment.
  */
 unsigned int nvme_uq_pieces_segs(const struct nvme_uq_pieces *p, u64 offset,
-				 u32 len, struct nvme_uq_seg *seg)
+				 u32 len, struct scatterlist *sg)
 {
 	u64 end = offset + len;
 	dma_addr_t next = 0;
@@ -58,11 +59,11 @@ unsigned int nvme_uq_pieces_segs(const struct nvme_uq_pieces *p, u64 offset,
 
 		if (!n || addr != next) {
 			n++;
-			if (seg)
-				seg[n - 1] = (struct nvme_uq_seg){ .addr = addr };
+			if (sg)
+				sg_dma_address(&sg[n - 1]) = addr;
 		}
-		if (seg)
-			seg[n - 1].len += part;
+		if (sg)
+			sg_dma_len(&sg[n - 1]) += part;
 		next = addr + part;
 		offset += part;
 	}

@@ -5,8 +5,7 @@
 
 #include "dptr.h"
 
-/* PRPs of a list, and number of pages between the starts of two lists. */
-#define NVME_UQ_LIST_PRPS	(NVME_CTRL_PAGE_SIZE / sizeof(__le64))
+/* Number of pages between the starts of two lists. */
 #define NVME_UQ_LIST_STEP	(NVME_UQ_LIST_PRPS / 2)
 
 /**
@@ -53,7 +52,7 @@ nvme_uq_pieces_in_one(const struct nvme_uq_pieces *p, u64 offset, u32 len)
 
 u64 nvme_uq_piece_size(u64 size, u64 most);
 unsigned int nvme_uq_pieces_segs(const struct nvme_uq_pieces *p, u64 offset,
-				 u32 len, struct nvme_uq_seg *seg);
+				 u32 len, struct scatterlist *sg);
 unsigned int nvme_uq_pieces_nr_lists(const struct nvme_uq_pieces *p);
 void nvme_uq_pieces_fill_list(const struct nvme_uq_pieces *p, unsigned int nr);
 bool nvme_uq_pieces_prp2(const struct nvme_uq_pieces *p, u64 offset, u32 len,

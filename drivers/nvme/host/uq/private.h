@@ -4,6 +4,7 @@
  *
  * Locks, in nesting order:
  *
+ *   nvme_uq_nodes_lock	mutex; the nodes of all namespaces.
  *   nvme_uq_hold_lock	mutex; the set of queues, freezes, holds. Nests inside
  *			a frozen queue of the block layer.
  *   nvme_uq_mems.lock	rw_semaphore; the memory of open files. Page faults
@@ -16,8 +17,9 @@
  *			interrupt handler of an interrupt queue takes it.
  *
  * sq_lock and cq_lock are held together only to stop submission and completion
- * at the same time: to claim a queue, to set @limited of a file, and to restart
- * timeouts. No command is submitted or completed with both held.
+ * at the same time: to claim a queue, to end a claim, to announce that the
+ * queue is gone, to set @limited of a file, and to restart timeouts. No command
+ * is submitted or completed with both held.
  *
  * A tag (struct nvme_uq_tags) goes from free to in flight under sq_lock, in
  * the critical section that writes the submission queue entry. It goes back to
@@ -35,7 +37,6 @@
 #include <linux/interrupt.h>
 #include <linux/io_uring/cmd.h>
 #include <linux/jiffies.h>
-#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/sizes.h>
@@ -52,19 +53,18 @@
 /* Reasons to take no new commands, see nvme_uq.blocked. */
 #define NVME_UQ_UNAVAILABLE	BIT(0)	/* the last reset did not create it */
 #define NVME_UQ_DOWN		BIT(1)	/* not on the controller now */
-#define NVME_UQ_FROZEN		BIT(2)	/* between start_freeze and unfreeze */
-#define NVME_UQ_HELD		BIT(3)	/* a format changes, see nvme_uq_hold() */
+#define NVME_UQ_FROZEN		BIT(2)	/* controller is frozen */
+#define NVME_UQ_HELD		BIT(3)	/* a format changes */
 #define NVME_UQ_DISABLED	BIT(4)	/* controller disabled since creation */
 #define NVME_UQ_CLAIMED		BIT(5)	/* an open file has exclusive use */
 
 /* bits for nvme_uq_iod.flags */
 #define NVME_UQ_UNMAP		BIT(0)	/* @addr must be unmapped */
-#define NVME_UQ_META		BIT(1)	/* command has metadata */
+#define NVME_UQ_DATA		BIT(1)	/* @data must be unmapped */
 #define NVME_UQ_WRITE		BIT(2)	/* memory to device */
 #define NVME_UQ_ABORTED		BIT(3)	/* an abort was sent */
-#define NVME_UQ_SGLIST		BIT(4)	/* @sglist is set */
-#define NVME_UQ_UNPOLLED	BIT(5)	/* its ring does not poll */
-#define NVME_UQ_RW		BIT(6)	/* @rw is set, and not @ioucmd */
+#define NVME_UQ_UNPOLLED	BIT(4)	/* its ring does not poll */
+#define NVME_UQ_RW		BIT(5)	/* @rw is set, and not @ioucmd */
 
 /* In jiffies. With 32 bits, a deadline further ahead would look expired. */
 #define NVME_UQ_MAX_TIMEOUT	(INT_MAX / 2)
@@ -91,10 +91,10 @@ static inline unsigned int nvme_uq_timeout(u32 ms)
 /* Interval of polling for a condition that has no wakeup. */
 #define NVME_UQ_POLL_INTERVAL	(HZ / 50 ?: 1)
 
+struct nvme_uq_data;
 struct nvme_uq_mem;
 struct nvme_uq_pieces;
 struct nvme_uq_rw;
-struct nvme_uq_sglist;
 
 /**
  * struct nvme_uq_iod - a command in flight
@@ -105,12 +105,14 @@ struct nvme_uq_sglist;
  * @timeout:	timeout in jiffies, without NVME_UQ_GRACE
  * @addr:	bus address of data in one segment
  * @len:	length of data in one segment
- * @meta_len:	length of metadata
- * @meta_addr:	bus address of metadata
- * @sglist:	data in several segments
+ * @data:	all other data, and metadata
  * @flags:	NVME_UQ_UNMAP and so on
  * @opcode:	opcode, for messages
  * @file:	open file that the command was submitted to
+ * @start:	time of submission, in ns; 0 if completions are not traced
+ * @slba:	first LBA of the command, if @start is set
+ * @nsid:	its namespace id
+ * @bytes:	length of its data
  */
 struct nvme_uq_iod {
 	union {
@@ -121,13 +123,17 @@ struct nvme_uq_iod {
 	unsigned long		deadline;
 	dma_addr_t		addr;
 	u32			len;
-	u32			meta_len;
-	dma_addr_t		meta_addr;
-	struct nvme_uq_sglist	*sglist;
 	unsigned int		timeout;
+	struct nvme_uq_data	*data;
 	u16			flags;
 	u8			opcode;
 	struct nvme_uq_file	*file;
+
+	/* for the tracepoint, in a cache line that is not used without it */
+	u64			start;
+	u64			slba;
+	u32			nsid;
+	u32			bytes;
 } __aligned(64);
 
 /**
@@ -159,17 +165,16 @@ struct nvme_uq_iod {
  * @meta_sgl_ok: SGLs describe metadata too
  * @max_len:	maximum length of data for ->submit_one(), in bytes; 0 without
  *		SGLs
- * @claim_lock:	protects @owner to @mappable; writers hold @sq_lock and @cq_lock
+ * @claim_lock:	protects @owner to @claimable; writers hold @sq_lock and @cq_lock
  *		too
  * @owner:	the open file that has claimed the queue, or NULL
  * @info:	its information page, or NULL
  * @claimable:	open files may claim the queue; claim_lock is enough
  * @info_base:	@submitted and @completed at the time of the claim
- * @mappable:	page faults may map the completion queue; @claim_lock is enough
  * @sq_lock:	protects the members up to @cq_lock
  * @blocked:	reasons to accept no new commands, NVME_UQ_DOWN and so on
  * @reserve:	tags that a new command leaves free: those beyond @limit, and one
- *		if @waitq has a waiter; UINT_MAX if @file_limit is set, so that
+ *		if a command waits for a tag; UINT_MAX if @file_limit is set, so that
  *		each command takes the path that checks it
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
@@ -178,11 +183,13 @@ struct nvme_uq_iod {
  * @plug:	plug of the last task that deferred the doorbell
  * @tmo_next:	expiry of @tmo_work, in jiffies
  * @submitted:	commands ever submitted
+ * @bytes:	length of their data, of reads and of writes
  * @doorbells:	writes to @sq_db
  * @limit:	maximum number of commands in flight, 0 for the number of tags
  * @file_limit:	the same limit for each open file
- * @waiting:	commands waiting in @waitq or in that of their file
- * @waitq:	commands that wait, in order, for a tag or until the queue is up
+ * @tag_waiters: commands waiting for a tag or until the queue is up
+ * @waiting:	commands waiting for a tag or for the limit of their file
+ * @waitq:	those of @tag_waiters that were not woken
  * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
  * @cq_lock:	protects the members up to @cancelled
  * @cq_live:	the queue exists on the controller
@@ -201,8 +208,6 @@ struct nvme_uq_iod {
  * @poll_work:	polls a polled queue for rings that do not poll
  * @poll_pause:	last pause of @poll_work, in microseconds
  * @tmo_work:	finds overdue commands
- * @rw_dirty:	ended commands of kiocbs whose memory must be marked dirty again
- * @rw_work:	marks and unpins the memory of the commands in @rw_dirty
  * @deleted:	the controller has completed the deletion of a queue
  *
  * The first reset that needs a queue allocates it. The last reference to the
@@ -247,7 +252,6 @@ struct nvme_uq {
 	struct nvme_uq_info	*info;
 	u32			info_base;
 	bool			claimable;
-	bool			mappable;
 
 	/* submission */
 	spinlock_t		sq_lock ____cacheline_aligned_in_smp;
@@ -260,9 +264,11 @@ struct nvme_uq {
 	struct blk_plug		*plug;
 	unsigned long		tmo_next;
 	u64			submitted;
+	u64			bytes[2];
 	u64			doorbells;
 	unsigned int		limit;
 	unsigned int		file_limit;
+	unsigned int		tag_waiters;
 	unsigned int		waiting;
 	wait_queue_head_t	waitq;
 	struct nvme_uq_tags	tags;
@@ -284,8 +290,6 @@ struct nvme_uq {
 	unsigned int		poll_pause;
 	wait_queue_head_t	idle_wait;
 	struct delayed_work	tmo_work;
-	struct llist_head	rw_dirty;
-	struct work_struct	rw_work;
 	struct completion	deleted;
 };
 
@@ -308,7 +312,7 @@ static __always_inline u32 nvme_uq_cq_head(const struct nvme_uq *uq)
  *		free it; for writing to revoke it
  * @revoked:	the driver was unbound and all memory was freed
  * @list_lock:	protects @list and @bytes; the innermost lock
- * @list:	all struct nvme_uq_mem that have pages
+ * @list:	all struct nvme_uq_mem, without pages if @revoked
  * @bytes:	bytes charged by all open files
  */
 struct nvme_uq_mems {
@@ -324,11 +328,11 @@ struct nvme_uq_mems {
  * @ctrl:	the controller
  * @node:	entry of nvme_subsystem.uq_ctrls
  * @disable_work: disables a controller that is being removed
+ * @rw_wq:	marks memory of ended commands of kiocbs dirty
  * @requested:	queues that the module parameters ask for at this reset
  * @plan:	queues that this reset will create
  * @aborts:	aborts in flight for commands of user queues; atomic
- * @small:	pool of lists of NVME_UQ_SMALL_LIST bytes
- * @large:	pool of lists of one page
+ * @lists:	pool of PRP and SGL lists
  * @mems:	memory of open files
  * @fault:	injected faults, or NULL
  * @max:	size of @q
@@ -339,11 +343,11 @@ struct nvme_uq_ctrl {
 	struct nvme_ctrl	*ctrl;
 	struct hlist_node	node;
 	struct work_struct	disable_work;
+	struct workqueue_struct	*rw_wq;
 	struct nvme_uq_plan	requested;
 	struct nvme_uq_plan	plan;
 	atomic_t		aborts;
-	struct dma_pool		*small;
-	struct dma_pool		*large;
+	struct dma_pool		*lists;
 	struct nvme_uq_mems	mems;
 #ifdef CONFIG_NVME_UQ_FAULT
 	struct nvme_uq_fault	*fault;
@@ -399,14 +403,13 @@ struct nvme_uq_node {
  * @limit:	maximum number of commands in flight, 0 for none; under sq_lock.
  *		nvme_uq.file_limit applies too, see nvme_uq_file_limit().
  * @submitted:	commands ever submitted; under sq_lock
- * @waiting:	commands waiting in @waitq or in that of the queue; under
- *		sq_lock
+ * @waiting:	commands waiting for a tag or for the limit; under sq_lock
  * @file:	the open file, which holds a reference to the node
- * @waitq:	commands that wait, in order, for @limit
+ * @waitq:	those of @limited that were not woken
  * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
  * @mem:	memory of the file, or NULL; set once
  * @completed:	commands ever completed; under cq_lock
- * @limited:	@waitq has a waiter for a completion to wake; under sq_lock and
+ * @limited:	commands waiting for the limit of the file; under sq_lock and
  *		cq_lock
  *
  * Lives as long as the struct file. Commands, mappings and descriptors hold
@@ -426,7 +429,7 @@ struct nvme_uq_file {
 	struct nvme_uq_mem	*mem;
 
 	u32			completed ____cacheline_aligned_in_smp;
-	bool			limited;
+	unsigned int		limited;
 };
 
 /**
@@ -474,11 +477,9 @@ static inline unsigned int nvme_uq_file_in_flight(const struct nvme_uq_file *uf)
  * @iter:	the data; length 0 if there is none. If @pieces is set, only the
  *		length is valid.
  * @user:	pinned user memory, see struct nvme_uq_pdu
- * @sglist:	data in several segments, or NULL
+ * @data:	all data that is not in one segment, and metadata; or NULL
  * @phys:	data in one segment
- * @metabuf:	copy of the metadata for the device, or NULL
  * @addr:	bus address of data in one segment
- * @meta_addr:	bus address of @metabuf
  * @len:	length of the data
  * @flags:	NVME_UQ_WRITE and so on
  *
@@ -509,11 +510,9 @@ struct nvme_uq_io {
 	struct iov_iter		iter;
 
 	unsigned long		user;
-	struct nvme_uq_sglist	*sglist;
+	struct nvme_uq_data	*data;
 	phys_addr_t		phys;
-	void			*metabuf;
 	dma_addr_t		addr;
-	dma_addr_t		meta_addr;
 	u32			len;
 	u8			flags;
 };
@@ -530,8 +529,7 @@ struct nvme_uq_io {
  *		sq_lock
  * @reap:	complete all commands that have a completion, of all rings
  * @cq_page:	return a page of the completion queue; -EOPNOTSUPP if user space
- *		cannot map it. Called under claim_lock, with nvme_uq.mappable
- *		set.
+ *		cannot map it. Called under claim_lock, if the queue has memory.
  * @mem_plan:	decide the size of an open file's memory, and return the maximum
  *		for all open files together; an error if there can be no memory
  * @mem_alloc:	allocate the memory; -ENOMEM, or -EINTR if the task was killed
@@ -582,7 +580,7 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf);
 int nvme_uq_ioctl_unclaim(struct nvme_uq_file *uf);
 void nvme_uq_set_claimable(struct nvme_uq *uq, bool claimable);
 int nvme_uq_mmap_prepare(struct vm_area_desc *desc);
-void nvme_uq_set_mappable(struct nvme_uq *uq, bool mappable);
+void nvme_uq_zap(struct nvme_uq *uq);
 void nvme_uq_info_up(struct nvme_uq *uq);
 void nvme_uq_info_down(struct nvme_uq *uq, u32 state);
 void nvme_uq_info_gone(struct nvme_uq *uq, const struct nvme_ns *ns);

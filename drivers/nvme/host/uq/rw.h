@@ -33,9 +33,9 @@
  *     nothing was sent.
  *   - An interrupt handler may end a command, so this must not sleep. Memory
  *     for a read is marked dirty before the command is sent. If it was written
- *     back meanwhile, a work item of the queue marks it again. The kiocb does
- *     not wait for that: marking takes the lock of the page, which another task
- *     may hold for any time.
+ *     back meanwhile, a work item marks it again. The kiocb does not wait for
+ *     that: marking takes the lock of the page, which another task may hold for
+ *     any time.
  *
  * The locks are those of all commands, see private.h. Limits, claims, the order
  * of waiters, timeouts, freezes and resets treat all commands alike.
@@ -65,9 +65,9 @@
  * @status:	as in struct nvme_uq_pdu
  * @control:	bits for the command, such as NVME_RW_FUA
  * @done:	completed with the command, if a task waits
- * @dirty:	entry in nvme_uq.rw_dirty, if no task waits
- * @file:	reference of an entry in nvme_uq.rw_dirty to its open file, which
- *		holds the queue and the module
+ * @work:	marks memory dirty and unpins it, if no task waits
+ * @file:	reference of @work to the open file, which holds the queue and
+ *		the module
  */
 struct nvme_uq_rw {
 	struct nvme_uq_rw	*next;
@@ -80,7 +80,7 @@ struct nvme_uq_rw {
 	union {
 		struct completion	done;
 		struct {
-			struct llist_node	dirty;
+			struct work_struct	work;
 			struct file		*file;
 		};
 	};

@@ -7,20 +7,67 @@
 
 #include "limit.h"
 
-static ssize_t type_show(struct device *dev, struct device_attribute *attr,
+#define NVME_UQ_ATTR_MODE(_mode, _name, _fmt, _value)			\
+static ssize_t _name##_show(struct device *dev,				\
+			    struct device_attribute *attr, char *buf)	\
+{									\
+	struct nvme_uq_node *node __maybe_unused = nvme_uq_dev_node(dev); \
+									\
+	return sysfs_emit(buf, _fmt "\n", _value);			\
+}									\
+static DEVICE_ATTR_##_mode(_name)
+
+#define NVME_UQ_ATTR(_name, _fmt, _value)				\
+	NVME_UQ_ATTR_MODE(RO, _name, _fmt, _value)
+
+/* The namespace, and what programs must know of it to send commands. */
+
+static ssize_t wwid_show(struct device *dev, struct device_attribute *attr,
 			 char *buf)
 {
-	return sysfs_emit(buf, "%s\n",
-			  nvme_uq_dev_node(dev)->uq->polled ? "poll" : "irq");
+	return nvme_emit_wwid(nvme_uq_dev_node(dev)->ns->head, buf);
 }
-static DEVICE_ATTR_RO(type);
+static DEVICE_ATTR_RO(wwid);
 
-static ssize_t claim_show(struct device *dev, struct device_attribute *attr,
-			  char *buf)
+NVME_UQ_ATTR(nsid, "%u", node->ns->head->ns_id);
+NVME_UQ_ATTR(logical_block_size, "%u", READ_ONCE(node->ns->head->lba_shift) ?
+	     1U << READ_ONCE(node->ns->head->lba_shift) : 0);
+NVME_UQ_ATTR(max_transfer, "%llu",
+	     (u64)READ_ONCE(node->ns->ctrl->max_hw_sectors) << SECTOR_SHIFT);
+/* In bytes, of buffers and lengths: SGLs and PRPs need dwords. */
+NVME_UQ_ATTR(dma_alignment, "%u", 4);
+
+/* The queue */
+
+static const char *nvme_uq_state(const struct nvme_uq *uq)
 {
-	return sysfs_emit(buf, "%d\n",
-			  READ_ONCE(nvme_uq_dev_node(dev)->uq->claimable));
+	unsigned int blocked = READ_ONCE(uq->blocked);
+
+	return nvme_state_terminal(uq->ctrl) ? "gone" :
+		blocked & NVME_UQ_UNAVAILABLE ? "unavailable" :
+		blocked & NVME_UQ_DOWN ? "down" : "live";
 }
+
+NVME_UQ_ATTR(state, "%s", nvme_uq_state(node->uq));
+NVME_UQ_ATTR(type, "%s", node->uq->polled ? "poll" : "irq");
+NVME_UQ_ATTR(qid, "%u", READ_ONCE(node->uq->qid));
+NVME_UQ_ATTR(depth, "%u", READ_ONCE(node->uq->tags.nr));
+NVME_UQ_ATTR(irq, "%d", READ_ONCE(node->uq->irq));
+NVME_UQ_ATTR(in_flight, "%u", nvme_uq_tags_used(&node->uq->tags));
+NVME_UQ_ATTR(waiting, "%u", READ_ONCE(node->uq->waiting));
+NVME_UQ_ATTR(frozen, "%d", !!(READ_ONCE(node->uq->blocked) &
+			      (NVME_UQ_FROZEN | NVME_UQ_HELD)));
+NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(node->uq->owner));
+NVME_UQ_ATTR(memory, "%llu", READ_ONCE(node->uq->ctrl->uq->mems.bytes));
+NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(node->uq->submitted));
+NVME_UQ_ATTR(completed, "%llu", READ_ONCE(node->uq->completed));
+NVME_UQ_ATTR(read_bytes, "%llu", READ_ONCE(node->uq->bytes[READ]));
+NVME_UQ_ATTR(write_bytes, "%llu", READ_ONCE(node->uq->bytes[WRITE]));
+NVME_UQ_ATTR(doorbells, "%llu", READ_ONCE(node->uq->doorbells));
+NVME_UQ_ATTR(reaps, "%llu", READ_ONCE(node->uq->reaps));
+NVME_UQ_ATTR(spurious, "%llu", READ_ONCE(node->uq->spurious));
+NVME_UQ_ATTR(timeouts, "%llu", READ_ONCE(node->uq->timeouts));
+NVME_UQ_ATTR(cancelled, "%llu", READ_ONCE(node->uq->cancelled));
 
 static ssize_t claim_store(struct device *dev, struct device_attribute *attr,
 			   const char *buf, size_t len)
@@ -33,126 +80,31 @@ static ssize_t claim_store(struct device *dev, struct device_attribute *attr,
 	nvme_uq_set_claimable(nvme_uq_dev_node(dev)->uq, claimable);
 	return len;
 }
-static DEVICE_ATTR_RW(claim);
-
-static ssize_t state_show(struct device *dev, struct device_attribute *attr,
-			  char *buf)
-{
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
-	unsigned int blocked = READ_ONCE(uq->blocked);
-
-	return sysfs_emit(buf, "%s\n", nvme_state_terminal(uq->ctrl) ? "gone" :
-			  blocked & NVME_UQ_UNAVAILABLE ? "unavailable" :
-			  blocked & NVME_UQ_DOWN ? "down" : "live");
-}
-static DEVICE_ATTR_RO(state);
-
-/* The namespace, and what programs must know of it to send commands. */
-
-static ssize_t wwid_show(struct device *dev, struct device_attribute *attr,
-			 char *buf)
-{
-	return nvme_emit_wwid(nvme_uq_dev_node(dev)->ns->head, buf);
-}
-static DEVICE_ATTR_RO(wwid);
-
-#define NVME_UQ_NS_ATTR(_name, _fmt, _value)				\
-static ssize_t _name##_show(struct device *dev,				\
-			    struct device_attribute *attr, char *buf)	\
-{									\
-	struct nvme_ns *ns = nvme_uq_dev_node(dev)->ns;			\
-									\
-	return sysfs_emit(buf, _fmt "\n", _value);			\
-}									\
-static DEVICE_ATTR_RO(_name)
-
-NVME_UQ_NS_ATTR(nsid, "%u", ns->head->ns_id);
-NVME_UQ_NS_ATTR(logical_block_size, "%u", READ_ONCE(ns->head->lba_shift) ?
-		1U << READ_ONCE(ns->head->lba_shift) : 0);
-NVME_UQ_NS_ATTR(max_transfer, "%llu",
-		(u64)READ_ONCE(ns->ctrl->max_hw_sectors) << SECTOR_SHIFT);
-
-/* In bytes, of buffers and lengths: SGLs and PRPs need dwords. */
-static ssize_t dma_alignment_show(struct device *dev,
-				  struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "4\n");
-}
-static DEVICE_ATTR_RO(dma_alignment);
-
-#define NVME_UQ_ATTR(_name, _fmt, _value)				\
-static ssize_t _name##_show(struct device *dev,				\
-			    struct device_attribute *attr, char *buf)	\
-{									\
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;			\
-									\
-	return sysfs_emit(buf, _fmt "\n", _value);			\
-}									\
-static DEVICE_ATTR_RO(_name)
-
-NVME_UQ_ATTR(qid, "%u", READ_ONCE(uq->qid));
-NVME_UQ_ATTR(depth, "%u", READ_ONCE(uq->tags.nr));
-NVME_UQ_ATTR(irq, "%d", READ_ONCE(uq->irq));
-NVME_UQ_ATTR(in_flight, "%u", nvme_uq_tags_used(&uq->tags));
-NVME_UQ_ATTR(waiting, "%u", READ_ONCE(uq->waiting));
-NVME_UQ_ATTR(frozen, "%d", !!(READ_ONCE(uq->blocked) &
-			      (NVME_UQ_FROZEN | NVME_UQ_HELD)));
-NVME_UQ_ATTR(claimed, "%d", !!READ_ONCE(uq->owner));
-NVME_UQ_ATTR(submitted, "%llu", READ_ONCE(uq->submitted));
-NVME_UQ_ATTR(completed, "%llu", READ_ONCE(uq->completed));
-NVME_UQ_ATTR(doorbells, "%llu", READ_ONCE(uq->doorbells));
-NVME_UQ_ATTR(reaps, "%llu", READ_ONCE(uq->reaps));
-NVME_UQ_ATTR(spurious, "%llu", READ_ONCE(uq->spurious));
-NVME_UQ_ATTR(timeouts, "%llu", READ_ONCE(uq->timeouts));
-NVME_UQ_ATTR(cancelled, "%llu", READ_ONCE(uq->cancelled));
+NVME_UQ_ATTR_MODE(RW, claim, "%d", READ_ONCE(node->uq->claimable));
 
 static ssize_t nvme_uq_store_limit(struct nvme_uq *uq, unsigned int *which,
 				   const char *buf, size_t len)
 {
 	unsigned int limit;
-	int ret = kstrtouint(buf, 10, &limit);
 
-	if (!ret)
-		ret = nvme_uq_set_limit(uq, which, limit);
-	return ret ?: len;
+	return kstrtouint(buf, 10, &limit) ?:
+		nvme_uq_set_limit(uq, which, limit) ?: len;
 }
 
-static ssize_t limit_show(struct device *dev, struct device_attribute *attr,
-			  char *buf)
-{
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
+#define NVME_UQ_LIMIT_ATTR(_name)					\
+static ssize_t _name##_store(struct device *dev,			\
+			     struct device_attribute *attr,		\
+			     const char *buf, size_t len)		\
+{									\
+	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;			\
+									\
+	return nvme_uq_store_limit(uq, &uq->_name, buf, len);		\
+}									\
+NVME_UQ_ATTR_MODE(RW, _name, "%u",					\
+		  nvme_uq_get_limit(node->uq, READ_ONCE(node->uq->_name)))
 
-	return sysfs_emit(buf, "%u\n",
-			  nvme_uq_get_limit(uq, READ_ONCE(uq->limit)));
-}
-
-static ssize_t limit_store(struct device *dev, struct device_attribute *attr,
-			   const char *buf, size_t len)
-{
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
-
-	return nvme_uq_store_limit(uq, &uq->limit, buf, len);
-}
-static DEVICE_ATTR_RW(limit);
-
-static ssize_t file_limit_show(struct device *dev,
-			       struct device_attribute *attr, char *buf)
-{
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
-
-	return sysfs_emit(buf, "%u\n",
-			  nvme_uq_get_limit(uq, READ_ONCE(uq->file_limit)));
-}
-
-static ssize_t file_limit_store(struct device *dev,
-				struct device_attribute *attr, const char *buf,
-				size_t len)
-{
-	struct nvme_uq *uq = nvme_uq_dev_node(dev)->uq;
-
-	return nvme_uq_store_limit(uq, &uq->file_limit, buf, len);
-}
-static DEVICE_ATTR_RW(file_limit);
+NVME_UQ_LIMIT_ATTR(limit);
+NVME_UQ_LIMIT_ATTR(file_limit);
 
 static struct attribute *nvme_uq_attrs[] = {
 	&dev_attr_wwid.attr,
@@ -170,10 +122,13 @@ static struct attribute *nvme_uq_attrs[] = {
 	&dev_attr_file_limit.attr,
 	&dev_attr_in_flight.attr,
 	&dev_attr_waiting.attr,
+	&dev_attr_memory.attr,
 	&dev_attr_claimed.attr,
 	&dev_attr_claim.attr,
 	&dev_attr_submitted.attr,
 	&dev_attr_completed.attr,
+	&dev_attr_read_bytes.attr,
+	&dev_attr_write_bytes.attr,
 	&dev_attr_doorbells.attr,
 	&dev_attr_reaps.attr,
 	&dev_attr_spurious.attr,

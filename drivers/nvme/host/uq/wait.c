@@ -5,18 +5,24 @@
  * A command must be below the limit of its file, if the file has a limit, and
  * needs a tag. Commands that wait compete for both. A command takes nothing
  * before it is submitted, so a task that waits and does not run keeps nothing
- * from others, with one exception: the last free tag is for the first waiter,
- * so that new commands do not starve waiters. The same applies to the last free
- * place of a file's limit. There is no exception if the limit is 1.
+ * from other waiters. New commands leave the last free tag to the waiters, so
+ * that they do not starve them. The same applies to the last free place of a
+ * file's limit. Neither applies if the limit is 1.
  *
- * A waiter is in one of two wait queues. All entries are exclusive and in order
- * of arrival. Wait queues change only with sq_lock held, so they are stable
- * under it. A wakeup needs only the lock of the wait queue.
+ * A waiter waits in one of two wait queues. All entries are exclusive.
  *
  *   nvme_uq_file.waitq	The file is at its limit.
  *   nvme_uq.waitq	The command needs a tag, or the queue is blocked.
  *
- * A waiter moves between them only when it runs. Who wakes whom:
+ * A waiter enters a wait queue only when it runs, with sq_lock held. A wakeup
+ * removes the first entry, and needs only the lock of the wait queue. So a
+ * wakeup visits no more waiters than it may wake, whatever their tasks do, and
+ * the next one is for the next waiter. A waiter that cannot go after all enters
+ * the queue again, at the end. nvme_uq.tag_waiters and nvme_uq_file.limited
+ * also count the waiters that were woken.
+ *
+ * Before a task waits, it rings a doorbell that another task has deferred: that
+ * task may not run for any time. Who wakes whom:
  *
  *   1. A completion wakes one waiter of its file, if nvme_uq_file.limited is
  *	set, and one of the queue. It frees the place and the tag first. A
@@ -29,8 +35,8 @@
  *   3. Whatever unblocks a queue or changes its limits wakes all waiters of the
  *	queue. It visits no file.
  *
- * By 1 and 2, if a tag is free for the first waiter of an unblocked queue, then
- * a waiter of the queue has been woken and has not looked since. If a file is
+ * By 1 and 2, if a tag is free for the waiters of an unblocked queue, then a
+ * waiter of the queue has been woken and has not looked since. If a file is
  * below its limit and has waiters in its own wait queue, the same is true, or
  * one of its commands is in flight or waits for a tag, and wakes the next one
  * when it completes or gives up. One event wakes no waiter of a file:
@@ -53,13 +59,6 @@ static void nvme_uq_wake_waiter(wait_queue_head_t *waitq)
 	/* pairs with the barrier of set_current_state() */
 	if (wq_has_sleeper(waitq))
 		wake_up(waitq);
-}
-
-/* Wait queues change only under sq_lock, so the result is exact under it. */
-static bool nvme_uq_has_waiter(wait_queue_head_t *waitq)
-{
-	/* the lock orders this, so there is no barrier */
-	return waitqueue_active(waitq);
 }
 
 /*
@@ -85,7 +84,7 @@ void nvme_uq_set_reserve(struct nvme_uq *uq)
 	lockdep_assert_held(&uq->sq_lock);
 	if (uq->file_limit)
 		reserve = UINT_MAX;
-	else if (uq->tags.nr - reserve > 1 && nvme_uq_has_waiter(&uq->waitq))
+	else if (uq->tags.nr - reserve > 1 && uq->tag_waiters)
 		reserve++;
 	WRITE_ONCE(uq->reserve, reserve);
 }
@@ -93,58 +92,59 @@ EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_reserve);
 
 /*
  * May a command take one of @free tags or places, of @all? The last one is for
- * the first waiter, unless there is only one.
+ * those that wait, unless there is only one. @others wait, and so does the
+ * command if @waits.
  */
-static bool nvme_uq_may_take(int free, unsigned int all,
-			     const struct nvme_uq_waiter *waiter,
-			     wait_queue_head_t *waitq)
+static bool nvme_uq_may_take(int free, unsigned int all, unsigned int others,
+			     bool waits)
 {
-	if (free != 1 || all == 1 || !nvme_uq_has_waiter(waitq))
-		return free > 0;
-	return waiter && waitq->head.next == &waiter->wait.entry;
+	bool leave_one = all > 1 && others && !waits;
+
+	return free > leave_one;
+}
+
+static bool nvme_uq_waits_in(const struct nvme_uq_waiter *waiter,
+			     const wait_queue_head_t *waitq)
+{
+	return waiter && waiter->waitq == waitq;
 }
 
 /* Return true if the file's limit admits a command. */
 static bool nvme_uq_below_limit(struct nvme_uq *uq, struct nvme_uq_file *uf,
-				const struct nvme_uq_waiter *waiter)
+				const struct nvme_uq_waiter *waiter, bool waits)
 {
 	unsigned int limit = nvme_uq_file_limit(uq, uf);
-	int free = limit - nvme_uq_file_in_flight(uf);
 
-	if (!limit)
-		return true;
-	/* this waiter was the first of its file */
-	if (waiter && waiter->waitq == &uq->waitq)
-		return free > 0;
-	return nvme_uq_may_take(free, limit, waiter, &uf->waitq);
+	return !limit ||
+		nvme_uq_may_take(limit - nvme_uq_file_in_flight(uf), limit,
+				 uf->limited - nvme_uq_waits_in(waiter, &uf->waitq),
+				 waits);
 }
 
 /* Return true if a tag is available for the command. */
 static bool nvme_uq_has_tag(struct nvme_uq *uq,
-			    const struct nvme_uq_waiter *waiter)
+			    const struct nvme_uq_waiter *waiter, bool waits)
 {
 	unsigned int unused = nvme_uq_unused(uq);
 
 	return nvme_uq_may_take(nvme_uq_tags_left(&uq->tags) - unused,
-				READ_ONCE(uq->tags.nr) - unused, waiter, &uq->waitq);
+				READ_ONCE(uq->tags.nr) - unused,
+				READ_ONCE(uq->tag_waiters) -
+				nvme_uq_waits_in(waiter, &uq->waitq), waits);
 }
 
 /* nvme_uq_is_full() if only few tags are left. May be wrong without sq_lock. */
 bool __nvme_uq_is_full(struct nvme_uq *uq)
 {
-	return !nvme_uq_has_tag(uq, NULL);
+	return !nvme_uq_has_tag(uq, NULL, false);
 }
 EXPORT_SYMBOL_GPL(__nvme_uq_is_full);
 
 /* nvme_uq_at_limit() if there is a limit. */
 bool __nvme_uq_at_limit(struct nvme_uq *uq, struct nvme_uq_file *uf)
 {
-	bool ret;
-
-	spin_lock(&uq->sq_lock);
-	ret = !nvme_uq_below_limit(uq, uf, NULL);
-	spin_unlock(&uq->sq_lock);
-	return ret;
+	guard(spinlock)(&uq->sq_lock);
+	return !nvme_uq_below_limit(uq, uf, NULL, false);
 }
 EXPORT_SYMBOL_GPL(__nvme_uq_at_limit);
 
@@ -152,20 +152,31 @@ EXPORT_SYMBOL_GPL(__nvme_uq_at_limit);
  * Enter and leave wait queues
  */
 
-static void nvme_uq_count_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
-				 int n)
+/*
+ * Whether the task sleeps or not, it looks before it sleeps again. It sees that
+ * it is in no wait queue, or this function sees its task state.
+ */
+static int nvme_uq_wake_function(struct wait_queue_entry *wait,
+				 unsigned int mode, int sync, void *key)
 {
-	bool limited = nvme_uq_has_waiter(&uf->waitq);
-	unsigned long flags;
+	/* the waiter stays valid: to leave, it takes the lock of the wait queue */
+	list_del_init_careful(&wait->entry);
+	default_wake_function(wait, mode, sync, key);
+	return 1;
+}
 
+static void nvme_uq_count_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
+				 const struct nvme_uq_waiter *waiter, int n)
+{
 	WRITE_ONCE(uq->waiting, uq->waiting + n);
 	WRITE_ONCE(uf->waiting, uf->waiting + n);
-	nvme_uq_set_reserve(uq);
-	if (uf->limited == limited)
-		return;
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	uf->limited = limited;
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	if (waiter->waitq == &uq->waitq) {
+		WRITE_ONCE(uq->tag_waiters, uq->tag_waiters + n);
+		nvme_uq_set_reserve(uq);
+	} else {
+		guard(spinlock_irqsave)(&uq->cq_lock);
+		uf->limited += n;
+	}
 }
 
 static void nvme_uq_dequeue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
@@ -175,25 +186,26 @@ static void nvme_uq_dequeue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 	if (!waiter->waitq)
 		return;
 	remove_wait_queue(waiter->waitq, &waiter->wait);
+	nvme_uq_count_waiter(uq, uf, waiter, -1);
 	waiter->waitq = NULL;
-	nvme_uq_count_waiter(uq, uf, -1);
 }
 
-/* Move to the end of a wait queue, unless the waiter is already in it. */
+/* Enter a wait queue: another one than before, or again after a wakeup. */
 static void nvme_uq_enqueue_waiter(struct nvme_uq *uq, struct nvme_uq_file *uf,
 				   struct nvme_uq_waiter *waiter,
 				   wait_queue_head_t *waitq)
 {
 	wait_queue_head_t *old = waiter->waitq;
 
-	if (old == waitq)
-		return;
-	nvme_uq_dequeue_waiter(uq, uf, waiter);
-	if (old == &uq->waitq)
-		nvme_uq_wake_waiter(old);
+	if (old != waitq) {
+		nvme_uq_dequeue_waiter(uq, uf, waiter);
+		if (old == &uq->waitq)
+			nvme_uq_wake_waiter(old);
+		waiter->waitq = waitq;
+		init_wait_func(&waiter->wait, nvme_uq_wake_function);
+		nvme_uq_count_waiter(uq, uf, waiter, 1);
+	}
 	add_wait_queue_exclusive(waitq, &waiter->wait);
-	waiter->waitq = waitq;
-	nvme_uq_count_waiter(uq, uf, 1);
 	/* pairs with the barrier of wq_has_sleeper() in a completion */
 	smp_mb();
 }
@@ -210,8 +222,8 @@ bool nvme_uq_admit_slow(struct nvme_uq *uq, struct nvme_uq_file *uf,
 			struct nvme_uq_waiter *waiter)
 {
 	lockdep_assert_held(&uq->sq_lock);
-	if (!nvme_uq_below_limit(uq, uf, waiter) ||
-	    !nvme_uq_has_tag(uq, waiter))
+	if (!nvme_uq_below_limit(uq, uf, waiter, waiter && waiter->waitq) ||
+	    !nvme_uq_has_tag(uq, waiter, nvme_uq_waits_in(waiter, &uq->waitq)))
 		return false;
 	if (!waiter || !waiter->waitq)
 		return true;
@@ -237,16 +249,16 @@ EXPORT_SYMBOL_GPL(nvme_uq_admit_slow);
 int nvme_uq_submit_errno(struct nvme_uq *uq, const struct nvme_uq_file *uf,
 			 const struct nvme_uq_node *node)
 {
-	unsigned int why = READ_ONCE(uq->blocked) &
-		READ_ONCE(uf->blocked_mask);
+	const struct nvme_uq_file *owner = READ_ONCE(uq->owner);
 
 	if (nvme_uq_ns_removed(node))
 		return -ENXIO;
 	if (nvme_state_terminal(uq->ctrl))
 		return -ENODEV;
-	if (why & NVME_UQ_UNAVAILABLE)
+	if (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE)
 		return -ESHUTDOWN;
-	return why & NVME_UQ_CLAIMED ? -EBUSY : -EAGAIN;
+	/* @blocked and @blocked_mask could be from before and after a claim */
+	return owner && owner != uf ? -EBUSY : -EAGAIN;
 }
 EXPORT_SYMBOL_GPL(nvme_uq_submit_errno);
 
@@ -257,38 +269,42 @@ EXPORT_SYMBOL_GPL(nvme_uq_submit_errno);
 static bool nvme_uq_look(struct nvme_uq *uq, const struct nvme_uq_io *io,
 			 struct nvme_uq_waiter *waiter)
 {
+	/* a command that has just entered a wait queue is like a new one */
+	wait_queue_head_t *before = waiter->waitq, *waitq;
 	struct nvme_uq_file *uf = io->file;
-	wait_queue_head_t *waitq;
 
 	lockdep_assert_held(&uq->sq_lock);
-	do {
+	for (;;) {
 		waitq = &uf->waitq;
-		if (nvme_uq_below_limit(uq, uf, waiter)) {
+		if (nvme_uq_below_limit(uq, uf, waiter, before)) {
 			if (!(uq->blocked & uf->blocked_mask) &&
-			    nvme_uq_has_tag(uq, waiter))
+			    nvme_uq_has_tag(uq, waiter, before == &uq->waitq))
 				return true;
 			waitq = &uq->waitq;
 		}
-		if (waiter->waitq == waitq)
-			return false;
+		if (waiter->waitq == waitq &&
+		    !list_empty_careful(&waiter->wait.entry))
+			break;
 		nvme_uq_enqueue_waiter(uq, uf, waiter, waitq);
-	} while (true);
+	}
+	/* the task that has deferred the doorbell may not run */
+	uq->ops->ring(uq);
+	return false;
 }
 
 /* Return 0 to try again, -EAGAIN to wait on, or the errno to fail with. */
-static int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
-			   struct nvme_uq_waiter *waiter)
+VISIBLE_IF_KUNIT int nvme_uq_recheck(struct nvme_uq *uq,
+				     const struct nvme_uq_io *io,
+				     struct nvme_uq_waiter *waiter)
 {
 	int ret = nvme_uq_submit_errno(uq, io->file, io->node);
 
 	if (ret != -EAGAIN)
 		return ret;
-	spin_lock(&uq->sq_lock);
-	if (nvme_uq_look(uq, io, waiter))
-		ret = 0;
-	spin_unlock(&uq->sq_lock);
-	return ret;
+	guard(spinlock)(&uq->sq_lock);
+	return nvme_uq_look(uq, io, waiter) ? 0 : ret;
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_recheck);
 
 /*
  * Return true if the task is being killed, or io_uring has cancelled the
@@ -309,14 +325,11 @@ bool nvme_uq_cancelled(void)
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 		     struct nvme_uq_waiter *waiter)
 {
-	struct nvme_uq_file *uf = io->file;
-
-	spin_lock(&uq->sq_lock);
-	nvme_uq_dequeue_waiter(uq, uf, waiter);
+	guard(spinlock)(&uq->sq_lock);
+	nvme_uq_dequeue_waiter(uq, io->file, waiter);
 	/* let the next waiters have the place of this command */
-	nvme_uq_wake_waiter(&uf->waitq);
+	nvme_uq_wake_waiter(&io->file->waitq);
 	nvme_uq_wake_waiter(&uq->waitq);
-	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_abandon);
 
@@ -324,11 +337,11 @@ EXPORT_SYMBOL_GPL(nvme_uq_abandon);
  * nvme_uq_wait_turn - wait until a command can be tried again
  * @uq:		the queue
  * @io:		a command that was not admitted and may wait
- * @waiter:	its waiter; initialized with a wait queue entry, otherwise zero
+ * @waiter:	its waiter, initialized to zero
  *
  * Called by io_uring's workers, and by tasks in read(2) and similar calls. In
- * other contexts a command must not sleep. The command stays in a wait queue
- * until it is admitted or nvme_uq_abandon() is called.
+ * other contexts a command must not sleep. The command waits until it is
+ * admitted or nvme_uq_abandon() is called.
  *
  * Return: 0, or the errno of the failed command: -EBUSY, -ECANCELED, -ENODEV,
  * -ENXIO, -ESHUTDOWN.

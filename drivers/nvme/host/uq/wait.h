@@ -9,10 +9,10 @@
 
 /**
  * struct nvme_uq_waiter - a command that waits for its limit or for a tag
- * @waitq:	the wait queue that contains the command, or NULL
- * @wait:	entry of @waitq
+ * @waitq:	the wait queue that the command waits in, or NULL
+ * @wait:	entry of @waitq, unless a wakeup has removed it
  *
- * Protected by the queue's sq_lock.
+ * Protected by the queue's sq_lock. Wakeups need only the lock of @waitq.
  */
 struct nvme_uq_waiter {
 	wait_queue_head_t	*waitq;
@@ -87,5 +87,9 @@ int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 		     struct nvme_uq_waiter *waiter);
 void nvme_uq_wake_all(struct nvme_uq *uq);
+#if IS_ENABLED(CONFIG_KUNIT)
+int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
+		    struct nvme_uq_waiter *waiter);
+#endif
 
 #endif /* _NVME_UQ_WAIT_H */

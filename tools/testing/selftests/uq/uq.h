@@ -100,6 +100,14 @@ struct uq_node {
 	unsigned int	nsid;
 };
 
+/* -- memory */
+
+/*
+ * Memory that the kernel cannot access before *@uffd is closed. *@uffd is
+ * negative if there is no userfaultfd.
+ */
+void *uq_held_memory(size_t len, int *uffd);
+
 /* -- devices */
 
 /*
@@ -111,6 +119,11 @@ struct uq_node {
 bool uq_ns_named(struct uq_ns *ns, const char *dev, size_t len);
 /* The last component of the target of a sysfs link. */
 int uq_link_name(const char *link, char *name, size_t len);
+/*
+ * Freeze the queue of a namespace, as a scan does, and return true if the freeze
+ * ends. If not, it still waits after the return. @block is the block device.
+ */
+bool uq_freezes(const struct uq_ns *ns, int block);
 /* The WWID of a namespace, by the name of its block device. */
 int uq_wwid(const char *block, char *wwid, size_t len);
 /* Remember the namespace that has this name now. */
@@ -160,6 +173,17 @@ bool uq_separate_metadata(const struct uq_ns *ns);
 long long uq_attr(const char *node, const char *attr);
 /* Read a line from sysfs; "" if it does not exist. */
 void uq_attr_str(const char *node, const char *attr, char *buf, size_t len);
+/* An attribute in the sysfs directory of a device; "" if it does not exist. */
+void uq_read_dev(const char *dir, const char *name, char *val, size_t len);
+#define UQ_MODEL	"QEMU NVMe Ctrl"
+/* Is this the directory of a controller that QEMU emulates? */
+bool uq_is_emulated(const char *dir);
+/*
+ * Return true if a test may affect more than a namespace. Otherwise write a
+ * message to @why, unless it is NULL.
+ */
+bool uq_may_disrupt(char *why, size_t len);
+
 int uq_param_set(const char *name, const char *val);
 long long uq_param_get(const char *name);
 /* Read one line of a file, without its newline. */
@@ -280,23 +304,6 @@ unsigned int uq_resets_logged(int ctrl);
 
 unsigned int uq_scale(void);
 
-/* -- start and end of a program, see uq_safe.h */
-
-/*
- * Check that UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
- * overwritten. If neither is set, set them first. If the test cannot run,
- * return its exit code and a reason in @why: 4 to skip it, 1 if a name is not a
- * working NVMe namespace.
- */
-int uq_find_devs(char *why, size_t len);
-/*
- * Same. Also set the parameters, and reset controllers if needed, so that the
- * first namespace and the slow one have user queues of both kinds.
- * uq_put_back() reverts this.
- */
-int uq_prepare(char *why, size_t len);
-void uq_put_back(void);
-
 /* -- rings and commands */
 
 int uq_ring(struct io_uring *ring, unsigned int entries, unsigned int flags);
@@ -345,6 +352,11 @@ int uq_test_event(const char *pci, const char *what);
 void uq_fill(void *buf, size_t len, unsigned int seed);
 /* Allocate page-aligned memory; NULL on failure. */
 void *uq_alloc(size_t len);
+/*
+ * Read a byte, or write 1 to it. Return SIGBUS if the memory is not there any
+ * more, or 0.
+ */
+int uq_touch(const void *p, bool write);
 
 /* Send a descriptor and a number through a socket; receive them, or -1. */
 int uq_send_fd(int sock, int fd, unsigned int number, int flags);

@@ -9,7 +9,6 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -212,27 +211,6 @@ TEST_F(claim, not_allowed)
 	EXPECT_EQ(0, read_by(self, self->fd[0]));
 }
 
-static sigjmp_buf after_load;
-
-static void leave_load(int sig)
-{
-	siglongjmp(after_load, sig);
-}
-
-/* Load a byte; return 0 or the signal. */
-static int touch(const void *at)
-{
-	struct sigaction old, sa = { .sa_handler = leave_load };
-	int sig;
-
-	sigaction(SIGBUS, &sa, &old);
-	sig = sigsetjmp(after_load, 1);
-	if (!sig)
-		__atomic_load_n((const char *)at, __ATOMIC_RELAXED);
-	sigaction(SIGBUS, &old, NULL);
-	return sig;
-}
-
 /*
  * The claim of the first file has ended: it sees no entry, and both files can
  * use the queue.
@@ -248,8 +226,8 @@ static void expect_ended(struct __test_metadata *_metadata,
 	EXPECT_EQ(UQ_CQ_GONE, uq_cq_look(cq));
 	EXPECT_EQ(0, leave_marks(self, self->fd[1], 20));
 	EXPECT_EQ(0, read_by(self, self->fd[0]));
-	EXPECT_EQ(SIGBUS, touch(cq->cqe));
-	EXPECT_EQ(SIGBUS, touch((const char *)cq->cqe + cq->len - PAGE));
+	EXPECT_EQ(SIGBUS, uq_touch(cq->cqe, false));
+	EXPECT_EQ(SIGBUS, uq_touch((const char *)cq->cqe + cq->len - PAGE, false));
 	EXPECT_EQ(0, memcmp(&info, cq->info, sizeof(info)));
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED,
 				   self->fd[0], NVME_UQ_OFF_CQ));
@@ -263,7 +241,7 @@ TEST_F(claim, revoked)
 
 	ASSERT_EQ(0, uq_cq_map(&cq, self->fd[0]));
 	ASSERT_EQ(0, leave_marks(self, self->fd[0], 10));
-	EXPECT_EQ(0, touch(cq.cqe));
+	EXPECT_EQ(0, uq_touch(cq.cqe, false));
 	EXPECT_EQ(-EBUSY, read_by(self, self->fd[1]));
 	ASSERT_EQ(0, uq_allow_claims(self->node.name, false));
 	expect_ended(_metadata, self, &cq);
@@ -275,7 +253,7 @@ TEST_F(claim, revoked)
 	EXPECT_EQ(-EBUSY, claim(self->fd[0]));
 	EXPECT_EQ(-EBUSY, read_by(self, self->fd[0]));
 	EXPECT_EQ(0, read_by(self, self->fd[1]));
-	EXPECT_EQ(SIGBUS, touch(cq.cqe));
+	EXPECT_EQ(SIGBUS, uq_touch(cq.cqe, false));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, cq.info->state);
 	close(self->fd[1]);
 

@@ -4,7 +4,7 @@
 #include <sys/klog.h>
 #include <sys/syscall.h>
 
-#include "uq_safe.h"
+#include "uq.h"
 #include "kselftest.h"
 
 static void ctrl_path(int ctrl, const char *name, char *path, size_t len)
@@ -198,6 +198,86 @@ bool uq_no_queue(const struct uq_ns *ns, bool poll)
 {
 	return !poll && uq_no_vectors(ns);
 }
+
+/* -- for fixtures */
+
+static int fixed_blocks(const struct uq_ns *ns, char *why, size_t len)
+{
+	if (ns->lba == 512)
+		return KSFT_PASS;
+	snprintf(why, len, "%s has blocks of %u bytes", ns->block, ns->lba);
+	return KSFT_SKIP;
+}
+
+int uq_need_ns(struct uq_ns *ns, bool slow, char *why, size_t len)
+{
+	if (slow && !uq_ns_slow(ns)) {
+		snprintf(why, len, "UQ_TEST_SLOW_DEV names no NVMe namespace");
+		return KSFT_SKIP;
+	}
+	if (!slow && !uq_ns_nth(ns, 0)) {
+		snprintf(why, len, "UQ_TEST_DEV names no NVMe namespace");
+		return KSFT_FAIL;
+	}
+	return fixed_blocks(ns, why, len);
+}
+
+int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len)
+{
+	struct uq_ns ns;
+
+	if (uq_ns_nth(&ns, 0) && uq_no_queue(&ns, poll)) {
+		snprintf(why, len, UQ_NO_QUEUE);
+		return KSFT_SKIP;
+	}
+	if (!uq_find(node, poll)) {
+		snprintf(why, len, "no user queue of this kind");
+		return KSFT_FAIL;
+	}
+	return fixed_blocks(&node->ns, why, len);
+}
+
+/* Find two namespaces of one controller, next to each other in UQ_TEST_DEV. */
+static bool find_neighbours(struct uq_ns ns[2])
+{
+	unsigned int i;
+
+	/* either of them may have the lower nsid */
+	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
+		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid &&
+		    !ns[0].ms)
+			return true;
+	return false;
+}
+
+int uq_need_neighbours(struct uq_node node[2], bool poll, char *why, size_t len)
+{
+	struct uq_ns ns[2];
+	int nr_irq, nr_poll;
+
+	if (!find_neighbours(ns)) {
+		snprintf(why, len,
+			 "no two namespaces of one controller were named");
+		return KSFT_SKIP;
+	}
+	if (!uq_node_nth(&node[0], &ns[0], poll, 0)) {
+		if (!uq_may_disrupt(why, len))
+			return KSFT_SKIP;
+		if (uq_bring_up(&ns[0], 2, 2) ||
+		    !uq_settle(&ns[0], &nr_irq, &nr_poll) ||
+		    !uq_settle(&ns[1], &nr_irq, &nr_poll)) {
+			snprintf(why, len, "no user queues after a reset");
+			return KSFT_FAIL;
+		}
+	}
+	if (uq_node_nth(&node[0], &ns[0], poll, 0) &&
+	    uq_node_nth(&node[1], &ns[1], poll, 0))
+		return KSFT_PASS;
+	snprintf(why, len, "no user queue of this kind");
+	return KSFT_FAIL;
+}
+
+/* -- events in the kernel */
 
 bool uq_load_testmod(const char *param)
 {

@@ -30,10 +30,8 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
-#include <dirent.h>
 #include <linux/nvme_uq.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -47,88 +45,6 @@
 #define TARGETS	64
 /* Queue depth: completions fill two pages, and queues can be full. */
 #define DEPTH	"300"
-
-/* -- messages */
-
-static __u64 seed;
-
-void fuzz_bad(struct fuzz *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	f->bad++;
-	printf("# %s, seed %llu, after %u operations: ",
-	       f->root ? "root" : "unprivileged", (unsigned long long)seed, f->ops);
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	printf("\n");
-	fflush(stdout);
-}
-
-/* Print the progress of long runs. */
-#define TELL	20000
-
-void fuzz_count(struct fuzz *f, unsigned int n)
-{
-	unsigned long done;
-
-	f->ops += n;
-	done = __atomic_add_fetch(&f->all->done, n, __ATOMIC_RELAXED);
-	if (done / TELL != (done - n) / TELL) {
-		printf("# %lu operations\n", done);
-		fflush(stdout);
-	}
-}
-
-/* -- values */
-
-__u64 fuzz_address(struct fuzz *f)
-{
-	static const __u64 odd[] = {
-		0, 1, 4, 4096, ~0ull, ~0ull << 12, 1ull << 47,
-		(1ull << 47) - 4096, 0xffff888000000000ull,
-		0xffffffff81000000ull, 1ull << 32,
-	};
-
-	switch (uq_below(&f->rng, 8)) {
-	case 0:
-		return uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) :
-			(uintptr_t)f->map[uq_below(&f->rng, FUZZ_MAPS)].p;
-	case 1:
-		return (uintptr_t)f->hole;
-	case 2:
-		return (uintptr_t)f->guard[uq_below(&f->rng, 2)];
-	case 3:
-		return (uintptr_t)f->area + FUZZ_AREA - 512;
-	case 4:
-		return (uintptr_t)f->area - 512;
-	case 5:
-		return (uintptr_t)f->ranges + uq_below(&f->rng, 3) * 4096;
-	case 6:
-		return (uintptr_t)f->area + uq_below(&f->rng, FUZZ_AREA);
-	default:
-		return UQ_PICK(&f->rng, odd);
-	}
-}
-
-__u32 fuzz_length(struct fuzz *f)
-{
-	static const __u32 lengths[] = {
-		0, 1, 2, 3, 4, 16, 511, 512, 516, 1025, 4092, 4095, 4096, 4097,
-		8192, 65536, 131072, 131076, FUZZ_AREA, 1 << 20, 8 << 20,
-		1 << 30, 1u << 31, ~0u - 3, ~0u,
-	};
-
-	if (uq_1in(&f->rng, 8))
-		return uq_rnd(&f->rng);
-	return UQ_PICK(&f->rng, lengths);
-}
-
-int fuzz_file(struct fuzz *f)
-{
-	return f->file[uq_below(&f->rng, FUZZ_FDS)].fd;
-}
 
 /* -- descriptors */
 
@@ -414,11 +330,6 @@ struct kept {
 	unsigned int	seed;
 };
 
-struct attr {
-	char		path[256];
-	char		val[32];
-};
-
 FIXTURE(fuzz)
 {
 	struct fuzz_target target[TARGETS];
@@ -426,12 +337,9 @@ FIXTURE(fuzz)
 	unsigned int nr_target;
 	struct kept kept[16];
 	unsigned int nr_kept;
-	struct attr attr[TARGETS * 4];
-	unsigned int nr_attr;
 	struct fuzz_shared *all;
 	unsigned char *buf, *ref;
 	struct uq_peace peace;
-	char depth[16];
 	int sock[2];
 };
 
@@ -445,46 +353,18 @@ FIXTURE_VARIANT_ADD(fuzz, sgl) { .no_sgl = false };
 FIXTURE_VARIANT_ADD(fuzz, prp) { .no_sgl = true };
 /* clang-format on */
 
-static bool is_emulated(const struct uq_ns *ns)
-{
-	char path[64], model[64];
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/model", ns->ctrl);
-	return !uq_read_line(path, model, sizeof(model)) &&
-		!strncmp(model, "QEMU NVMe Ctrl", 14);
-}
-
-/* Save the writable attributes. */
-static void keep_attrs(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
-{
-	unsigned int i;
-	char name[64];
-	struct stat st;
-
-	for (i = 0; fuzz_nth_attr(node, i, name, sizeof(name)); i++) {
-		struct attr *a = &self->attr[self->nr_attr];
-
-		if (self->nr_attr == ARRAY_SIZE(self->attr))
-			return;
-		fuzz_attr_path(node, name, a->path, sizeof(a->path));
-		if (stat(a->path, &st) || !(st.st_mode & 0200))
-			continue;
-		uq_read_line(a->path, a->val, sizeof(a->val));
-		self->nr_attr++;
-	}
-}
-
 static void add_target(FIXTURE_DATA(fuzz) *self, const struct uq_node *node)
 {
 	unsigned int n = self->nr_target;
+	char path[64];
 
 	if (n == TARGETS)
 		return;
 	self->target[n].node = *node;
-	self->target[n].emulated = is_emulated(&node->ns);
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d", node->ns.ctrl);
+	self->target[n].emulated = uq_is_emulated(path);
 	self->spurious[n] = uq_attr(node->name, "spurious");
 	chmod(node->path, 0666);
-	keep_attrs(self, node);
 	uq_allow_claims(node->name, true);
 	self->nr_target++;
 }
@@ -513,22 +393,6 @@ static int keep(FIXTURE_DATA(fuzz) *self, struct kept *k, bool check)
 	return ret;
 }
 
-/*
- * The seed depends on the device only, as two controllers may share a
- * namespace.
- */
-static unsigned int seed_of(const struct uq_ns *ns)
-{
-	char path[64], serial[64] = "";
-	unsigned int i, sum = ns->nsid;
-
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/serial", ns->ctrl);
-	uq_read_line(path, serial, sizeof(serial));
-	for (i = 0; serial[i]; i++)
-		sum = sum * 31 + serial[i];
-	return sum * 4;
-}
-
 static void add_namespace(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(fuzz) *self, const struct uq_ns *ns)
 {
@@ -543,7 +407,8 @@ static void add_namespace(struct __test_metadata *_metadata,
 	if (!ns->usable || self->nr_kept == ARRAY_SIZE(self->kept))
 		return;
 	k->ns = *ns;
-	k->seed = seed_of(ns);
+	/* two controllers may share the namespace */
+	k->seed = ns->nsid * 4;
 	k->at[0] = 0;
 	k->at[1] = (__u64)FUZZ_FIRST * ns->lba - PART;
 	k->at[2] = (__u64)(FUZZ_FIRST + FUZZ_BLOCKS) * ns->lba;
@@ -579,8 +444,6 @@ FIXTURE_SETUP(fuzz)
 	self->buf = uq_alloc(2 * PART);
 	ASSERT_NE(NULL, self->buf);
 	self->ref = self->buf + PART;
-	ASSERT_EQ(0, uq_read_line("/sys/module/nvme/parameters/io_queue_depth",
-				  self->depth, sizeof(self->depth)));
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", DEPTH));
 	bring_up_all(_metadata);
 	for (n = 0; uq_ns_nth(&ns, n); n++)
@@ -622,12 +485,10 @@ static void check_target(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, uq_attr(node->name, "waiting")) TH_LOG("%s", node->name);
 	if (!node->ns.ms && is_first_of_queue(self, n))
 		EXPECT_GE(1, uq_fill_slots(node)) TH_LOG("%s", node->name);
-	chmod(node->path, 0600);
 }
 
 FIXTURE_TEARDOWN(fuzz)
 {
-	struct uq_ns ns;
 	unsigned int n;
 
 	if (!self->all)
@@ -635,8 +496,8 @@ FIXTURE_TEARDOWN(fuzz)
 	/* the socket drops descriptors that were not received */
 	close(self->sock[0]);
 	close(self->sock[1]);
-	for (n = 0; n < self->nr_attr; n++)
-		uq_write_line(self->attr[n].path, self->attr[n].val);
+	/* limits, modes, the depth of the next reset, and whether it uses SGLs */
+	uq_restore_settings();
 	for (n = 0; n < self->nr_target; n++)
 		check_target(_metadata, self, n);
 	for (n = 0; n < self->nr_kept; n++)
@@ -644,9 +505,6 @@ FIXTURE_TEARDOWN(fuzz)
 			TH_LOG("%s: blocks that were not fuzzed have changed",
 			       self->kept[n].ns.block);
 	EXPECT_TRUE(uq_peace_kept(&self->peace));
-	for (n = 0; variant->no_sgl && uq_ns_nth(&ns, n); n++)
-		EXPECT_EQ(0, uq_fault_no_sgl(&ns, false));
-	EXPECT_EQ(0, uq_param_set("io_queue_depth", self->depth));
 	bring_up_all(_metadata);
 }
 
@@ -659,9 +517,11 @@ static unsigned int operations(void)
 }
 
 /* Start a process; every other one is unprivileged. */
-static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
+static pid_t start(FIXTURE_DATA(fuzz) *self, __u64 seed, unsigned int n,
+		   unsigned int ops)
 {
 	struct fuzz f = {
+		.seed		= seed,
 		.all		= self->all,
 		.target		= self->target,
 		.nr_target	= self->nr_target,
@@ -674,7 +534,7 @@ static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
 	pid = fork();
 	if (pid)
 		return pid;
-	uq_rng_init(&f.rng, seed, n);
+	uq_rng_init(&f.rng, f.seed, n);
 	_exit(run(&f, ops));
 }
 
@@ -682,13 +542,13 @@ static pid_t start(FIXTURE_DATA(fuzz) *self, unsigned int n, unsigned int ops)
 TEST_F_TIMEOUT(fuzz, everything, 6 * 3600)
 {
 	unsigned int n, ops = operations();
+	__u64 seed = uq_seed();
 	pid_t pid[WORKERS];
 
-	seed = uq_seed();
 	TH_LOG("UQ_TEST_SEED=%llu, %u operations on %u nodes",
 	       (unsigned long long)seed, ops, self->nr_target);
 	for (n = 0; n < WORKERS; n++) {
-		pid[n] = start(self, n, ops / WORKERS);
+		pid[n] = start(self, seed, n, ops / WORKERS);
 		ASSERT_LT(0, pid[n]);
 	}
 	for (n = 0; n < WORKERS; n++)

@@ -3,10 +3,12 @@
  * The fuzzer of NVMe user queues: declarations that its files share.
  *
  *   uq_fuzz.c		processes, other operations on nodes, and final checks
+ *   uq_fuzz_ioctl.c	ioctls and attributes
  *   uq_fuzz_cmd.c	commands, and rings to send them through
  *   uq_fuzz_map.c	claims, mappings of completion queues, limits
- *   uq_fuzz_ioctl.c	ioctls
- *   uq_fuzz_attr.c	attributes
+ *   uq_fuzz_util.c	messages, values, fields of structures, documented errnos
+ *
+ * Each file uses only files below it in this list.
  */
 #ifndef SELFTESTS_UQ_FUZZ_H
 #define SELFTESTS_UQ_FUZZ_H
@@ -50,6 +52,7 @@ struct fuzz_shared {
 /* One process. */
 struct fuzz {
 	struct uq_rng	rng;
+	__u64		seed;
 	struct fuzz_shared *all;
 	const struct fuzz_target *target;
 	unsigned int	nr_target;
@@ -91,6 +94,37 @@ int fuzz_file(struct fuzz *f);
 __u64 fuzz_address(struct fuzz *f);
 __u32 fuzz_length(struct fuzz *f);
 
+/* A field of a structure, and the values that it can get. */
+struct fuzz_field {
+	struct {
+		unsigned short at, size;
+	};
+	enum {
+		FUZZ_ANY,		/* any value */
+		FUZZ_BIT,		/* one bit is set */
+		FUZZ_ADDRESS,		/* fuzz_address() */
+		FUZZ_AREA_ADDRESS,	/* an address in fuzz.area */
+		FUZZ_LENGTH,		/* fuzz_length() */
+		FUZZ_LIST,		/* one of @list */
+	} kind;
+	__u64		list[12];	/* ends before a 0 that is not first */
+};
+
+#define FUZZ_PLACE(member)	{ (uintptr_t)&(member), sizeof(member) }
+#define FUZZ_FIELD(type, member, ...)					\
+	{ FUZZ_PLACE(((type *)0)->member), __VA_ARGS__ }
+
+/* Give one of the fields a new value. */
+void fuzz_bend(struct fuzz *f, void *base, const struct fuzz_field *fields,
+	       unsigned int nr);
+
+/* Calls with documented errnos. */
+enum fuzz_call {
+	FUZZ_COMMAND, FUZZ_CLAIM, FUZZ_UNCLAIM, FUZZ_MMAP, FUZZ_ALLOC,
+};
+
+bool fuzz_is_documented(enum fuzz_call call, int err);
+
 /* uq_fuzz_cmd.c */
 
 /* Ranges of Dataset Management and Copy; see fuzz_harmless(). */
@@ -118,14 +152,6 @@ bool fuzz_is_mapped(const struct fuzz *f, __u64 addr);
 /* uq_fuzz_ioctl.c */
 
 void fuzz_ioctl(struct fuzz *f);
-
-/* uq_fuzz_attr.c */
-
-void fuzz_attr_path(const struct uq_node *node, const char *attr, char *buf,
-		    size_t len);
-/* The @n'th attribute of a node; false if there are fewer. */
-bool fuzz_nth_attr(const struct uq_node *node, unsigned int n, char *name,
-		   size_t len);
 void fuzz_attr(struct fuzz *f);
 
 #endif /* SELFTESTS_UQ_FUZZ_H */

@@ -90,27 +90,43 @@ static __u64 any_slba(struct fuzz *f)
 	return FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS - FUZZ_MOST);
 }
 
-/*
- * May this process send this opcode? Opcodes that the NVM command set does not
- * define may do anything on a real device, and so may reservations. Send them
- * to emulated devices only. Unprivileged processes also send fabrics and vendor
- * opcodes, as the kernel must reject them.
- */
-static bool opcode_ok(const struct fuzz *f, const struct fuzz_target *t,
-		      __u8 op)
+/* Commands of the NVM command set, and one that is only for emulated devices. */
+static const struct command {
+	__u8		opcode;
+	unsigned char	weight;		/* how often good_command() sends it */
+	bool		data;		/* the buffer contains blocks */
+	bool		list;		/* the buffer contains a list of ranges */
+	bool		modifies;	/* the blocks of its range */
+} commands[] = {
+	{ CMD_READ, 6, .data = true },
+	{ CMD_WRITE, 3, .data = true, .modifies = true },
+	{ CMD_COMPARE, 1, .data = true },
+	{ CMD_FLUSH, 1 },
+	{ CMD_ZEROES, 1, .modifies = true },
+	{ CMD_DSM, 1, .list = true },
+	{ CMD_COPY, 1, .list = true },
+	{ CMD_VERIFY, 1 },
+	{ CMD_UNCOR, 0, .modifies = true },
+};
+
+static const struct command *command_of(__u8 opcode)
 {
-	switch (op) {
-	case CMD_FLUSH:
-	case CMD_WRITE:
-	case CMD_READ:
-	case CMD_COMPARE:
-	case CMD_ZEROES:
-	case CMD_DSM:
-	case CMD_VERIFY:
-	case CMD_COPY:
-		return true;
-	}
-	return t->emulated || (!f->root && op >= CMD_FABRICS);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		if (commands[i].opcode == opcode)
+			return &commands[i];
+	return NULL;
+}
+
+static const struct command *any_command(struct fuzz *f)
+{
+	const struct command *cmd;
+
+	do {
+		cmd = &UQ_PICK(&f->rng, commands);
+	} while (cmd->weight <= uq_below(&f->rng, 6));
+	return cmd;
 }
 
 /*
@@ -134,24 +150,25 @@ static void harmless_list(const struct fuzz *f, bool plain,
 		set_slba(c, FUZZ_BEYOND);
 }
 
-/* Change a command so that it does not modify blocks that the test checks. */
+/*
+ * Change a command so that it does not modify blocks that the test checks.
+ * Opcodes that the NVM command set does not define may do anything on a real
+ * device, and so may reservations: send them to emulated devices only.
+ * Unprivileged processes also send fabrics and vendor opcodes, as the kernel
+ * must reject them.
+ */
 static void fuzz_harmless(struct fuzz *f, const struct fuzz_target *t,
 			  bool plain, struct nvme_uring_cmd *c)
 {
-	if (!opcode_ok(f, t, c->opcode))
+	const struct command *cmd = command_of(c->opcode);
+
+	if ((!cmd || !cmd->weight) && !t->emulated &&
+	    (f->root || c->opcode < CMD_FABRICS))
 		c->opcode = CMD_READ;
-	switch (c->opcode) {
-	case CMD_WRITE:
-	case CMD_ZEROES:
-	case CMD_UNCOR:
-		if (!within(c))
-			set_slba(c, FUZZ_BEYOND);
-		break;
-	case CMD_DSM:
-	case CMD_COPY:
+	else if (cmd && cmd->modifies && !within(c))
+		set_slba(c, FUZZ_BEYOND);
+	else if (cmd && cmd->list)
 		harmless_list(f, plain, c);
-		break;
-	}
 }
 
 static unsigned char *any_buffer(struct fuzz *f, __u32 len)
@@ -193,108 +210,83 @@ static unsigned int any_vector(struct fuzz *f, unsigned int slot, __u32 len)
 static void good_command(struct fuzz *f, const struct fuzz_target *t,
 			 struct nvme_uring_cmd *c)
 {
-	static const __u8 ops[] = {
-		CMD_READ, CMD_READ, CMD_READ, CMD_READ, CMD_READ, CMD_READ,
-		CMD_WRITE, CMD_WRITE, CMD_WRITE, CMD_COMPARE, CMD_FLUSH,
-		CMD_ZEROES, CMD_DSM, CMD_COPY, CMD_VERIFY,
-	};
 	static const unsigned int sizes[] = { 1, 1, 1, 2, 8, 8, 9, 16, 64, 256 };
+	unsigned int blocks = UQ_PICK(&f->rng, sizes), n = uq_below(&f->rng, 8);
+	const struct command *cmd = any_command(f);
 	const struct uq_ns *ns = &t->node.ns;
-	unsigned int blocks = UQ_PICK(&f->rng, sizes);
 
 	memset(c, 0, sizeof(*c));
-	c->opcode = UQ_PICK(&f->rng, ops);
+	c->opcode = cmd->opcode;
 	c->nsid = t->node.nsid;
 	set_slba(c, FUZZ_FIRST + uq_below(&f->rng, FUZZ_BLOCKS - FUZZ_MOST));
 	c->cdw12 = blocks - 1;
-	switch (c->opcode) {
-	case CMD_FLUSH:
-	case CMD_ZEROES:
-	case CMD_VERIFY:
-		return;
-	case CMD_DSM:
-		c->cdw10 = uq_below(&f->rng, 8);
-		c->cdw11 = DSM_AD;
-		c->cdw12 = 0;
-		c->addr = (uintptr_t)f->ranges;
-		c->data_len = (c->cdw10 + 1) * sizeof(struct dsm_range);
-		return;
-	case CMD_COPY:
-		c->cdw12 = uq_below(&f->rng, 8);
-		c->addr = (uintptr_t)f->ranges + 4096;
-		c->data_len = (c->cdw12 + 1) * sizeof(struct copy_range);
-		return;
+	if (cmd->data) {
+		c->data_len = blocks * (ns->lba + (ns->ext ? ns->ms : 0));
+		c->addr = (uintptr_t)any_buffer(f, c->data_len);
 	}
-	c->data_len = blocks * (ns->lba + (ns->ext ? ns->ms : 0));
-	c->addr = (uintptr_t)any_buffer(f, c->data_len);
-	if (ns->ms && !ns->ext) {
+	if (cmd->data && ns->ms && !ns->ext) {
 		c->metadata_len = blocks * ns->ms;
 		c->metadata = (uintptr_t)any_buffer(f, c->metadata_len);
 	}
+	if (c->opcode == CMD_DSM) {
+		c->cdw10 = n;
+		c->cdw11 = DSM_AD;
+		c->cdw12 = 0;
+		c->addr = (uintptr_t)f->ranges;
+		c->data_len = (n + 1) * sizeof(struct dsm_range);
+	} else if (c->opcode == CMD_COPY) {
+		c->cdw12 = n;
+		c->addr = (uintptr_t)f->ranges + 4096;
+		c->data_len = (n + 1) * sizeof(struct copy_range);
+	}
 }
 
-/* Change one field. */
+#define CMD(member, ...) FUZZ_FIELD(struct nvme_uring_cmd, member, __VA_ARGS__)
+/* Half of a field of 32 bits. */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define LOW	2
+#else
+#define LOW	0
+#endif
+#define HALF(member, low, ...)						\
+	{ { offsetof(struct nvme_uring_cmd, member) +			\
+	    ((low) ? LOW : 2 - LOW), 2 }, __VA_ARGS__ }
+
+/* A field that is listed twice is changed twice as often. */
+static const struct fuzz_field cmd_fields[] = {
+	CMD(opcode),
+	CMD(flags, FUZZ_BIT),
+	CMD(rsvd1),
+	CMD(nsid),
+	CMD(nsid, FUZZ_LIST, { 0, 1, 2, 3, 5, 99, 0xfffffffe, ~0u }),
+	CMD(cdw2),
+	CMD(cdw3),
+	CMD(metadata, FUZZ_ADDRESS),
+	CMD(addr, FUZZ_ADDRESS),
+	CMD(addr, FUZZ_ADDRESS),
+	CMD(metadata_len, FUZZ_LENGTH),
+	CMD(data_len, FUZZ_LENGTH),
+	CMD(data_len, FUZZ_LENGTH),
+	HALF(cdw12, true, FUZZ_LIST, { 0, 7, 255, 256, 4095, 0xffff }),
+	HALF(cdw12, false),
+	CMD(cdw13),
+	CMD(cdw14),
+	CMD(cdw15),
+	CMD(timeout_ms, FUZZ_LIST, { ~0u, ~0u - 1, ~0u - 98, 1u << 31 }),
+	CMD(rsvd2),
+};
+
 static void bend(struct fuzz *f, struct nvme_uring_cmd *c)
 {
-	static const __u32 nsids[] = { 0, 1, 2, 3, 5, 99, 0xfffffffe, ~0u };
-	static const __u32 counts[] = { 0, 7, 255, 256, 4095, 0xffff };
-
-	switch (uq_below(&f->rng, 15)) {
-	case 0:
-		c->opcode = uq_rnd(&f->rng);
-		break;
-	case 1:
-		c->flags = 1 << uq_below(&f->rng, 8);
-		break;
-	case 2:
-		c->nsid = uq_1in(&f->rng, 2) ? UQ_PICK(&f->rng, nsids) :
-			uq_rnd(&f->rng);
-		break;
-	case 3:
-	case 4:
-		c->addr = fuzz_address(f);
-		break;
-	case 5:
-	case 6:
-		c->data_len = fuzz_length(f);
-		break;
-	case 7:
-		c->metadata = fuzz_address(f);
-		break;
-	case 8:
-		c->metadata_len = fuzz_length(f);
-		if (!c->metadata)
-			c->metadata = (uintptr_t)any_buffer(f, 4096);
-		break;
-	case 9:
+	if (uq_1in(&f->rng, 15))
 		set_slba(c, any_slba(f));
-		break;
-	case 10:
-		c->cdw12 = (c->cdw12 & ~0xffffu) | UQ_PICK(&f->rng, counts);
-		break;
-	case 11:
-		c->cdw12 = (c->cdw12 & 0xffff) | uq_rnd(&f->rng) << 16;
-		break;
-	case 12:
-		c->cdw13 = uq_rnd(&f->rng);
-		c->cdw14 = uq_rnd(&f->rng);
-		c->cdw15 = uq_rnd(&f->rng);
-		break;
-	case 13:
-		c->cdw2 = uq_rnd(&f->rng);
-		c->cdw3 = uq_rnd(&f->rng);
-		c->rsvd1 = uq_rnd(&f->rng);
-		c->rsvd2 = uq_rnd(&f->rng);
-		break;
-	case 14:
-		/*
-		 * if it expires before the device completes, it causes an abort
-		 * at most
-		 */
-		c->timeout_ms = uq_1in(&f->rng, 512) ?
-			1 + uq_below(&f->rng, 20) : ~0u - uq_below(&f->rng, 99);
-		break;
-	}
+	else
+		fuzz_bend(f, c, cmd_fields, ARRAY_SIZE(cmd_fields));
+	if (c->metadata_len && !c->metadata)
+		c->metadata = (uintptr_t)any_buffer(f, 4096);
+	/* if it expires too early, it causes an abort at most */
+	if (uq_1in(&f->rng, 7500))
+		c->timeout_ms = 1 + uq_below(&f->rng, 20);
 }
 
 static void bend_some(struct fuzz *f, struct nvme_uring_cmd *c)
@@ -306,9 +298,11 @@ static void bend_some(struct fuzz *f, struct nvme_uring_cmd *c)
 }
 
 /* Does the device use a buffer for this opcode? */
-static bool has_buffer(__u8 op)
+static bool has_buffer(__u8 opcode)
 {
-	return op != CMD_FLUSH && op != CMD_ZEROES && op != CMD_VERIFY;
+	const struct command *cmd = command_of(opcode);
+
+	return !cmd || cmd->data || cmd->list;
 }
 
 /*
@@ -384,21 +378,20 @@ static unsigned int any_ring_flags(struct fuzz *f)
 		IORING_SETUP_DEFER_TASKRUN,	/* needs SINGLE_ISSUER */
 		IORING_SETUP_SQPOLL | IORING_SETUP_COOP_TASKRUN,
 	};
-	unsigned int flags = IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+	static const struct {
+		unsigned int one_in, flag;
+	} more[] = {
+		{ 2, IORING_SETUP_IOPOLL }, { 8, IORING_SETUP_HYBRID_IOPOLL },
+		{ 2, IORING_SETUP_SUBMIT_ALL }, { 4, IORING_SETUP_CLAMP },
+		{ 16, IORING_SETUP_R_DISABLED },
+	};
+	unsigned int i, flags = UQ_PICK(&f->rng, modes);
 
-	if (uq_1in(&f->rng, 6))
-		flags = UQ_PICK(&f->rng, sizes);
-	if (uq_1in(&f->rng, 2))
-		flags |= IORING_SETUP_IOPOLL;
-	if (uq_1in(&f->rng, 8))
-		flags |= IORING_SETUP_HYBRID_IOPOLL;
-	flags |= UQ_PICK(&f->rng, modes);
-	if (uq_1in(&f->rng, 2))
-		flags |= IORING_SETUP_SUBMIT_ALL;
-	if (uq_1in(&f->rng, 16))
-		flags |= IORING_SETUP_R_DISABLED;
-	if (uq_1in(&f->rng, 4))
-		flags |= IORING_SETUP_CLAMP;
+	flags |= uq_1in(&f->rng, 6) ? UQ_PICK(&f->rng, sizes) :
+		IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+	for (i = 0; i < ARRAY_SIZE(more); i++)
+		if (uq_1in(&f->rng, more[i].one_in))
+			flags |= more[i].flag;
 	return flags;
 }
 
@@ -428,46 +421,34 @@ static bool open_ring(struct fuzz *f, struct ring *r)
 	return true;
 }
 
-/* Change one field of the SQE outside of the command. */
+#define SQE(member, ...) FUZZ_FIELD(struct io_uring_sqe, member, __VA_ARGS__)
+
+/* Fields of the SQE outside of the command. */
+static const struct fuzz_field sqe_fields[] = {
+	SQE(cmd_op),
+	SQE(cmd_op, FUZZ_LIST, {
+		0, NVME_URING_CMD_ADMIN, NVME_URING_CMD_ADMIN_VEC, ~0u,
+		NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD,
+		_IOWR('N', 0x80, char[64]), _IOWR('N', 0x81, char[64]) }),
+	SQE(uring_cmd_flags, FUZZ_BIT),
+	SQE(uring_cmd_flags, FUZZ_BIT),
+	SQE(buf_index, FUZZ_LIST, { 0, 1, 2, 3 }),
+	SQE(fd, FUZZ_LIST, { -1, 1 << 20, FUZZ_FDS, FUZZ_FDS + 1 }),
+	SQE(personality, FUZZ_LIST, { 0, 1, 2 }),
+	/* commands ignore these today */
+	SQE(ioprio),
+	SQE(splice_fd_in),
+	SQE(__pad1),
+};
+
 static void bend_entry(struct fuzz *f, struct io_uring_sqe *sqe)
 {
-	static const __u32 ops[] = {
-		NVME_URING_CMD_ADMIN, NVME_URING_CMD_ADMIN_VEC, 0, ~0u,
-		NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, _IOWR('N', 0x80, char[64]),
-		_IOWR('N', 0x81, char[64]),
-	};
-	static const int fds[] = { -1, 1 << 20, FUZZ_FDS, FUZZ_FDS + 1 };
-
-	switch (uq_below(&f->rng, 8)) {
-	case 0:
-		sqe->cmd_op = uq_1in(&f->rng, 2) ? UQ_PICK(&f->rng, ops) :
-			uq_rnd(&f->rng);
-		break;
-	case 1:
-		sqe->uring_cmd_flags = 1u << uq_below(&f->rng, 32);
-		break;
-	case 2:
-		sqe->uring_cmd_flags = CMD_FLAG_MULTISHOT;
-		sqe->flags |= IOSQE_BUFFER_SELECT;
-		break;
-	case 3:
-		sqe->buf_index = uq_below(&f->rng, 4);
-		break;
-	case 4:
-		sqe->fd = UQ_PICK(&f->rng, fds);
-		break;
-	case 5:
-		sqe->personality = uq_below(&f->rng, 3);
-		break;
-	case 6:
-		/* commands ignore both fields today */
-		sqe->ioprio = uq_rnd(&f->rng);
-		sqe->splice_fd_in = uq_1in(&f->rng, 2) ? uq_rnd(&f->rng) : 0;
-		break;
-	case 7:
-		((__u32 *)sqe)[3] = uq_rnd(&f->rng);	/* __pad1 */
-		break;
+	if (!uq_1in(&f->rng, 8)) {
+		fuzz_bend(f, sqe, sqe_fields, ARRAY_SIZE(sqe_fields));
+		return;
 	}
+	sqe->uring_cmd_flags = CMD_FLAG_MULTISHOT;
+	sqe->flags |= IOSQE_BUFFER_SELECT;
 }
 
 static void entry_flags(struct fuzz *f, struct ring *r,
@@ -655,35 +636,6 @@ static bool add_entry(struct fuzz *f, struct ring *r)
 }
 
 /*
- * Errnos that the documentation lists for commands, and those of io_uring
- * itself.
- */
-static bool is_documented(const struct sent *s, int res)
-{
-	switch (-res) {
-	case EACCES:
-	case EBUSY:
-	case EFAULT:
-	case EINTR:
-	case EINVAL:
-	case ENODEV:
-	case ENOMEM:
-	case ENOTTY:
-	case ENXIO:
-	case EOPNOTSUPP:
-	case ESHUTDOWN:
-		return true;
-	case EBADF:		/* file of the SQE */
-	case ECANCELED:		/* link or cancel */
-	case EOVERFLOW:		/* length of a registered vector */
-		return true;
-	case EAGAIN:
-		return s->nonblock;
-	}
-	return res >= 0;
-}
-
-/*
  * Does the command transfer data at its address, without a vector or a
  * registered buffer?
  */
@@ -712,7 +664,8 @@ static void judge(struct fuzz *f, struct ring *r, const struct io_uring_cqe *cqe
 	    fuzz_is_mapped(f, s->c.addr))
 		fuzz_bad(f, "result %d, opcode %#x, of a mapped queue", res,
 			 s->c.opcode);
-	if (!is_documented(s, res))
+	if (res < 0 && !fuzz_is_documented(FUZZ_COMMAND, -res) &&
+	    !(res == -EAGAIN && s->nonblock))
 		fuzz_bad(f, "result %d, opcode %#x, op %#x, flags %#x, addr %#llx, len %u",
 			 res, s->c.opcode, s->op, s->flags,
 			 (unsigned long long)s->c.addr, s->c.data_len);
@@ -783,64 +736,43 @@ static void submit(struct fuzz *f, struct ring *r)
 
 /* -- an SQE that changes while the kernel reads it */
 
-#define put(to, val)	__atomic_store_n(&(to), val, __ATOMIC_RELAXED)
-
 /*
  * Block numbers do not change, and no opcode reads a list from memory, so
  * writes stay in the fuzzed blocks. user_data does not change either, as the
  * test uses it to count completions.
  */
-static void flip_one(struct fuzz *f, struct uq_rng *rng, char *entry)
-{
-	static const __u8 ops[] = { CMD_READ, CMD_WRITE, CMD_COMPARE };
-	static const __u32 lengths[] = { 0, 4, 512, 4096, 8192, 1 << 20, ~0u };
-	struct io_uring_sqe *sqe = (struct io_uring_sqe *)entry;
-	struct nvme_uring_cmd *c = (struct nvme_uring_cmd *)sqe->cmd;
+struct flipped {
+	char			sqe[offsetof(struct io_uring_sqe, cmd)];
+	struct nvme_uring_cmd	c;
+};
 
-	switch (uq_below(rng, 8)) {
-	case 0:
-		put(c->opcode, UQ_PICK(rng, ops));
-		break;
-	case 1:
-		put(c->nsid, uq_below(rng, 4));
-		break;
-	case 2:
-		put(c->addr, uq_1in(rng, 4) ? uq_rnd(rng) :
-			   (uintptr_t)f->area + uq_below(rng, FUZZ_AREA));
-		break;
-	case 3:
-		put(c->data_len, UQ_PICK(rng, lengths));
-		break;
-	case 4:
-		put(c->metadata_len, UQ_PICK(rng, lengths));
-		put(c->metadata, (uintptr_t)f->area +
-			   uq_below(rng, FUZZ_AREA));
-		break;
-	case 5:
-		put(sqe->cmd_op, uq_1in(rng, 2) ? NVME_URING_CMD_IO :
-			   NVME_URING_CMD_IO_VEC);
-		break;
-	case 6:
-		put(sqe->uring_cmd_flags, uq_below(rng, 2));
-		break;
-	case 7:
-		put(c->cdw13, (__u32)uq_rnd(rng));
-		put(c->flags, uq_1in(rng, 8));
-		break;
-	}
-}
+#define FLIP(member, ...)	FUZZ_FIELD(struct flipped, c.member, __VA_ARGS__)
+#define FLIP_LENGTHS	{ 0, 4, 512, 4096, 8192, 1 << 20, ~0u }
+
+static const struct fuzz_field flip_fields[] = {
+	FLIP(opcode, FUZZ_LIST, { CMD_READ, CMD_WRITE, CMD_COMPARE }),
+	FLIP(flags, FUZZ_LIST, { 0, 1 }),
+	FLIP(nsid, FUZZ_LIST, { 0, 1, 2, 3 }),
+	FLIP(addr),
+	FLIP(addr, FUZZ_AREA_ADDRESS),
+	FLIP(data_len, FUZZ_LIST, FLIP_LENGTHS),
+	FLIP(metadata, FUZZ_AREA_ADDRESS),
+	FLIP(metadata_len, FUZZ_LIST, FLIP_LENGTHS),
+	FLIP(cdw13),
+	SQE(cmd_op, FUZZ_LIST, { NVME_URING_CMD_IO, NVME_URING_CMD_IO_VEC }),
+	SQE(uring_cmd_flags, FUZZ_LIST, { 0, 1 }),
+};
 
 static void *flip(void *arg)
 {
 	struct ring *r = arg;
-	struct uq_rng rng;
+	struct fuzz f = { .area = r->f->area };
 
-	uq_rng_init(&rng, r->f->rng.state, 0);
-	while (!r->stop) {
-		unsigned int i = uq_below(&rng, r->entries);
-
-		flip_one(r->f, &rng, (char *)r->ring.sq.sqes + i * 128);
-	}
+	uq_rng_init(&f.rng, r->f->rng.state, 0);
+	while (!r->stop)
+		fuzz_bend(&f, (char *)r->ring.sq.sqes +
+			  uq_below(&f.rng, r->entries) * 128,
+			  flip_fields, ARRAY_SIZE(flip_fields));
 	return NULL;
 }
 

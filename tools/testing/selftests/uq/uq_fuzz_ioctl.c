@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fuzzer of NVMe user queues: ioctls. See uq_fuzz.c.
+ * The fuzzer of NVMe user queues: ioctls and attributes. See uq_fuzz.c.
  */
 #define _GNU_SOURCE
+#include <glob.h>
 #include <linux/nvme_uq.h>
 
-#include "uq_safe.h"
 #include "uq_fuzz.h"
 
 static const unsigned int known[] = {
@@ -47,46 +47,33 @@ static void admin_command(struct fuzz *f, struct nvme_passthru_cmd *c)
 	}
 }
 
-static void check_admin(struct fuzz *f, const struct nvme_passthru_cmd *c,
-			int ret)
+/* Both structures start with the same fields; only the results differ. */
+static int pass(int fd, unsigned int nr, const void *c)
 {
-	if (!f->root && c->opcode != IDENTIFY && ret >= 0)
-		fuzz_bad(f, "admin opcode %#x was let through: %d", c->opcode,
-			 ret);
+	struct nvme_passthru_cmd64 c64 = { };
+
+	memcpy(&c64, c, offsetof(struct nvme_passthru_cmd, result));
+	return ioctl(fd, nr, &c64);
 }
 
 static void ioctl_admin(struct fuzz *f, unsigned int nr, int fd)
 {
-	struct nvme_passthru_cmd64 c64 = { };
 	struct nvme_passthru_cmd c;
 	int ret;
 
 	admin_command(f, &c);
-	if (nr == NVME_IOCTL_ADMIN_CMD) {
-		ret = ioctl(fd, nr, &c);
-	} else {
-		memcpy(&c64, &c, sizeof(c));
-		c64.rsvd2 = 0;
-		ret = ioctl(fd, nr, &c64);
-	}
-	check_admin(f, &c, ret);
+	ret = pass(fd, nr, &c);
+	if (!f->root && c.opcode != IDENTIFY && ret >= 0)
+		fuzz_bad(f, "admin opcode %#x was let through: %d", c.opcode,
+			 ret);
 }
 
 static void ioctl_io(struct fuzz *f, unsigned int nr, unsigned int slot)
 {
-	bool vec = nr == NVME_IOCTL_IO64_CMD_VEC;
-	struct nvme_passthru_cmd64 c64 = { };
-	struct nvme_passthru_cmd c32;
 	struct nvme_uring_cmd c;
 
-	fuzz_command(f, slot, vec, &c);
-	if (nr == NVME_IOCTL_IO_CMD) {
-		memcpy(&c32, &c, sizeof(c32));
-		ioctl(f->file[slot].fd, nr, &c32);
-		return;
-	}
-	memcpy(&c64, &c, sizeof(c));
-	ioctl(f->file[slot].fd, nr, &c64);
+	fuzz_command(f, slot, nr == NVME_IOCTL_IO64_CMD_VEC, &c);
+	pass(f->file[slot].fd, nr, &c);
 }
 
 /*
@@ -193,4 +180,85 @@ void fuzz_ioctl(struct fuzz *f)
 		ioctl_astray(f, nr, f->file[slot].fd);
 	else
 		ioctl_known(f, nr, slot);
+}
+
+/* -- attributes */
+
+/* Values that all attributes reject, and values that some accept. */
+static const char * const no_number[] = {
+	"0", "-1", "4294967296", "18446744073709551616", "x", "1x", "live",
+	"poll", "%s%n", "1 2",
+};
+
+static const char * const number[] = {
+	"1", "2", "16", "298", "299", "300", "\n", " 7", "0x10", "",
+};
+
+static void write_attr(struct fuzz *f, const char *path)
+{
+	const char *val = UQ_PICK(&f->rng, no_number);
+	char many[4096];
+
+	if (uq_1in(&f->rng, 2)) {
+		uq_write_line(path, UQ_PICK(&f->rng, number));
+		return;
+	}
+	if (uq_1in(&f->rng, 8)) {
+		memset(many, '1', sizeof(many) - 1);
+		many[sizeof(many) - 1] = 0;
+		val = many;
+	}
+	if (!uq_write_line(path, val))
+		fuzz_bad(f, "%s took %.20s", path, val);
+}
+
+/* Any read of a limit returns a valid one. */
+static void read_attr(struct fuzz *f, const struct uq_node *node,
+		      const char *name, const char *path)
+{
+	char val[4096];
+	long long n;
+
+	uq_read_line(path, val, sizeof(val));
+	if (strcmp(name, "limit") && strcmp(name, "file_limit"))
+		return;
+	n = atoll(val);
+	if (n < 1 || n > node->depth)
+		fuzz_bad(f, "%s is %s", path, val);
+}
+
+static void use_attr(struct fuzz *f, const struct uq_node *node, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	int fd;
+
+	if (uq_1in(&f->rng, 2)) {
+		read_attr(f, node, name, path);
+		return;
+	}
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return;
+	close(fd);
+	if (!f->root)
+		fuzz_bad(f, "%s can be written to", path);
+	else if (!strcmp(name, "claim"))
+		uq_write_line(path, uq_1in(&f->rng, 4) ? "0" : "1");
+	else
+		write_attr(f, path);
+}
+
+void fuzz_attr(struct fuzz *f)
+{
+	const struct uq_node *node =
+		&f->target[uq_below(&f->rng, f->nr_target)].node;
+	char pattern[128];
+	glob_t paths;
+
+	snprintf(pattern, sizeof(pattern),
+		 "/sys/class/nvme-generic/%s/user_queue/*", node->name);
+	if (glob(pattern, GLOB_NOSORT, NULL, &paths))
+		return;
+	use_attr(f, node, paths.gl_pathv[uq_below(&f->rng, paths.gl_pathc)]);
+	globfree(&paths);
 }

@@ -32,36 +32,19 @@ void fuzz_claim(struct fuzz *f, unsigned int slot)
 {
 	int fd = f->file[slot].fd;
 	int ret = ioctl(fd, NVME_UQ_IOCTL_CLAIM, fuzz_address(f)) ? -errno : 0;
+	bool may = may_claim(fd);
 
-	switch (-ret) {
-	case 0:
-		if (!may_claim(fd))
-			fuzz_bad(f, "claimed without the right to");
-		f->file[slot].claimed = true;
-		return;
-	case EACCES:
-		if (may_claim(fd))
-			fuzz_bad(f, "no claim: %d", ret);
-		break;
-	case EBADF:
-	case EBUSY:
-	case ENOMEM:
-	case ENXIO:
-	case EOPNOTSUPP:
-	case ESHUTDOWN:
-	case EPERM:
-		break;
-	default:
+	if ((!ret && !may) || (ret == -EACCES && may) ||
+	    (ret && ret != -EACCES && !fuzz_is_documented(FUZZ_CLAIM, -ret)))
 		fuzz_bad(f, "a claim: %d", ret);
-	}
-	/* another process has the file too, or root has ended the claim */
-	f->file[slot].claimed = false;
+	/* if not, another process has it too, or root has ended the claim */
+	f->file[slot].claimed = !ret;
 }
 
 void fuzz_unclaim(struct fuzz *f, unsigned int slot)
 {
 	if (ioctl(f->file[slot].fd, NVME_UQ_IOCTL_UNCLAIM, fuzz_address(f)) &&
-	    errno != EBADF && errno != ENXIO && errno != EPERM)
+	    !fuzz_is_documented(FUZZ_UNCLAIM, errno))
 		fuzz_bad(f, "the end of a claim: %d", -errno);
 	f->file[slot].claimed = false;
 }
@@ -161,23 +144,15 @@ void fuzz_alloc(struct fuzz *f, unsigned int slot)
 
 	ret = ioctl(f->file[slot].fd, NVME_UQ_IOCTL_ALLOC_MEMORY, &m) ? -errno :
 		0;
-	switch (-ret) {
-	case 0:
-		if (good && m.size >= size && m.piece && m.piece <= m.size)
-			return;
-		break;
-	case EINVAL:
-		if (!good)
-			return;
-		break;
-	case EBADF:
-	case EBUSY:
-	case ENOMEM:
-	case ENOSPC:
-	case ENXIO:
-	case EOPNOTSUPP:
+	if (ret == -EINVAL)
+		good = !good;
+	else if (!ret)	/* a size of 0 asks for the size of the memory */
+		good = !m.flags && m.size && m.size >= size && m.piece &&
+			m.piece <= m.size;
+	else
+		good = fuzz_is_documented(FUZZ_ALLOC, -ret);
+	if (good)
 		return;
-	}
 	fuzz_bad(f, "memory: %d for %llu bytes, flags %#llx; %llu in pieces of %llu",
 		 ret, size, m.flags, m.size, m.piece);
 }
@@ -244,20 +219,16 @@ static void look_at(struct fuzz *f, const struct fuzz_map *m)
 
 static off_t any_offset(struct fuzz *f)
 {
-	static const off_t offs[] = {
+	static const off_t odd[] = {
 		4096, 16384, NVME_UQ_OFF_INFO + 4096, NVME_UQ_OFF_INFO - 4096,
 		1ll << 32, 1ll << 40, (1ull << 63) - 4096, 1, 512,
 	};
 
-	switch (uq_below(&f->rng, 8)) {
-	case 0:
-		return UQ_PICK(&f->rng, offs);
-	case 1:
+	if (uq_1in(&f->rng, 8))
+		return UQ_PICK(&f->rng, odd);
+	if (uq_1in(&f->rng, 8))
 		return uq_rnd(&f->rng) & ~(__u64)(PAGE - 1);
-	case 2 ... 4:
-		return NVME_UQ_OFF_INFO;
-	}
-	return NVME_UQ_OFF_CQ;
+	return uq_1in(&f->rng, 2) ? NVME_UQ_OFF_INFO : NVME_UQ_OFF_CQ;
 }
 
 static int any_prot(struct fuzz *f)
@@ -315,31 +286,16 @@ static bool good_attempt(const struct fuzz *f, const struct attempt *a)
 
 static void judge_attempt(struct fuzz *f, const struct attempt *a, int ret)
 {
-	bool good = good_attempt(f, a);
+	bool good = good_attempt(f, a), ok = fuzz_is_documented(FUZZ_MMAP, -ret);
 
-	switch (-ret) {
-	case 0:
-		if (!good)
-			fuzz_bad(f, "mapped: protection %#x, flags %#x, %zu bytes at %#llx",
-				 a->prot, a->flags, a->len,
-				 (unsigned long long)a->off);
-		return;
-	case EACCES:
-	case EINVAL:
-		if (!good || !f->file[a->slot].claimed)
-			return;
-		break;
-	case EPERM:		/* the claim has ended */
-	case EAGAIN:		/* too many locked pages */
-	case EBADF:
-	case ENOMEM:
-	case ENXIO:
-	case EOPNOTSUPP:	/* flags that exclude each other */
-	case EOVERFLOW:		/* offset overflow */
-		return;
-	}
-	fuzz_bad(f, "not mapped: %d, protection %#x, flags %#x, %zu bytes at %#llx",
-		 ret, a->prot, a->flags, a->len, (unsigned long long)a->off);
+	if (!ret)
+		ok = good;
+	else if (ret == -EACCES || ret == -EINVAL)
+		ok = !good || !f->file[a->slot].claimed;
+	if (!ok)
+		fuzz_bad(f, "mapping: %d, protection %#x, flags %#x, %zu bytes at %#llx",
+			 ret, a->prot, a->flags, a->len,
+			 (unsigned long long)a->off);
 }
 
 /*

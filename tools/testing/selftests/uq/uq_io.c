@@ -233,21 +233,18 @@ TEST_F(uq, mappings_do_not_pile_up)
 static long long lists(FIXTURE_DATA(uq) *self)
 {
 	char path[64], line[128];
-	long long all = -1, n;
+	long long nr = -1;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/pools",
 		 self->node.ns.ctrl);
 	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "nvme user queue small %lld", &n) != 1 &&
-		    sscanf(line, "nvme user queue large %lld", &n) != 1)
-			continue;
-		all = all < 0 ? n : all + n;
-	}
+	while (f && fgets(line, sizeof(line), f) &&
+	       sscanf(line, "nvme user queue lists %lld", &nr) != 1)
+		;
 	if (f)
 		fclose(f);
-	return all;
+	return nr;
 }
 
 /* A queue allocates lists only for commands that need them, and frees them. */
@@ -258,7 +255,7 @@ TEST_F(uq, lists_end_with_their_commands)
 
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
 	EXPECT_EQ(0, lists(self));
-	/* segments with gaps, for a small and for a large list */
+	/* segments with gaps */
 	for (i = 0; i < ARRAY_SIZE(iov); i++) {
 		iov[i].iov_base = self->buf + i * 8192;
 		iov[i].iov_len = 512;
@@ -737,6 +734,60 @@ TEST_F(uq, killed)
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	}
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
+}
+
+TEST_F(uq, bytes_are_counted)
+{
+	const char *node = self->node.name;
+	long long reads = uq_attr(node, "read_bytes");
+	long long writes = uq_attr(node, "write_bytes");
+
+	ASSERT_LE(0, reads);
+	ASSERT_LE(0, writes);
+	prep(self, CMD_READ, 0, self->buf, 4096);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	prep(self, CMD_WRITE, 0, self->buf, 512);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	/* no data */
+	prep(self, CMD_FLUSH, 0, NULL, 0);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(reads + 4096, uq_attr(node, "read_bytes"));
+	EXPECT_EQ(writes + 512, uq_attr(node, "write_bytes"));
+}
+
+#define EVENTS	"/sys/kernel/tracing/events/nvme_uq/enable"
+#define TRACE	"/sys/kernel/tracing/trace"
+
+/* Find the line of the last command in the trace. */
+static bool traced(const char *event, const char *what)
+{
+	char line[512];
+	bool found = false;
+	FILE *f = fopen(TRACE, "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		found |= strstr(line, event) && strstr(line, what) &&
+			!strstr(line, "latency=0 ");
+	if (f)
+		fclose(f);
+	return found;
+}
+
+TEST_F(uq, commands_are_traced)
+{
+	char what[96];
+
+	if (access(EVENTS, F_OK))
+		SKIP(return, "no events in tracefs");
+	snprintf(what, sizeof(what), "nsid=%u, opcode=0x2, slba=77, len=1536",
+		 self->node.nsid);
+	ASSERT_EQ(0, uq_write_line(TRACE, ""));
+	ASSERT_EQ(0, uq_write_line(EVENTS, "1"));
+	prep(self, CMD_READ, 77, self->buf, 1536);
+	EXPECT_EQ(0, uq_run(&self->ring));
+	EXPECT_EQ(0, uq_write_line(EVENTS, "0"));
+	EXPECT_TRUE(traced("nvme_uq_submit", what));
+	EXPECT_TRUE(traced("nvme_uq_complete", what));
 }
 
 int main(int argc, char **argv)

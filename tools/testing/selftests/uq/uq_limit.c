@@ -816,12 +816,17 @@ struct idlers {
 	int			fd;
 };
 
-static void on_cpu_0(void)
+/* Run on CPU 0 only, or on all others. */
+static void on_cpu_0(bool on)
 {
-	cpu_set_t set;
+	cpu_set_t all, set;
 
 	CPU_ZERO(&set);
 	CPU_SET(0, &set);
+	if (!on) {
+		sched_getaffinity(0, sizeof(all), &all);
+		CPU_XOR(&set, &all, &set);
+	}
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
@@ -833,7 +838,7 @@ static void *be_idler(void *arg)
 	void *buf = uq_alloc(512);
 	bool good;
 
-	on_cpu_0();
+	on_cpu_0(true);
 	sched_setscheduler(0, SCHED_IDLE, &param);
 	do {
 		good = pread(idlers->fd, buf, 512, 0) == 512;
@@ -846,7 +851,7 @@ static void *be_hog(void *arg)
 {
 	struct idlers *idlers = arg;
 
-	on_cpu_0();
+	on_cpu_0(true);
 	while (!idlers->stop)
 		;
 	return NULL;
@@ -857,7 +862,7 @@ static unsigned int waiting(const struct idlers *idlers)
 	return get_limit(idlers->fd, NVME_UQ_LIMIT_FILE).waiting;
 }
 
-/* Read a block of an idle queue as another user, on any CPU. */
+/* Read a block of an idle queue as another user. */
 static ssize_t read_beside(const struct idlers *idlers)
 {
 	int other = open(idlers->node->path, O_RDONLY);
@@ -875,7 +880,7 @@ static ssize_t read_beside(const struct idlers *idlers)
 /*
  * More commands wait than the queue admits. Then other tasks occupy the CPU of
  * those that wait, so they do not take the tags that become free. A command of
- * another user gets a tag, while as many as before wait.
+ * another user gets a tag, while many still wait. The others run on other CPUs.
  */
 TEST_F(limit, waiters_that_do_not_run)
 {
@@ -887,6 +892,7 @@ TEST_F(limit, waiters_that_do_not_run)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU");
+	on_cpu_0(false);
 	idlers.fd = open(self->node.path, O_RDONLY);
 	ASSERT_LE(0, idlers.fd);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE, FEW));

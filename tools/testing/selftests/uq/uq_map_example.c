@@ -4,7 +4,7 @@
  * that maps a completion queue, reads a namespace.
  */
 #define _GNU_SOURCE
-#include "uq.h"
+#include "uq_safe.h"
 #include "kselftest.h"
 
 /* Exit code of the example if completion queues cannot be mapped. */

@@ -387,6 +387,9 @@ TEST_F(memory, arguments)
 	EXPECT_EQ(-ENXIO, try_map(self->fd, PAGE, PROT_READ, MAP_SHARED, 0));
 	ASSERT_EQ(0, ask_for(self->fd, PAGE));
 	EXPECT_EQ(-EBUSY, ask_for(self->fd, PAGE));
+	mem = (struct nvme_uq_memory){ .flags = 1 };
+	EXPECT_EQ(-1, ioctl(self->fd, NVME_UQ_IOCTL_ALLOC_MEMORY, &mem));
+	EXPECT_EQ(EINVAL, errno);
 }
 
 /* If the result cannot be written, the call must not allocate memory. */

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
 #include <sched.h>
-#include <setjmp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -96,7 +95,10 @@ TEST_F(memory, fork)
 	EXPECT_EQ(0, status);
 }
 
-/* A descriptor that is sent through a socket refers to the same memory. */
+/*
+ * A descriptor that is sent through a socket refers to the same memory. Its
+ * receiver can ask for size and pieces, and map the memory.
+ */
 TEST_F(memory, passed_on)
 {
 	struct nvme_uq_memory mem;
@@ -105,8 +107,7 @@ TEST_F(memory, passed_on)
 	int sock[2], fd;
 
 	ASSERT_EQ(0, get(self, 4 * PAGE));
-	mem = self->mem;
-	memset(self->p, 0x66, mem.size);
+	memset(self->p, 0x66, self->mem.size);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM, 0, sock));
 	uq_send_fd(sock[0], self->fd, 1, 0);
 	fd = uq_receive_fd(sock[1], &number, 0);
@@ -114,6 +115,9 @@ TEST_F(memory, passed_on)
 	/* close the first descriptor */
 	give_back(self);
 	EXPECT_EQ(-EBUSY, ask_for(fd, PAGE));
+	EXPECT_EQ(0, ask(fd, 0, &mem));
+	EXPECT_EQ(self->mem.size, mem.size);
+	EXPECT_EQ(self->mem.piece, mem.piece);
 	p = map(fd, &mem);
 	ASSERT_NE(NULL, p);
 	EXPECT_TRUE(is_all(p, mem.size, 0x66));
@@ -150,11 +154,13 @@ TEST_F(memory, parameter)
 	int other = open(self->node.path, O_RDWR);
 
 	ASSERT_LE(0, other);
+	EXPECT_EQ(0, uq_attr(self->node.name, "memory"));
 	ASSERT_EQ(0, uq_param_set(LIMIT, "2"));
 	EXPECT_EQ(-ENOSPC, ask_for(self->fd, 2 * MIB + 1));
 	EXPECT_EQ(0, ask_for(self->fd, MIB));
 	EXPECT_EQ(-ENOSPC, ask_for(other, MIB + PAGE));
 	EXPECT_EQ(0, ask_for(other, MIB));
+	EXPECT_EQ(2 * MIB, uq_attr(self->node.name, "memory"));
 	close(self->fd);
 	self->fd = open(self->node.path, O_RDWR);
 	EXPECT_EQ(-ENOSPC, ask_for(self->fd, 2 * MIB));
@@ -216,29 +222,6 @@ TEST_F(memory, memlock)
 
 /* -- lifetime */
 
-static sigjmp_buf out_of_here;
-
-static void jump(int sig)
-{
-	siglongjmp(out_of_here, sig);
-}
-
-/* Read or write a byte. Return the signal that this raises, or 0. */
-static int touch(unsigned char *p, bool write)
-{
-	struct sigaction sa = { .sa_handler = jump }, old;
-	int sig;
-
-	sigaction(SIGBUS, &sa, &old);
-	sig = sigsetjmp(out_of_here, 1);
-	if (!sig && write)
-		__atomic_store_n(p, 1, __ATOMIC_RELAXED);
-	else if (!sig)
-		__atomic_load_n(p, __ATOMIC_RELAXED);
-	sigaction(SIGBUS, &old, NULL);
-	return sig;
-}
-
 TEST_F(memory, kept_by_a_mapping)
 {
 	struct nvme_uq_memory mem;
@@ -288,8 +271,8 @@ static void expect_revoked(struct __test_metadata *_metadata,
 	size_t at;
 
 	for (at = 0; at < self->mem.size; at += self->mem.size / 16) {
-		EXPECT_EQ(SIGBUS, touch(self->p + at, false));
-		EXPECT_EQ(SIGBUS, touch(self->p + at, true));
+		EXPECT_EQ(SIGBUS, uq_touch(self->p + at, false));
+		EXPECT_EQ(SIGBUS, uq_touch(self->p + at, true));
 	}
 	EXPECT_GT(0, run(self, CMD_READ, 0, 0, 512));
 	EXPECT_GT(0, run(self, CMD_WRITE, 0, 0, 512));

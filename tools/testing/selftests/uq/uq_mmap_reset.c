@@ -8,7 +8,6 @@
 #define UQ_DISRUPTIVE	true
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <stdatomic.h>
 
 #include "uq_cq.h"
@@ -40,29 +39,6 @@ FIXTURE_VARIANT_ADD(life, poll) { .poll = true };
 FIXTURE_VARIANT_ADD(life, irq_slow) { .poll = false, .slow = true };
 FIXTURE_VARIANT_ADD(life, poll_slow) { .poll = true, .slow = true };
 /* clang-format on */
-
-/* -- expected faults */
-
-static sigjmp_buf out_of_here;
-
-static void jump(int sig)
-{
-	siglongjmp(out_of_here, sig);
-}
-
-/* Read a byte. Return the signal that this raises, or 0. */
-static int touch(const void *p)
-{
-	struct sigaction sa = { .sa_handler = jump }, old;
-	int sig;
-
-	sigaction(SIGBUS, &sa, &old);
-	sig = sigsetjmp(out_of_here, 1);
-	if (!sig)
-		__atomic_load_n((const char *)p, __ATOMIC_RELAXED);
-	sigaction(SIGBUS, &old, NULL);
-	return sig;
-}
 
 static const void *page_of(FIXTURE_DATA(life) *self, unsigned int n)
 {
@@ -106,7 +82,7 @@ FIXTURE_SETUP(life)
 	ASSERT_EQ(0, ret);
 	/* fault in all pages, so that the driver has to remove them */
 	for (i = 0; i < self->cq.len / PAGE; i++)
-		ASSERT_EQ(0, touch(page_of(self, i)));
+		ASSERT_EQ(0, uq_touch(page_of(self, i), false));
 	ASSERT_EQ(0, uq_cq_survive(&self->cq));
 }
 
@@ -293,10 +269,11 @@ TEST_F(life, shorter)
 	set_depth(_metadata, self, "100");
 	EXPECT_EQ(100, info->entries);
 	EXPECT_EQ(99, info->limit);
-	EXPECT_EQ(0, touch(page_of(self, 0)));
+	EXPECT_EQ(0, uq_touch(page_of(self, 0), false));
 	EXPECT_EQ(0, beyond(self));
 	for (i = 1; i < self->cq.len / PAGE; i++)
-		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+		EXPECT_EQ(SIGBUS, uq_touch(page_of(self, i), false))
+			TH_LOG("page %u", i);
 	/* go around the queue twice */
 	for (i = 0; i < 250; i++)
 		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
@@ -304,7 +281,8 @@ TEST_F(life, shorter)
 	set_depth(_metadata, self, self->depth);
 	EXPECT_EQ(was, info->entries);
 	for (i = 0; i < self->cq.len / PAGE; i++)
-		EXPECT_EQ(0, touch(page_of(self, i))) TH_LOG("page %u", i);
+		EXPECT_EQ(0, uq_touch(page_of(self, i), false))
+			TH_LOG("page %u", i);
 	for (i = 0; i < was + 20; i++)
 		ASSERT_EQ(0, read_mapped(self)) TH_LOG("read %u", i);
 }
@@ -454,7 +432,8 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	expect_gone(_metadata, self);
 	/* under load, the SIGBUS handler may have replaced the page */
 	for (i = 0; !load && i < self->cq.len / PAGE; i++)
-		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+		EXPECT_EQ(SIGBUS, uq_touch(page_of(self, i), false))
+			TH_LOG("page %u", i);
 
 	/*
 	 * the claim belongs to the old queue and does not apply to the new one
@@ -463,7 +442,8 @@ static void unbind_and_bind(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, use_new(&ns, self->node.poll));
 	expect_gone(_metadata, self);
 	for (i = 0; !load && i < self->cq.len / PAGE; i++)
-		EXPECT_EQ(SIGBUS, touch(page_of(self, i))) TH_LOG("page %u", i);
+		EXPECT_EQ(SIGBUS, uq_touch(page_of(self, i), false))
+			TH_LOG("page %u", i);
 	let_go(self);
 	self->cq.info = NULL;
 	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));
@@ -528,10 +508,10 @@ TEST_F(life, unmapped_after_the_end)
 	close(self->fd);
 	EXPECT_EQ(0, uq_pci_take(pci, false));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
-	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
+	EXPECT_EQ(SIGBUS, uq_touch(page_of(self, 0), false));
 	ASSERT_TRUE(uq_pci_find(pci, false, &ns));
 	EXPECT_EQ(NVME_UQ_STATE_GONE, self->cq.info->state);
-	EXPECT_EQ(SIGBUS, touch(page_of(self, 0)));
+	EXPECT_EQ(SIGBUS, uq_touch(page_of(self, 0), false));
 	uq_cq_forget(&self->cq);
 	uq_cq_unmap(&self->cq);
 	EXPECT_TRUE(uq_pci_restore(pci, &self->node.ns));

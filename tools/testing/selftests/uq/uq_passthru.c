@@ -7,6 +7,8 @@
  */
 #define _GNU_SOURCE
 #include <endian.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/uio.h>
 
 #include "uq_fixture.h"
@@ -667,6 +669,86 @@ TEST_F(passthru, ioctls)
 	c.flags = 1;
 	EXPECT_EQ(-1, ioctl(self->fd, NVME_IOCTL_IO64_CMD, &c));
 	EXPECT_EQ(EINVAL, errno);
+}
+
+/* A command whose memory cannot be accessed yet. */
+struct held {
+	FIXTURE_DATA(passthru) *self;
+	unsigned int flags;	/* of the ring */
+	enum { BY_IOCTL, BY_IOCTL_VEC, BY_RING } how;
+	char *buf;
+	int ret;
+};
+
+static void *send_held(void *arg)
+{
+	struct held *h = arg;
+	struct nvme_passthru_cmd64 c = {
+		.opcode = CMD_READ, .nsid = h->self->ns.nsid,
+		.addr = (uintptr_t)h->buf, .data_len = 4096,
+		.cdw10 = SLBA, .cdw12 = 7,
+	};
+	struct io_uring ring;
+
+	if (h->how == BY_IOCTL) {
+		h->ret = ioctl(h->self->fd, NVME_IOCTL_IO64_CMD, &c);
+		return NULL;
+	}
+	if (h->how == BY_IOCTL_VEC) {
+		c.vec_cnt = 1;
+		h->ret = ioctl(h->self->fd, NVME_IOCTL_IO64_CMD_VEC, &c);
+		return NULL;
+	}
+	h->ret = uq_ring(&ring, 4, h->flags);
+	if (h->ret)
+		return NULL;
+	uq_prep(&ring, h->self->fd, h->self->ns.nsid, CMD_READ, SLBA, h->buf,
+		4096);
+	h->ret = uq_run(&ring);
+	io_uring_queue_exit(&ring);
+	return NULL;
+}
+
+/*
+ * A page fault that does not end keeps no request. So the queue can be frozen,
+ * and other users of the block device go on. Data at an odd address is copied,
+ * after the command.
+ */
+TEST_F(passthru, unresolved_fault)
+{
+	static const struct {
+		int how;
+		unsigned int offset;
+		int ret;
+	} ways[] = {
+		{ BY_IOCTL, 0, 0 }, { BY_IOCTL, 2, 0 },
+		/* a vector of zeroes, in the end */
+		{ BY_IOCTL_VEC, 0, -1 },
+		{ BY_RING, 0, 0 }, { BY_RING, 2, 0 },
+	};
+	struct held held = { .self = self, .flags = variant->flags };
+	struct uffd_msg msg;
+	pthread_t tenant;
+	unsigned int i;
+	char *buf;
+	int uffd;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		buf = uq_held_memory(8192, &uffd);
+		if (uffd < 0)
+			SKIP(return, "no userfaultfd");
+		ASSERT_NE(NULL, buf);
+		held.how = ways[i].how;
+		held.buf = buf + ways[i].offset;
+		ASSERT_EQ(0, pthread_create(&tenant, NULL, send_held, &held));
+		EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+		EXPECT_TRUE(uq_freezes(&self->ns, self->block))
+			TH_LOG("way %u: the block device waits", i);
+		close(uffd);
+		ASSERT_EQ(0, pthread_join(tenant, NULL));
+		EXPECT_EQ(ways[i].ret, held.ret) TH_LOG("way %u", i);
+		munmap(buf, 8192);
+	}
 }
 
 int main(int argc, char **argv)

@@ -104,31 +104,6 @@ static int none_in_use(const struct uq_ns *ns, char *why, size_t len)
 	return fd < 0 ? -1 : 0;
 }
 
-/* -- emulated controllers */
-
-/*
- * Read an attribute of a device, without the spaces at its end. The value is
- * empty if the attribute cannot be read.
- */
-static void read_attr(const char *folder, const char *name, char *val, size_t len)
-{
-	char path[300];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	if (uq_read_line(path, val, len))
-		val[0] = 0;
-	for (len = strlen(val); len && val[len - 1] == ' '; len--)
-		val[len - 1] = 0;
-}
-
-static bool is_emulated(const char *folder)
-{
-	char model[64];
-
-	read_attr(folder, "model", model, sizeof(model));
-	return !strcmp(model, UQ_MODEL);
-}
-
 /* -- data on devices */
 
 static bool has_label(int fd, __u64 size, char *buf)
@@ -210,7 +185,7 @@ static int claim(const struct uq_ns *ns, char *why, size_t len)
 		return -1;
 	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d", ns->ctrl);
 	fd = open_exclusive(ns->block, O_RDONLY);
-	ret = fd < 0 ? -1 : is_ours(fd, is_emulated(path));
+	ret = fd < 0 ? -1 : is_ours(fd, uq_is_emulated(path));
 	if (fd >= 0)
 		close(fd);
 	if (ret < 0)
@@ -253,37 +228,6 @@ void uq_label_devs(void)
 			write_label(ns.block);
 	if (uq_ns_slow(&ns))
 		write_label(ns.block);
-}
-
-/* -- tests that affect more than a namespace */
-
-bool uq_may_disrupt(char *why, size_t len)
-{
-	const char *s = getenv("UQ_TEST_DESTRUCTIVE");
-	static bool emulated;
-	char path[300];
-	struct dirent *e;
-	DIR *d;
-
-	if (emulated || (s && !strcmp(s, "1")))
-		return true;
-	emulated = true;
-	d = opendir("/sys/class/nvme");
-	while (emulated && d && (e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/sys/class/nvme/%s", e->d_name);
-		if (is_emulated(path))
-			continue;
-		emulated = false;
-		if (why)
-			snprintf(why, len,
-				 "reaches beyond the namespace, and %.32s is not \"%s\"; UQ_TEST_DESTRUCTIVE=1 allows it",
-				 e->d_name, UQ_MODEL);
-	}
-	if (d)
-		closedir(d);
-	return emulated;
 }
 
 /* -- settings */
@@ -628,8 +572,8 @@ static const char *our_serial(const char *block)
 	char folder[300];
 
 	snprintf(folder, sizeof(folder), "/sys/block/%s/device", block);
-	read_attr(folder, "serial", serial, sizeof(serial));
-	if (strncmp(serial, UQ_SERIAL, strlen(UQ_SERIAL)) || !is_emulated(folder))
+	uq_read_dev(folder, "serial", serial, sizeof(serial));
+	if (strncmp(serial, UQ_SERIAL, strlen(UQ_SERIAL)) || !uq_is_emulated(folder))
 		return NULL;
 	return serial + strlen(UQ_SERIAL);
 }

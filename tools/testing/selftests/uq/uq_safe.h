@@ -26,7 +26,6 @@
 #include "uq.h"
 
 #define UQ_LABEL	"uq-selftest"
-#define UQ_MODEL	"QEMU NVMe Ctrl"
 #define UQ_SERIAL	"uq-selftest-"
 #define UQ_WHY_LEN	320
 
@@ -39,10 +38,19 @@ int uq_claim_devs(char *why, size_t len);
 void uq_label_devs(void);
 
 /*
- * Return true if a test may affect more than a namespace. Otherwise write a
- * message to @why, unless it is NULL.
+ * Check that UQ_TEST_DEV and UQ_TEST_SLOW_DEV name namespaces that may be
+ * overwritten. If neither is set, set them first. If the test cannot run,
+ * return its exit code and a reason in @why: 4 to skip it, 1 if a name is not a
+ * working NVMe namespace.
  */
-bool uq_may_disrupt(char *why, size_t len);
+int uq_find_devs(char *why, size_t len);
+/*
+ * Same. Also set the parameters, and reset controllers if needed, so that the
+ * first namespace and the slow one have user queues of both kinds.
+ * uq_put_back() reverts this.
+ */
+int uq_prepare(char *why, size_t len);
+void uq_put_back(void);
 
 /* Save and restore the settings that tests change. */
 void uq_keep_settings(void);

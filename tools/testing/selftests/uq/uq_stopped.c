@@ -7,8 +7,6 @@
 #define UQ_DISRUPTIVE	true
 #include <linux/userfaultfd.h>
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include "uq_timeout.h"
 
@@ -123,24 +121,6 @@ TEST_F(timeout, stopped_and_unbound)
 	bind_again(_metadata, self, id);
 }
 
-/* Memory that the kernel cannot read before *@uffd is closed. */
-static void *held_memory(int *uffd)
-{
-	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range	= { (uintptr_t)p, 4096 },
-		.mode	= UFFDIO_REGISTER_MODE_MISSING,
-	};
-
-	*uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (*uffd < 0)
-		return NULL;
-	return ioctl(*uffd, UFFDIO_API, &api) ||
-		ioctl(*uffd, UFFDIO_REGISTER, &reg) ? NULL : p;
-}
-
 struct held {
 	FIXTURE_DATA(timeout) *self;
 	void	*buf;
@@ -162,24 +142,6 @@ static void *read_held(void *arg)
 				       &cmd);
 }
 
-/*
- * Wait until the queue of the block device is frozen. Only then, reads that must
- * not wait fail again and again.
- */
-static void wait_frozen(FIXTURE_DATA(timeout) *self)
-{
-	struct iovec iov = { self->buf, 4096 };
-	unsigned int refused = 0;
-
-	while (refused < 100) {
-		if (preadv2(self->block, &iov, 1, 0, RWF_NOWAIT) < 0)
-			refused++;
-		else
-			refused = 0;
-		sched_yield();
-	}
-}
-
 /* Return true if a read completes, and false if it waits again and again. */
 static bool completes(FIXTURE_DATA(timeout) *self)
 {
@@ -197,8 +159,8 @@ static bool completes(FIXTURE_DATA(timeout) *self)
 }
 
 /*
- * A scan waits for a command of the block layer that a tenant does not let end.
- * Meanwhile the user queues of the namespace go on.
+ * A tenant does not let a command of the block layer end. A scan, the block
+ * device and the user queues do not wait for it.
  */
 TEST_F(timeout, held_request_and_rescan)
 {
@@ -208,20 +170,50 @@ TEST_F(timeout, held_request_and_rescan)
 	void *ret;
 	int uffd;
 
-	held.buf = held_memory(&uffd);
+	held.buf = uq_held_memory(4096, &uffd);
 	if (uffd < 0)
 		SKIP(return, "no userfaultfd");
 	ASSERT_NE(NULL, held.buf);
 	ASSERT_EQ(0, pthread_create(&tenant, NULL, read_held, &held));
-	/* the command has its request, and waits for the memory */
+	/* the command waits for the memory */
 	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
 	EXPECT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "rescan_controller", "1"));
-	wait_frozen(self);
+	EXPECT_TRUE(uq_freezes(&self->node.ns, self->block))
+		TH_LOG("the block device waits for the tenant");
 	EXPECT_TRUE(completes(self)) TH_LOG("a read waits for the scan");
 	close(uffd);
 	ASSERT_EQ(0, pthread_join(tenant, &ret));
 	EXPECT_EQ(0, (intptr_t)ret);
 	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+}
+
+/* The same with a command that runs alone. */
+TEST_F(timeout, held_request_and_format)
+{
+	struct held held = { .self = self };
+	struct uffd_msg msg;
+	pthread_t tenant;
+	void *ret;
+	int uffd, status;
+
+	held.buf = uq_held_memory(4096, &uffd);
+	if (uffd < 0)
+		SKIP(return, "no userfaultfd");
+	ASSERT_NE(NULL, held.buf);
+	ASSERT_EQ(0, pthread_create(&tenant, NULL, read_held, &held));
+	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	/* if not, the Format below would wait for the tenant */
+	ASSERT_TRUE(uq_freezes(&self->node.ns, self->block))
+		TH_LOG("the block device waits for the tenant");
+	status = format(&self->node.ns);
+	EXPECT_TRUE(completes(self)) TH_LOG("a read waits for the Format");
+	close(uffd);
+	ASSERT_EQ(0, pthread_join(tenant, &ret));
+	EXPECT_EQ(0, (intptr_t)ret);
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	if (status > 0 && STATUS(status) == INVALID_OPCODE)
+		SKIP(return, "%s cannot format", self->node.ctrl);
+	EXPECT_EQ(0, status);
 }
 
 int main(int argc, char **argv)

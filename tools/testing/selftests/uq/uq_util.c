@@ -5,12 +5,89 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <limits.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
-#include "uq_safe.h"
+#include "uq.h"
 #include "kselftest.h"
 
 #define GENERIC	"/sys/class/nvme-generic"
 #define PARAMS	"/sys/module/nvme/parameters"
+
+/* -- memory */
+
+void *uq_held_memory(size_t len, int *uffd)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range	= { (uintptr_t)p, len },
+		.mode	= UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	*uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (*uffd < 0)
+		return NULL;
+	return ioctl(*uffd, UFFDIO_API, &api) ||
+		ioctl(*uffd, UFFDIO_REGISTER, &reg) ? NULL : p;
+}
+
+/* A change of a limit freezes the queue, even to the same value. */
+struct freeze {
+	char	path[128], val[32];
+	bool	busy;
+	int	ret;
+};
+
+static void *freeze_queue(void *arg)
+{
+	struct freeze *f = arg;
+
+	f->ret = uq_write_line(f->path, f->val);
+	__atomic_store_n(&f->busy, false, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* While the queue is frozen, reads that must not wait fail again and again. */
+bool uq_freezes(const struct uq_ns *ns, int block)
+{
+	static struct freeze f; /* the thread may outlive the call */
+	static char buf[4096] __attribute__((aligned(4096)));
+	struct iovec iov = { buf, sizeof(buf) };
+	unsigned int refused = 0;
+	pthread_t thread;
+
+	while (__atomic_load_n(&f.busy, __ATOMIC_ACQUIRE))
+		sched_yield();
+	/* with native multipath, the controller has a disk of its own */
+	snprintf(f.path, sizeof(f.path),
+		 "/sys/block/%.*sc%dn%d/queue/rotational",
+		 (int)strcspn(ns->block + 4, "n") + 4, ns->block, ns->ctrl,
+		 ns->head);
+	if (access(f.path, F_OK))
+		snprintf(f.path, sizeof(f.path),
+			 "/sys/block/%s/queue/rotational", ns->block);
+	if (uq_read_line(f.path, f.val, sizeof(f.val)))
+		return false;
+	f.busy = true;
+	if (pthread_create(&thread, NULL, freeze_queue, &f))
+		return false;
+	pthread_detach(thread);
+	while (__atomic_load_n(&f.busy, __ATOMIC_ACQUIRE) && refused < 100000) {
+		if (preadv2(block, &iov, 1, 0, RWF_NOWAIT) < 0)
+			refused++;
+		else
+			refused = 0;
+		sched_yield();
+	}
+	return !__atomic_load_n(&f.busy, __ATOMIC_ACQUIRE) && !f.ret;
+}
+
 /* -- files */
 
 int uq_read_line(const char *path, char *buf, size_t len)
@@ -79,6 +156,60 @@ long long uq_attr(const char *node, const char *attr)
 	snprintf(path, sizeof(path), GENERIC "/%s/user_queue/%s", node, attr);
 	return read_number(path);
 }
+
+/* -- emulated controllers */
+
+void uq_read_dev(const char *dir, const char *name, char *val, size_t len)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	if (uq_read_line(path, val, len))
+		val[0] = 0;
+	for (len = strlen(val); len && val[len - 1] == ' '; len--)
+		val[len - 1] = 0;
+}
+
+bool uq_is_emulated(const char *dir)
+{
+	char model[64];
+
+	uq_read_dev(dir, "model", model, sizeof(model));
+	return !strcmp(model, UQ_MODEL);
+}
+
+/* -- tests that affect more than a namespace */
+
+bool uq_may_disrupt(char *why, size_t len)
+{
+	const char *s = getenv("UQ_TEST_DESTRUCTIVE");
+	static bool emulated;
+	char path[300];
+	struct dirent *e;
+	DIR *d;
+
+	if (emulated || (s && !strcmp(s, "1")))
+		return true;
+	emulated = true;
+	d = opendir("/sys/class/nvme");
+	while (emulated && d && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/nvme/%s", e->d_name);
+		if (uq_is_emulated(path))
+			continue;
+		emulated = false;
+		if (why)
+			snprintf(why, len,
+				 "reaches beyond the namespace, and %.32s is not \"%s\"; UQ_TEST_DESTRUCTIVE=1 allows it",
+				 e->d_name, UQ_MODEL);
+	}
+	if (d)
+		closedir(d);
+	return emulated;
+}
+
+/* -- parameters */
 
 int uq_param_set(const char *name, const char *val)
 {
@@ -513,82 +644,28 @@ bool uq_separate_metadata(const struct uq_ns *ns)
 	return ns->usable && ns->ms && !ns->ext;
 }
 
-/* -- for fixtures */
+/* -- memory that may not be there any more */
 
-static int fixed_blocks(const struct uq_ns *ns, char *why, size_t len)
+static sigjmp_buf after_load;
+
+static void leave_load(int sig)
 {
-	if (ns->lba == 512)
-		return KSFT_PASS;
-	snprintf(why, len, "%s has blocks of %u bytes", ns->block, ns->lba);
-	return KSFT_SKIP;
+	siglongjmp(after_load, sig);
 }
 
-int uq_need_ns(struct uq_ns *ns, bool slow, char *why, size_t len)
+int uq_touch(const void *p, bool write)
 {
-	if (slow && !uq_ns_slow(ns)) {
-		snprintf(why, len, "UQ_TEST_SLOW_DEV names no NVMe namespace");
-		return KSFT_SKIP;
-	}
-	if (!slow && !uq_ns_nth(ns, 0)) {
-		snprintf(why, len, "UQ_TEST_DEV names no NVMe namespace");
-		return KSFT_FAIL;
-	}
-	return fixed_blocks(ns, why, len);
-}
+	struct sigaction sa = { .sa_handler = leave_load }, old;
+	int sig;
 
-int uq_need_node(struct uq_node *node, bool poll, char *why, size_t len)
-{
-	struct uq_ns ns;
-
-	if (uq_ns_nth(&ns, 0) && uq_no_queue(&ns, poll)) {
-		snprintf(why, len, UQ_NO_QUEUE);
-		return KSFT_SKIP;
-	}
-	if (!uq_find(node, poll)) {
-		snprintf(why, len, "no user queue of this kind");
-		return KSFT_FAIL;
-	}
-	return fixed_blocks(&node->ns, why, len);
-}
-
-/* Find two namespaces of one controller, next to each other in UQ_TEST_DEV. */
-static bool find_neighbours(struct uq_ns ns[2])
-{
-	unsigned int i;
-
-	/* either of them may have the lower nsid */
-	for (i = 0; uq_ns_nth(&ns[0], i) && uq_ns_nth(&ns[1], i + 1); i++)
-		if (ns[0].ctrl == ns[1].ctrl && ns[0].nsid != ns[1].nsid &&
-		    !ns[0].ms)
-			return true;
-	return false;
-}
-
-int uq_need_neighbours(struct uq_node node[2], bool poll, char *why, size_t len)
-{
-	struct uq_ns ns[2];
-	int nr_irq, nr_poll;
-
-	if (!find_neighbours(ns)) {
-		snprintf(why, len,
-			 "no two namespaces of one controller were named");
-		return KSFT_SKIP;
-	}
-	if (!uq_node_nth(&node[0], &ns[0], poll, 0)) {
-		if (!uq_may_disrupt(why, len))
-			return KSFT_SKIP;
-		if (uq_bring_up(&ns[0], 2, 2) ||
-		    !uq_settle(&ns[0], &nr_irq, &nr_poll) ||
-		    !uq_settle(&ns[1], &nr_irq, &nr_poll)) {
-			snprintf(why, len, "no user queues after a reset");
-			return KSFT_FAIL;
-		}
-	}
-	if (uq_node_nth(&node[0], &ns[0], poll, 0) &&
-	    uq_node_nth(&node[1], &ns[1], poll, 0))
-		return KSFT_PASS;
-	snprintf(why, len, "no user queue of this kind");
-	return KSFT_FAIL;
+	sigaction(SIGBUS, &sa, &old);
+	sig = sigsetjmp(after_load, 1);
+	if (!sig && write)
+		__atomic_store_n((char *)p, 1, __ATOMIC_RELAXED);
+	else if (!sig)
+		__atomic_load_n((const char *)p, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return sig;
 }
 
 /* -- waiting */
