@@ -2,8 +2,8 @@
 # A thin front: every command is overlay/run COMMAND. `make help` lists them.
 
 .DEFAULT_GOAL := help
-COMMANDS := demo check lint selftest kunit kselftest soak coverage docs bench \
-	    here series edit save rebase report build artifacts lava results clean help
+COMMANDS := demo check lint selftest kunit kselftest soak arm64 coverage docs \
+	    bench here series edit save rebase report build artifacts lava results clean help
 
 .PHONY: $(COMMANDS)
 $(COMMANDS):

@@ -90,12 +90,6 @@ def report(data: Data, cases: list[Case]) -> str:
     return "\n\n".join(part for part in text if part) + "\n"
 
 
-def _commit() -> str:
-    """Return the commit of this tree, and whether there are uncommitted changes."""
-    return source.git(host.ROOT, "describe", "--always", "--abbrev=12", "--dirty",
-                      "--exclude=*") or "none"
-
-
 def _tool() -> str:
     qemu = re.search(r"version (\S+)", host.output([guest.qemu(), "--version"]) or "")
     gcc = (host.output(["gcc", "--version"]) or "gcc").splitlines()[0]
@@ -103,7 +97,9 @@ def _tool() -> str:
 
 
 def _data(rows: list[Row], followed: list[Row]) -> Data:
-    return {"kernel": source.kernel().version, "commit": _commit(),
+    return {"kernel": source.kernel().version, "commit": source.git(
+        host.ROOT, "describe", "--always", "--abbrev=12", "--dirty",
+        "--exclude=*") or "none",
             "tool": _tool(), "results": rows, "lines": followed}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import guests, profiles, results
 from bench.results import Params, Row
-from engine import build, guest, host
+from engine import build, host
 from engine.guest import Machine
 from engine.host import UserError
 from engine.kernels import KERNELS, generic, simple
@@ -95,7 +95,6 @@ def programs(mode: str, out: Path) -> Path:
 def _boot(mode: str, out: Path, name: str, command: tuple[Any, ...],
           machine: Machine = guests.COUNTING, fs: str = "ext4") -> str:
     """Boot a guest, run a measurement of reads, and return its output."""
-    guest.tools_there(f"mkfs.{fs}", "insmod")
     return guests.boot(mode, out, name, "dax-read.sh",
                         (programs(mode, out), fs, *command), machine)
 

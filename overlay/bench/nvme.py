@@ -391,18 +391,6 @@ def _slower(name: str, pairs: list[tuple[Row, float]], most: float) -> Case:
         for row, before in pairs if row["insn_per_op"] / before > most))
 
 
-def _off(found: list[Row]) -> Case:
-    """Check that user queues cost nothing while they are off."""
-    return _slower("off, user queues cost nothing", unpatched(found, (0,)), OFF)
-
-
-def _trimmed(found: list[Row]) -> list[Case]:
-    """Check the cost of passthrough and the block device."""
-    return [*(_bar(found, *bar, TRIMMED) for bar in TRIMMED_BARS),
-            _slower("passthru-trimmed and block are at most 1 % slower than upstream",
-                    unpatched(found), SLOWER)]
-
-
 def _memory(found: list[Row], behind: bool) -> list[Case]:
     return [_bar(found, cell, most, most, "uq-memory", iommu)
             for cell, most, iommu in MEMORY_BARS if (iommu != "off") == behind]
@@ -411,10 +399,13 @@ def _memory(found: list[Row], behind: bool) -> list[Case]:
 def judge(found: list[Row]) -> list[Case]:
     """Return the cases of the figures without an IOMMU."""
     cases = [*(_bar(found, *bar) for bar in BARS), *_memory(found, False),
-             *_trimmed(found)]
+             *(_bar(found, *bar, TRIMMED) for bar in TRIMMED_BARS),
+             _slower("passthru-trimmed and block are at most 1 % slower than upstream",
+                     unpatched(found), SLOWER)]
     for mode in ("poll", "irq"):
         cases += [_read(found, mode), _deep(found, mode), _many(found, mode)]
-    return [*cases, _bells(found), _hidden(found), _off(found)]
+    return [*cases, _bells(found), _hidden(found),
+            _slower("off, user queues cost nothing", unpatched(found, (0,)), OFF)]
 
 
 def judge_behind(found: list[Row]) -> list[Case]:

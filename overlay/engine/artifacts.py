@@ -34,11 +34,6 @@ from engine.results import kcidb
 
 PACKAGES = (*build.PACKAGES, *share.PACKAGES, "mmdebstrap", "libarchive-tools",
             "gzip", "tar", "coreutils")
-# Packages that only build kselftests or boot guests.
-ELSEWHERE = {"gcc", "liburing-dev", "linux-libc-dev", "make", "perl",
-             "qemu-system-x86", "rsync", "systemd-standalone-tmpfiles"}
-# Libraries that the built programs need.
-LINKED = ("liburing2",)
 # Files that no test reads, and files that only installation needs, such as
 # /usr/share/perl. nvme-cli writes random host IDs.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*",
@@ -110,7 +105,7 @@ def _kernel(mode: str) -> dict[str, Any]:
     into.mkdir()
     log = into.parent / f"{mode}.log"
     with host.step(f"packing the {mode} kernel ({host.short(log)})"):
-        shutil.copy(built / "arch/x86/boot/bzImage", into)
+        shutil.copy(built / KERNELS[mode].image, into)
         shutil.copy(built / ".config", into / "config")
         _modules(mode, into, log)
         tests = _kselftests(mode, into, log)
@@ -130,11 +125,6 @@ def suite() -> str:
     return found["VERSION_CODENAME"]
 
 
-def rootfs_packages() -> list[str]:
-    """Return packages of tests beside Debian's essential ones."""
-    return sorted({*share.PACKAGES, *guest.PACKAGES, *LINKED} - ELSEWHERE)
-
-
 def _installed(tar: Path) -> dict[str, str]:
     """Return the packages in a root file system, with versions."""
     with tarfile.open(tar) as file:
@@ -152,7 +142,7 @@ def _rootfs(release: str) -> dict[str, Any]:
     with host.step(f"a root file system of {release} ({host.short(log)})"):
         apt = source.private_apt(release)
         host.write(options, source.kept_options())
-        host.run(["mmdebstrap", f"--include={','.join(rootfs_packages())}",
+        host.run(["mmdebstrap", f"--include={','.join(share.rootfs_packages())}",
                   f"--aptopt={options}",
                   "--aptopt=APT::Install-Recommends \"false\"",
                   *(f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT),
@@ -204,12 +194,13 @@ def _sums() -> list[str]:
 
 def chosen(args: list[str]) -> list[str]:
     """Return the named kernels; by default those that `make check` tests."""
+    known = [mode for mode in KERNELS if mode not in kernels.ARM64]
     for mode in args:
-        if mode not in (*KERNELS, ALL):
+        if mode not in (*known, ALL):
             raise UserError(f"there is no kernel called {mode}: "
-                            f"{', '.join((*KERNELS, ALL))}")
+                            f"{', '.join((*known, ALL))}")
     if ALL in args:
-        return [mode for mode, kernel in KERNELS.items() if not kernel.below]
+        return [mode for mode in known if not KERNELS[mode].below]
     return list(dict.fromkeys(args)) or kernels.having("checked")
 
 

@@ -56,11 +56,6 @@ def own_sources() -> list[str]:
     return _sources("file")
 
 
-def patched_sources() -> list[str]:
-    """Return the C files of upstream that we patch."""
-    return _sources("patch")
-
-
 def _sources(kind: str) -> list[str]:
     return sorted({item.target for item in lay.items()
                    if item.kind == kind and item.target.endswith(".c")
@@ -139,7 +134,7 @@ def variables(mode: str) -> list[str]:
     kernel = KERNELS[mode]
     if not kernel.instrument:
         return [*kernel.make]
-    sources = own_sources() + (patched_sources() if kernel.patched else [])
+    sources = own_sources() + (_sources("patch") if kernel.patched else [])
     own = [object_name(name) for name in sources]
     return [*kernel.make, *(f"{kernel.instrument}_{name}.o=y"
                             for name in (*own, *kernel.neighbours)
@@ -251,7 +246,7 @@ def note(mode: str) -> Path:
 
 
 def build(mode: str) -> Path:
-    """Build the bzImage and the modules of a mode; return its build directory."""
+    """Build the image and the modules of a mode; return its build directory."""
     path = folder(mode)
     if path in _built:
         return path
@@ -279,8 +274,8 @@ def _build(mode: str, path: Path, log: Path) -> None:
     lay_tree(KERNELS[mode].below)
     configure(mode)
     with host.step(f"building the {mode} kernel ({host.short(log)})"):
-        make(mode, "bzImage", "modules", log=log, progress=Counter(),
-             what=f"building the {mode} kernel")
+        make(mode, Path(KERNELS[mode].image).name, "modules", log=log,
+             progress=Counter(), what=f"building the {mode} kernel")
 
 
 def main(args: list[str]) -> None:

@@ -5,7 +5,6 @@ import importlib
 import os
 import signal
 import sys
-from types import FrameType
 
 from engine import edit, host, ktap, ran, store
 from engine.host import UserError
@@ -25,6 +24,8 @@ COMMANDS = {
     "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
              "and for data races; KUnit under UML; each commit for other "
              "architectures"),
+    "arm64": ("kselftest:arm64", "kselftests and KUnit on arm64, with pages of 4 and "
+              "64 KiB"),
     "coverage": ("coverage", "which lines of our kernel files the tests "
                  "reach"),
     "docs": ("docs", "build our documentation pages with Sphinx"),
@@ -57,6 +58,7 @@ ARGUMENTS = (
     ("kselftest", '"debug uq:uq_io"', "one test on another kernel; without "
      "a test all of that kernel's"),
     ("soak", "kcsan", "one of its kernels, fsx, arches, or a test as above"),
+    ("arm64", "arm64-64k", "arm64 or arm64-64k, or a test as above"),
     ("coverage", "uq:uq_io", "these tests alone"),
     ("bench", "nvme", "one of dax-read, dax-mmap, nvme, nvme-iommu, "
      "nvme-reap, distro, lines (cache lines); lean is all but distro"),
@@ -151,14 +153,10 @@ def _command(name: str, args: list[str]) -> int:
     return 1 if ktap.tally(cases)[1] else 0
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main(argv: list[str]) -> int:
     """Run one command; expected errors are printed as one sentence."""
     for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, _interrupt)
+        signal.signal(signum, signal.default_int_handler)
     name = argv[0] if argv else "help"
     try:
         if name in ("help", "--help", "-h"):

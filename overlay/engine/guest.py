@@ -202,7 +202,7 @@ def _script(script: Path | str, out: Path, name: str) -> Path:
     return path
 
 
-def _command(folder: Path, memory: int, machine: Machine, script: Path,
+def command(folder: Path, memory: int, machine: Machine, script: Path,
              result: Path) -> list[str]:
     """The virtme-ng command line of one boot."""
     cmd = ["vng", "--force-9p", "-r", str(folder), "-v", "--user", "root",
@@ -219,6 +219,9 @@ def _command(folder: Path, memory: int, machine: Machine, script: Path,
             "--exec", f"sh {SCRIPTS}/run.sh {result} {script}"]
 
 
+Command = Callable[[Path, int, Machine, Path, Path], list[str]]
+
+
 def _home() -> Path:
     """A HOME for virtme-ng with an empty configuration."""
     home = host.WORK / "virtme-ng"
@@ -230,14 +233,14 @@ def _home() -> Path:
 
 def boot(mode: str, script: Path | str, *, name: str, out: Path,
          machine: Machine = USUAL, folder: Path | None = None,
-         programs: int = 0,
-         watch: Callable[[str], None] | None = None) -> Boot:
+         programs: int = 0, watch: Callable[[str], None] | None = None,
+         command: Command = command) -> Boot:
     """Boot a mode's kernel and run a script in it as root.
 
     `script` is a Path, or the text of one. Its output goes to OUT/NAME.ktap
     and everything, the kernel's messages with it, to OUT/NAME.boot.log.
     `programs` is how many the script runs, if that is known; `watch` is called
-    with each line.
+    with each line. `command` returns the command line.
     """
     host.need(*PACKAGES)
     vng = host.pytool("vng")
@@ -250,7 +253,7 @@ def boot(mode: str, script: Path | str, *, name: str, out: Path,
     log, result = out / f"{name}.boot.log", out / f"{name}.ktap"
     for path in (log, result):
         host.remove(path)
-    cmd = _command(folder, KERNELS[mode].memory, machine,
+    cmd = command(folder, KERNELS[mode].memory, machine,
                    _script(script, out, name), result)
     env = {"PATH": f"{vng.parent}:{_path()}", "HOME": str(_home())}
     run = functools.partial(
@@ -279,10 +282,3 @@ def _why(done: host.Done, timeout: float, log: Path) -> str:
     last = [line for line in done.stdout.splitlines() if line.strip()]
     return (f"it broke off; its last line was {last[-1].strip()[:120]!r} "
             f"in {host.short(log)}" if last else "it said nothing at all")
-
-
-def tools_there(*names: str) -> None:
-    """UserError when a program that the guest uses is not here."""
-    for name in names:
-        if not shutil.which(name, path=_path()):
-            raise UserError(f"the program {name} is not installed")

@@ -79,8 +79,9 @@ class Kernel:
     steps: int
     # The size of its build directory.
     gigabytes: int = 2
-    # Variables for every make.
+    # Variables for every make, and the image in the build directory.
     make: tuple[str, ...] = ()
+    image: str = "arch/x86/boot/bzImage"
     # kbuild's variable that instruments an object, set for ours and for those
     # that are called so.
     instrument: str = ""
@@ -247,6 +248,19 @@ KERNELS: dict[str, Kernel] = {
         soak_tests=RACING,
     ),
 }
+
+
+# The kernels of `make arm64`, and their variables.
+ARM64 = ("arm64", "arm64-64k")
+KERNELS |= {name: Kernel(
+    fragments=("lean", *ARM64[:number]),
+    steps=2300,
+    make=("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
+    image="arch/arm64/boot/Image",
+    test_timeout=2700,
+    guest_timeout=2 * 3600,
+    variables={"DAX_TEST_DEV": "/dev/pmem0", "DAX_TEST_DEV2": "/dev/pmem1"},
+) for number, name in enumerate(ARM64, 1)}
 
 
 def below(mode: str, series: str) -> Kernel:

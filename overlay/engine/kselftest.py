@@ -6,12 +6,12 @@ The lean kernel runs all of them, the debug kernel those of overlay/kselftest.de
 """
 
 import fnmatch
-import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from engine import arm64 as arm
 from engine import (
     build,
     disks,
@@ -76,9 +76,11 @@ def make(mode: str, into: Path, *args: str, folders: Sequence[str], kdir: Path,
 
     Programs do not contain the path of their build directory.
     """
+    root = f"--sysroot={arm.root()}" if mode in kernels.ARM64 else ""
     build.make(mode, f"TARGETS={' '.join(folders)}", f"KSFT_INSTALL_PATH={into}",
-               f"KDIR={kdir}", f"USERCFLAGS=-ffile-prefix-map={build.folder(mode)}=.",
-               *args, log=log, what=what, env=env)
+               f"KDIR={kdir}", f"USERLDFLAGS={root}",
+               f"USERCFLAGS={root} -ffile-prefix-map={build.folder(mode)}=.", *args,
+               log=log, what=what, env=env)
 
 
 def build_log(mode: str) -> Path:
@@ -239,7 +241,7 @@ def run(todo: list[Share], out: Path) -> list[Case]:
 def _script(share: Share, out: Path) -> str:
     """Return the script of a guest: its tests, and commands of its kernel."""
     if share.restart:
-        image = build.folder(share.mode) / "arch/x86/boot/bzImage"
+        image = build.folder(share.mode) / KERNELS[share.mode].image
         return f"exec sh {guest.SCRIPTS}/restart.sh {share.into} {image}\n"
     kernel = KERNELS[share.mode]
     timeout = kernel.test_timeout * share.scale
@@ -255,6 +257,11 @@ def _script(share: Share, out: Path) -> str:
             f"{after}")
 
 
+def command(mode: str) -> guest.Command:
+    """Return what makes the command line of a kernel's guests."""
+    return arm.command if mode in kernels.ARM64 else guest.command
+
+
 def _boot(share: Share, out: Path) -> list[Case]:
     """One guest that runs its share, judged."""
     kernel = KERNELS[share.mode]
@@ -267,14 +274,17 @@ def _boot(share: Share, out: Path) -> list[Case]:
     keys, watch = reuse.keys(share), reuse.Watch()
     ran = guest.boot(share.mode, _script(share, out), name=share.name, out=out,
                      machine=machine, folder=build.folder(share.mode),
-                     programs=len(share.tests), watch=watch.line)
+                     programs=len(share.tests), watch=watch.line,
+                     command=command(share.mode))
     kind = f"{share.mode}, {' '.join(share.append)}" if share.append \
         else share.mode
     raced = []
     if kernel.races:
         raced = races.cases(share.name, ran.log, out)
         ran.log = races.without(ran.log)
-    cases = _rename(kind, ktap.parse(ran.ktap)) + ran.cases() + raced
+    cases = [*(Case(f"{kind}: {case.name.removeprefix('selftests: ')}", case.status,
+                    case.detail) for case in ktap.parse(ran.ktap)),
+             *ran.cases(), *raced]
     if share.restart:
         cases.append(Case(f"{share.name}: the guest powered off",
                           ktap.PASS if ran.left else ktap.FAIL, ran.why))
@@ -308,12 +318,6 @@ def never_ran(tests: list[str], cases: list[Case]) -> list[Case]:
     return [Case(name, ktap.FAIL, "NOT RUN: it was skipped in all guests: "
                  f"{skipped.get(name) or 'none was given it'}")
             for name in names]
-
-
-def _rename(mode: str, cases: list[Case]) -> list[Case]:
-    """Test names with their kernel before them."""
-    return [Case(f"{mode}: {re.sub(r'^selftests: ', '', case.name)}",
-                 case.status, case.detail) for case in cases]
 
 
 def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
@@ -361,6 +365,20 @@ def soak(args: list[str]) -> list[Case]:
             tests = [test for test in kernel.soak_tests if test in tests]
         todo += shares(mode, into, tests, kernel.guests, kernel.soak)
         cases += bad
+    return cases + run(todo, out)
+
+
+def arm64(args: list[str]) -> list[Case]:
+    """`arm64`: all kselftests and KUnit suites, or some tests, on kernels of arm64."""
+    out = host.fresh("arm64")
+    named = [name for name in args if name not in kernels.ARM64]
+    todo: list[Share] = []
+    cases: list[Case] = []
+    for mode in [name for name in args if name in kernels.ARM64] or kernels.ARM64:
+        into, tests, bad = prepare(mode, named or None)
+        todo += apart(mode, into, given(mode, tests))
+        cases += bad + ([] if named else
+                        kunit.run_guest(out / "kunit", mode, arm.command))
     return cases + run(todo, out)
 
 

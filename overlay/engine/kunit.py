@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
-from engine import build, guest, host, ktap, lay, ran, reuse, store
+from engine import build, guest, host, ktap, lay, reuse, store
 from engine.host import UserError
 from engine.kernels import KERNELS, SUITES
 from engine.ktap import Case
@@ -20,9 +20,7 @@ from engine.ktap import Case
 PACKAGES = (*build.PACKAGES, *guest.PACKAGES)
 SUITE = re.compile(
     r"struct kunit_suite \w+ = \{[^}]*?\.name\s*=\s*\"([^\"]+)\"")
-# UML: its name, and what kunit.py boots in its build folder.
 UM = "um"
-IMAGE = "linux"
 # The module that modules with suites need.
 KUNIT = "lib/kunit/kunit.ko"
 
@@ -45,88 +43,49 @@ def uml_configs() -> list[Path]:
                   if (tree / folder / ".kunitconfig").exists())
 
 
-def modules() -> list[str]:
+def modules(mode: str = SUITES) -> list[str]:
     """The modules that a guest loads, in this order: KUnit, and all suites."""
-    listed = build.folder(SUITES) / "modules.order"
+    listed = build.folder(mode) / "modules.order"
     found = [PurePosixPath(name) for name in listed.read_text("utf-8").split()
              if build.SUITE.search(name)]
     return [KUNIT, *(str(name.with_suffix(".ko")) for name in found)]
 
 
-def _folder() -> Path:
-    return build.top() / "build" / UM
-
-
-def _tool(what: str) -> list[object]:
-    tool = build.tree() / "tools/testing/kunit/kunit.py"
-    return [sys.executable, tool, what, f"--arch={UM}",
-            f"--build_dir={_folder()}"]
-
-
-def _building() -> list[object]:
-    return [*_tool("build"),
-            # One kernel for all: most of it would be the same.
-            *[f"--kunitconfig={path}" for path in uml_configs()],
-            f"--jobs={host.jobs()}", "--make_options=CC=ccache gcc",
-            "--make_options=HOSTCC=ccache gcc"]
-
-
-def _running() -> list[object]:
-    return [*_tool("exec"), "--timeout=900", "--raw_output=all"]
-
-
-def _run(cmd: Sequence[object], out: Path) -> host.Done:
-    return host.run(cmd, log=out / f"{UM}.log", env=build.environment(),
-                    check=False, timeout=3600, progress=ktap.Progress(UM),
-                    what=f"KUnit: {UM}")
-
-
-def build_um(out: Path) -> list[Case]:
-    """Build UML; failing cases if that does not work."""
-    _folder().mkdir(parents=True, exist_ok=True)
-    log = host.short(out / f"{UM}.log")
-    with host.step(f"building KUnit's kernel: {UM} ({log})"):
-        done = _run(_building(), out)
-    return judge(UM, "", done, out) if done.returncode else []
-
-
-def _key_of_um() -> str | None:
-    """Return the key of UML's result: its image, and the files that boot it."""
-    image = store.of_file(_folder() / IMAGE)
-    return image and store.digest({
-        "image": image, "command": [str(part) for part in _running()[2:]],
-        "code": ran.guests(), "kunit.py": store.of_files(
-            (build.tree() / "tools/testing/kunit").rglob("*.py"))})
-
-
 def run_um(out: Path) -> list[Case]:
-    """UML's run; its cases."""
-    log = _folder() / "test.log"
+    """Build and boot UML by the kernel's kunit.py; its cases."""
+    tree, folder = build.tree(), build.top() / "build" / UM
+    log = folder / "test.log"
+    host.remove(log)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = host.run(
+        [sys.executable, tree / "tools/testing/kunit/kunit.py", "run", f"--arch={UM}",
+         f"--build_dir={folder}", f"--jobs={host.jobs()}", "--timeout=900",
+         # One kernel for all: most of it would be the same.
+         *[f"--kunitconfig={path}" for path in uml_configs()], "--raw_output=all",
+         "--make_options=CC=ccache gcc", "--make_options=HOSTCC=ccache gcc"],
+        log=out / f"{UM}.log", env=build.environment(), check=False, timeout=3600,
+        progress=ktap.Progress(UM), what=f"KUnit: {UM}")
+    output = log.read_text("utf-8", "replace") if log.exists() else ""
+    host.write(out / f"{UM}.ktap", output)
+    host.write(out / f"{UM}.boot.log", output)
+    return judge(UM, output, done, out)
 
-    def work() -> list[Case]:
-        host.remove(log)
-        done = _run(_running(), out)
-        output = log.read_text("utf-8", "replace") if log.exists() else ""
-        host.write(out / f"{UM}.ktap", output)
-        host.write(out / f"{UM}.boot.log", output)
-        return judge(UM, output, done, out)
 
-    return _once(UM, _key_of_um, work)
-
-
-def run_guest(out: Path) -> list[Case]:
+def run_guest(out: Path, mode: str = SUITES,
+              command: guest.Command = guest.command) -> list[Case]:
     """The run of the guest that loads all suites; its cases."""
-    folder = build.folder(SUITES)
+    folder = build.folder(mode)
     # All suites end within 5 minutes; CI has time for a guest that hangs.
-    machine = guest.Machine(append=KERNELS[SUITES].append, timeout=900)
+    machine = guest.Machine(append=KERNELS[mode].append, timeout=900)
 
     def work() -> list[Case]:
-        words = " ".join((str(folder), *modules()))
-        done = guest.boot(SUITES, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
-                          name=SUITES, out=out, machine=machine, folder=folder)
-        return _named(SUITES, done.ktap) + done.cases(suites=True)
+        words = " ".join((str(folder), *modules(mode)))
+        done = guest.boot(mode, f"exec sh {guest.SCRIPTS}/kunit.sh {words}\n",
+                          name=mode, out=out, machine=machine, folder=folder,
+                          command=command)
+        return _named(mode, done.ktap) + done.cases(suites=True)
 
-    return _once(SUITES, lambda: reuse.key(SUITES, modules()), work)
+    return _once(mode, lambda: reuse.key(mode, modules(mode)), work)
 
 
 def _once(name: str, key: Callable[[], str | None],
@@ -175,8 +134,6 @@ def _absent(cases: list[Case]) -> list[Case]:
 def _at_once(runs: Sequence[Callable[[Path], list[Case]]],
              out: Path) -> list[Case]:
     """Several kernels at a time: each keeps one processor busy."""
-    if not runs:
-        return []
     with host.step(f"KUnit in {len(runs)} kernels ({host.short(out)}/*.log)"):
         done = host.at_once(lambda run: run(out), [(run,) for run in runs], len(runs))
     return [case for cases in done for case in cases]
@@ -191,13 +148,11 @@ def main(args: list[str]) -> list[Case]:
     host.need(*PACKAGES)
     out = host.fresh("kunit")
     build.lay_tree()
-    cases: list[Case] = []
     runs: list[Callable[[Path], list[Case]]] = []
     if UM in chosen:
-        cases += build_um(out)
-        runs += [] if cases else [run_um]
+        runs.append(run_um)
     if SUITES in chosen:
         build.build(SUITES)
         runs.append(run_guest)
-    cases += _at_once(runs, out)
+    cases = _at_once(runs, out)
     return cases + _absent(cases) if SUITES in chosen else cases

@@ -214,7 +214,7 @@ def _kernel_doc(job: Job, tree: Path, target: str) -> dict[str, str]:
     tool = tree / "tools" / "docs" / "kernel-doc"
     if not tool.exists():
         tool = tree / "scripts" / "kernel-doc"
-    interpreter = [PYTHON] if b"python" in _first_line(tool) else []
+    interpreter = [PYTHON] if b"python" in tool.read_bytes().partition(b"\n")[0] else []
     done = job.run([*interpreter, tool, "-none", "-Wall", target], cwd=tree,
                    what="kernel-doc")
     found = {}
@@ -226,11 +226,6 @@ def _kernel_doc(job: Job, tree: Path, target: str) -> dict[str, str]:
     if done.returncode and not found:
         found[done.stdout] = done.stdout.strip() or "kernel-doc failed"
     return found
-
-
-def _first_line(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.readline()
 
 
 def spdxcheck(job: Job) -> Iterator[Case]:

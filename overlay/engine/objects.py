@@ -45,11 +45,6 @@ ARM64 = Arch("arm64", "aarch64-linux-gnu-gcc", ("gcc-aarch64-linux-gnu",))
 I386 = Arch("i386", "gcc", lacks=ONLY_64)
 
 
-def is_selftest(target: str) -> bool:
-    """Whether a file belongs to the user-space tests."""
-    return PurePosixPath(target).is_relative_to(SELFTESTS)
-
-
 def is_kernel_c(target: str) -> bool:
     """Whether a file becomes a kernel object."""
     return target.endswith(".c") and not target.startswith(

@@ -32,6 +32,7 @@ PROOFS = {
     "debian-archive-keyring":
         "/usr/share/keyrings/debian-archive-keyring.gpg|"
         "/usr/share/keyrings/debian-archive-keyring.pgp",
+    "device-tree-compiler": "dtc",
     "diffutils": "cmp diff",
     "dpkg-dev": "dpkg-source",
     "e2fsprogs": "mkfs.ext4",
@@ -57,6 +58,7 @@ PROOFS = {
     "python3-sphinx": "/usr/bin/sphinx-build",
     "python3-venv": "python3:ensurepip",
     "python3-yaml": "python3:yaml",
+    "qemu-system-arm": "qemu-system-aarch64",
     "qemu-system-x86": "qemu-system-x86_64",
     # Without the init system.
     "systemd-standalone-tmpfiles": "systemd-tmpfiles",

@@ -149,7 +149,7 @@ def _selftests(touched: Iterable[str]) -> list[str]:
     The Makefile of such a directory builds the ones below it.
     """
     found = {PurePosixPath(*PurePosixPath(name).parts[3:-1]) for name in touched
-             if objects.is_selftest(name)} - {PurePosixPath(".")}
+             if name.startswith(f"{objects.SELFTESTS}/")} - {PurePosixPath(".")}
     return sorted(str(path) for path in found if path.parent not in found)
 
 

@@ -12,8 +12,18 @@ from engine.kernels import HARDWARE, KERNELS
 PACKAGES = ("gcc", "make", "perl", "liburing-dev", "dmsetup", "e2fsprogs",
             "xfsprogs", "erofs-utils", "rsync", "linux-libc-dev", "coreutils",
             "fio", "nvme-cli", "diffutils", "findutils", "libc-bin", "mount")
+# Packages that only build kselftests or boot guests.
+ELSEWHERE = {"gcc", "liburing-dev", "linux-libc-dev", "make", "perl",
+             "qemu-system-x86", "rsync", "systemd-standalone-tmpfiles"}
+# Libraries that the built programs need.
+LINKED = ("liburing2",)
 # Variables that repeat a failure of a random test.
 PASSED_ON = ("UQ_TEST_SEED", "UQ_TEST_FUZZ_OPS", "DAX_TEST_SEED")
+
+
+def rootfs_packages() -> list[str]:
+    """Return packages of tests beside Debian's essential ones."""
+    return sorted({*PACKAGES, *guest.PACKAGES, *LINKED} - ELSEWHERE)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,11 @@ def version_in(makefile: str) -> str | None:
 def kernel() -> Source:
     """Return the kernel to work on, and fetch it first if needed."""
     named = os.environ.get("KDIR")
-    found = tree_at("KDIR", Path(named).expanduser()) if named else _debian()
+    if named:
+        found = tree_at("KDIR", Path(named).expanduser())
+    else:
+        tree = _cached() or _unpack()
+        found = Source(tree, version_of(tree), False, None, "debian")
     host.say(f"    over Linux {found.version} ({found.path if named else PACKAGE})")
     if found.version.split("-")[0] != BASE:
         host.say(f"    note: the tree is written for {BASE}; this is "
@@ -127,25 +131,17 @@ def release() -> dict[str, str]:
         return {}
 
 
-def _order(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
-
-
 def _cached() -> Path | None:
     """Return the newest complete source tree."""
     trees = [path.parent for path in (host.WORK / "src").glob(
         f"{SERIES}*/{WHOLE}")]
-    return max(trees, key=lambda path: _order(path.name), default=None)
+    return max(trees, default=None, key=lambda path: [
+        int(part) for part in re.findall(r"\d+", path.name)])
 
 
 def fetched() -> bool:
     """Return whether no kernel source has to be fetched."""
     return bool(os.environ.get("KDIR")) or _cached() is not None
-
-
-def _debian() -> Source:
-    tree = _cached() or _unpack()
-    return Source(tree, version_of(tree), False, None, "debian")
 
 
 def _unpack() -> Path:
@@ -166,7 +162,7 @@ def _unpack() -> Path:
     return tree
 
 
-def _once(into: Path, make: Callable[[], object]) -> Path:
+def once(into: Path, make: Callable[[], object]) -> Path:
     """Let MAKE fill a directory, unless an earlier run completed it."""
     if not (into / WHOLE).exists():
         host.remove(into)
@@ -187,7 +183,7 @@ def unpacked(name: str, suite: str) -> Path:
             host.run(["dpkg-deb", "-x", package, into], what=f"unpacking {name}")
             host.remove(root.path)
 
-    return _once(into, fetch)
+    return once(into, fetch)
 
 
 def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
@@ -205,7 +201,7 @@ def debian_source(name: str, suites: Sequence[str] = ("forky", "sid")) -> Path:
         raise UserError(f"no suite of {', '.join(suites)} offers the source of {name}; "
                         f"see {_log()}")
 
-    return _once(into, fetch)
+    return once(into, fetch)
 
 
 def _log() -> str:
@@ -213,14 +209,14 @@ def _log() -> str:
 
 
 # Options of the machine's apt that describe mirrors, proxies and the architecture.
-KEPT = re.compile(r"^(Acquire|APT::Architectures?)(::|\b)")
+KEPT = r"Acquire|APT::Architectures?"
 
 
-def kept_options() -> str:
+def kept_options(kept: str = KEPT) -> str:
     """Return the options of the machine's apt that ours uses, too."""
     output = host.output(["apt-config", "dump"]) or ""
     return "".join(f"{line}\n" for line in output.splitlines()
-                   if KEPT.match(line))
+                   if re.match(rf"({kept})(::|\b)", line))
 
 
 class PrivateApt:

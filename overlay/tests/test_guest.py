@@ -136,7 +136,7 @@ class Boot(Folder):
 
     def command(self, **has):
         """The command line of a boot."""
-        return guest._command(Path("folder"), 1, guest.Machine(**has),
+        return guest.command(Path("folder"), 1, guest.Machine(**has),
                               Path("script"), Path("result"))
 
     def test_kvm_only_when_asked_for(self):
