@@ -321,6 +321,24 @@ static const drt_reader drt_others[] = {
 };
 
 /*
+ * arm64 copies up to 16 bytes at once, and does not count those of a copy that
+ * faults. Like a program after a short read, read the bytes before the fault.
+ */
+#define DRT_CHUNK	(IS_ENABLED(CONFIG_X86) ? 1 : 16)
+
+static ssize_t drt_read_room(struct drt_read *rd, drt_reader reader, loff_t pos,
+			     char __user *buf, size_t count, size_t room)
+{
+	ssize_t ret = reader(rd, pos, buf, count), done = max(ret, 0), more;
+
+	if ((ret < 0 && ret != -EFAULT) || done >= min(count, room) ||
+	    done + DRT_CHUNK <= room)
+		return ret;
+	more = reader(rd, pos + done, buf + done, min(count, room) - done);
+	return more > 0 ? done + more : ret;
+}
+
+/*
  * Read @count bytes at @pos into user memory, and copy the result to @bytes.
  * Only @room bytes of the memory are mapped.
  */
@@ -336,7 +354,7 @@ static ssize_t drt_read(struct kunit *test, drt_reader reader, loff_t pos,
 	KUNIT_ASSERT_EQ(test, 0, copy_to_user(rd->ubuf, bytes, DRT_BUF_SIZE));
 
 	inode_lock_shared(inode);
-	ret = reader(rd, pos, buf, count);
+	ret = drt_read_room(rd, reader, pos, buf, count, room);
 	inode_unlock_shared(inode);
 	flush_signals(current);
 

@@ -230,7 +230,7 @@ TEST_F(uq, mappings_do_not_pile_up)
  * Number of allocated lists of segments of a controller; -1 if there is no
  * pool.
  */
-static long long lists(FIXTURE_DATA(uq) *self)
+static long long lists_in_use(FIXTURE_DATA(uq) *self)
 {
 	char path[64], line[128];
 	long long nr = -1;
@@ -254,7 +254,7 @@ TEST_F(uq, lists_end_with_their_commands)
 	unsigned int i, n;
 
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(0, lists(self));
+	EXPECT_EQ(0, lists_in_use(self));
 	/* segments with gaps */
 	for (i = 0; i < ARRAY_SIZE(iov); i++) {
 		iov[i].iov_base = self->buf + i * 8192;
@@ -268,7 +268,7 @@ TEST_F(uq, lists_end_with_their_commands)
 		EXPECT_EQ(0, uq_run(&self->ring)) TH_LOG("%u pieces", n);
 	}
 	EXPECT_TRUE(uq_wait_idle(self->node.name));
-	EXPECT_EQ(0, lists(self));
+	EXPECT_EQ(0, lists_in_use(self));
 }
 
 /* Transfer a vector of segments that are out of order in memory. */

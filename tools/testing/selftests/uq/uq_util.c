@@ -57,8 +57,7 @@ static void *freeze_queue(void *arg)
 bool uq_freezes(const struct uq_ns *ns, int block)
 {
 	static struct freeze f; /* the thread may outlive the call */
-	static char buf[4096] __attribute__((aligned(4096)));
-	struct iovec iov = { buf, sizeof(buf) };
+	struct iovec iov = { uq_alloc(4096), 4096 };
 	unsigned int refused = 0;
 	pthread_t thread;
 
@@ -85,6 +84,7 @@ bool uq_freezes(const struct uq_ns *ns, int block)
 			refused = 0;
 		sched_yield();
 	}
+	munmap(iov.iov_base, iov.iov_len);
 	return !__atomic_load_n(&f.busy, __ATOMIC_ACQUIRE) && !f.ret;
 }
 
