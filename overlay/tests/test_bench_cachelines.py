@@ -127,7 +127,7 @@ def turn(cpu=0, lost=0, **figures):
 
 def told(variant="read", turns=2, bench="dax-read", warm=1, run=0, **params):
     """Return a program's description of turns."""
-    params = {"size": 8, "cpus": 4, "files": "own", **params}
+    params = {"size": 8, "extents": 1, "cpus": 4, "files": "own", **params}
     words = " ".join(f"{name}={value}" for name, value in params.items())
     return (f"turns {bench} {variant} {words} run={run} ops=1 warm={warm} "
             f"turns={turns}\n")
@@ -185,11 +185,12 @@ def command(found_lines, own=4):
                 turn(lines=found_lines, own=own) * 3)
 
 
-def readers(generic=5, read_iter=4, read=4):
-    """Rows of four readers."""
-    return [row for variant, taken in (("generic", generic),
-                                       ("read_iter", read_iter), ("read", read))
-            for row in rows(told(variant), turn(taken=taken) * 3)]
+def readers(generic=5, read_iter=4, read=4, scattered=4):
+    """Rows of four readers of one extent, and of 100."""
+    return [row for extents, variant, taken in (
+                (1, "generic", generic), (1, "read_iter", read_iter), (1, "read", read),
+                (100, "generic", generic), (100, "read", scattered))
+            for row in rows(told(variant, extents=extents), turn(taken=taken) * 3)]
 
 
 class Judge(unittest.TestCase):
@@ -206,7 +207,10 @@ class Judge(unittest.TestCase):
     def test_more_taken_than_before(self):
         red = self.failed(command(18) + readers(read=6))
         self.assertEqual(len(red), 1)
-        self.assertIn("readers", red[0])
+        self.assertIn("extents 1", red[0])
+        red = self.failed(command(18) + readers(scattered=6))
+        self.assertEqual(len(red), 1)
+        self.assertIn("extents 100", red[0])
 
     def test_section(self):
         text = cachelines.section(command(18) + readers())
