@@ -151,8 +151,8 @@ class Turns(unittest.TestCase):
         self.assertEqual(row["lines_per_op"], 50)
         self.assertEqual(row["code_lines_per_op"], 40)
         self.assertEqual(row["insn_per_op"], 700)
-        self.assertEqual(row["params"], {"size": 8, "cpus": 4, "files": "own",
-                                         "config": "lean"})
+        self.assertEqual(row["params"], {"size": 8, "extents": 1, "cpus": 4,
+                                         "files": "own", "config": "lean"})
 
     def test_too_few_and_too_many(self):
         with self.assertRaisesRegex(UserError, "fewer turns"):
