@@ -7,8 +7,6 @@
  */
 #include <kunit/visibility.h>
 #include <linux/delay.h>
-#include <linux/io.h>
-#include <linux/slab.h>
 
 #include "../uq.h"
 #include "pci.h"
@@ -397,17 +395,14 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 {
 	struct nvme_uq_done done;
 	unsigned int found = 0;
-	unsigned long flags;
 	int irq = uq->irq;
 
 	nvme_uq_done_init(&done);
 	/* the IRQ core must not count an interrupt as spurious */
 	if (irq >= 0)
 		disable_irq(irq);
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	if (uq->cq_live)
-		found = nvme_uq_reap_locked(uq, &done);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
+	scoped_guard(spinlock_irqsave, &uq->cq_lock)
+		found = uq->cq_live ? nvme_uq_reap_locked(uq, &done) : 0;
 	if (irq >= 0)
 		enable_irq(irq);
 
@@ -424,12 +419,6 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
  */
 #define NVME_UQ_PAUSE_MIN	10
 #define NVME_UQ_PAUSE_MAX	1000
-
-/* Return true if commands of such rings are in flight. */
-static bool nvme_uq_has_unpolled(const struct nvme_uq *uq)
-{
-	return READ_ONCE(uq->unpolled) != READ_ONCE(uq->unpolled_done);
-}
 
 /**
  * nvme_uq_queue_poll_work - poll for a ring that does not poll
@@ -452,12 +441,12 @@ void nvme_uq_poll_work(struct work_struct *work)
 	struct nvme_uq *uq = container_of(to_delayed_work(work),
 					  struct nvme_uq, poll_work);
 	unsigned int pause = uq->poll_pause ?: NVME_UQ_PAUSE_MIN;
+	u32 done;
 
 	/* nvme_uq_quiesce() waits; nvme_uq_cancel() ends the commands */
-	while (nvme_uq_has_unpolled(uq) &&
+	while ((done = READ_ONCE(uq->unpolled_done)) !=
+	       READ_ONCE(uq->unpolled) &&
 	       !(READ_ONCE(uq->blocked) & NVME_UQ_DOWN)) {
-		u32 done = READ_ONCE(uq->unpolled_done);
-
 		nvme_uq_pci_reap(uq);
 		if (READ_ONCE(uq->unpolled_done) != done) {
 			pause = NVME_UQ_PAUSE_MIN;
@@ -475,15 +464,17 @@ void nvme_uq_poll_work(struct work_struct *work)
 	uq->poll_pause = 0;
 }
 
-/*
- * Cancel all commands in flight, and return their number. The caller holds
- * cq_lock.
- */
-static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
-					  struct nvme_uq_done *done)
+/* End completions, and cancel all commands in flight. */
+static void nvme_uq_cancel_queue(struct nvme_uq *uq, struct nvme_uq_done *done)
 {
-	unsigned int i, n = 0;
+	unsigned int i;
 
+	guard(spinlock_irqsave)(&uq->cq_lock);
+	if (!uq->cq_live)
+		return;
+	/* last chance for completions of the device */
+	nvme_uq_reap_locked(uq, done);
+	nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 	for (i = 0; i < uq->tags.nr; i++) {
 		/* pairs with the release in nvme_uq_tag_arm() */
 		u32 cid = smp_load_acquire(&uq->tags.cid[i]);
@@ -492,10 +483,10 @@ static unsigned int nvme_uq_cancel_locked(struct nvme_uq *uq,
 			continue;
 		nvme_uq_tag_match(&uq->tags, cid);
 		nvme_uq_complete_iod(uq, i, -EINTR, 0, done);
-		n++;
+		uq->cancelled++;
 	}
-	uq->cancelled += n;
-	return n;
+	WRITE_ONCE(uq->cq_live, false);
+	nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
 }
 
 /**
@@ -510,19 +501,9 @@ void nvme_uq_cancel(struct nvme_ctrl *ctrl)
 	for (i = 0; i < nvme_uq_count(uqc); i++) {
 		struct nvme_uq *uq = uqc->q[i];
 		struct nvme_uq_done done;
-		unsigned long flags;
 
 		nvme_uq_done_init(&done);
-		spin_lock_irqsave(&uq->cq_lock, flags);
-		if (uq->cq_live) {
-			/* last chance for completions of the device */
-			nvme_uq_reap_locked(uq, &done);
-			nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
-			nvme_uq_cancel_locked(uq, &done);
-			WRITE_ONCE(uq->cq_live, false);
-			nvme_uq_info_reaped(uq, NVME_UQ_HEAD_NONE);
-		}
-		spin_unlock_irqrestore(&uq->cq_lock, flags);
+		nvme_uq_cancel_queue(uq, &done);
 		nvme_uq_finish_all(&done);
 		nvme_uq_wake_all(uq);
 	}

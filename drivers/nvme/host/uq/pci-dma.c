@@ -47,7 +47,9 @@ void nvme_uq_dma_unmap(struct nvme_uq *uq, dma_addr_t addr, u32 len,
 	if (flags & NVME_UQ_DATA)
 		nvme_uq_dma_unmap_data(uq, data);
 	if (flags & NVME_UQ_UNMAP)
-		dma_unmap_phys(uq->dma_dev, addr, len, nvme_uq_dir(flags), 0);
+		dma_unmap_phys(uq->dma_dev, addr, len,
+			       flags & NVME_UQ_WRITE ? DMA_TO_DEVICE :
+			       DMA_FROM_DEVICE, 0);
 }
 
 /*

@@ -8,7 +8,6 @@
  */
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 

@@ -17,7 +17,6 @@
 static void nvme_uq_ring_late(struct nvme_uq *uq)
 {
 	struct nvme_uq_tags *s = &uq->tags;
-	unsigned long flags;
 	unsigned int n;
 
 	lockdep_assert_held(&uq->sq_lock);
@@ -27,15 +26,15 @@ static void nvme_uq_ring_late(struct nvme_uq *uq)
 	n = uq->sq_tail - uq->last_sq_tail;
 	if (uq->sq_tail < uq->last_sq_tail)
 		n += uq->depth;
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	/* the most recently taken tags */
-	while (n) {
-		unsigned int idx = s->free[(s->head - n--) & s->free_mask];
-		struct nvme_uq_iod *iod = &uq->iod[idx];
+	scoped_guard(spinlock_irqsave, &uq->cq_lock) {
+		/* the most recently taken tags */
+		for (; n; n--) {
+			u32 idx = s->free[(s->head - n) & s->free_mask];
+			struct nvme_uq_iod *iod = &uq->iod[idx];
 
-		iod->deadline = jiffies + iod->timeout + NVME_UQ_GRACE;
+			iod->deadline = jiffies + iod->timeout + NVME_UQ_GRACE;
+		}
 	}
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
 	nvme_uq_ring_sq(uq);
 }
 
@@ -60,9 +59,8 @@ static bool nvme_uq_ctrl_lost(struct nvme_ctrl *ctrl)
 {
 	u32 csts;
 
-	if (ctrl->ops->reg_read32(ctrl, NVME_REG_CSTS, &csts) || csts == ~0)
-		return true;
-	if (csts & NVME_CSTS_CFS)
+	if (ctrl->ops->reg_read32(ctrl, NVME_REG_CSTS, &csts) || csts == ~0 ||
+	    csts & NVME_CSTS_CFS)
 		return true;
 	return NVME_CAP_NSSRC(ctrl->cap) && (csts & NVME_CSTS_NSSRO);
 }
@@ -165,19 +163,17 @@ static void nvme_uq_restart(struct nvme_uq *uq, u16 cid, u8 flags,
 {
 	unsigned int idx = cid & uq->tags.idx_mask;
 	struct nvme_uq_iod *iod = &uq->iod[idx];
-	unsigned long irqflags;
 	unsigned int timeout;
 
-	spin_lock_irqsave(&uq->cq_lock, irqflags);
-	if (uq->tags.cid[idx] == (NVME_UQ_ARMED | cid)) {
-		iod->flags |= flags;
-		timeout = iod->timeout;
-		if (iod->flags & NVME_UQ_ABORTED)
-			timeout = max(timeout, nvme_uq_io_timeout(uq->ctrl));
-		iod->deadline = jiffies + NVME_UQ_GRACE + timeout;
-		nvme_uq_sooner(next, iod->deadline);
-	}
-	spin_unlock_irqrestore(&uq->cq_lock, irqflags);
+	guard(spinlock_irqsave)(&uq->cq_lock);
+	if (uq->tags.cid[idx] != (NVME_UQ_ARMED | cid))
+		return;
+	iod->flags |= flags;
+	timeout = iod->timeout;
+	if (iod->flags & NVME_UQ_ABORTED)
+		timeout = max(timeout, nvme_uq_io_timeout(uq->ctrl));
+	iod->deadline = jiffies + NVME_UQ_GRACE + timeout;
+	nvme_uq_sooner(next, iod->deadline);
 }
 
 /*
@@ -190,6 +186,7 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	struct pci_dev *pdev = to_pci_dev(ctrl->dev);
+	enum nvme_ctrl_state state;
 
 	/*
 	 * Do not reset a controller that is being removed. The task that
@@ -202,19 +199,14 @@ static bool nvme_uq_overdue(struct nvme_uq *uq,
 		queue_work(nvme_reset_wq, &ctrl->uq->disable_work);
 		return false;
 	}
-	switch (nvme_ctrl_state(ctrl)) {
-	case NVME_CTRL_LIVE:
-		break;
-	case NVME_CTRL_RESETTING:
-		/*
-		 * A reset cancels all commands. A firmware activation only
-		 * delays them.
-		 */
+	state = nvme_ctrl_state(ctrl);
+	/* a reset cancels all commands; a firmware activation delays them */
+	if (state == NVME_CTRL_RESETTING) {
 		nvme_uq_restart(uq, od->cid, 0, next);
 		return true;
-	default:
-		return false;
 	}
+	if (state != NVME_CTRL_LIVE)
+		return false;
 	/* a reset must not interfere with the recovery of the bus */
 	if (pci_channel_offline(pdev) && !pci_dev_is_disconnected(pdev))
 		return false;
@@ -251,14 +243,12 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 				 struct nvme_uq_overdue *od,
 				 unsigned long *next)
 {
-	unsigned long flags;
-	bool found = false;
-
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	for (; uq->cq_live && *pos < uq->tags.nr && !found; ++*pos) {
-		struct nvme_uq_iod *iod = &uq->iod[*pos];
+	guard(spinlock_irqsave)(&uq->cq_lock);
+	while (uq->cq_live && *pos < uq->tags.nr) {
+		unsigned int idx = (*pos)++;
+		struct nvme_uq_iod *iod = &uq->iod[idx];
 		/* pairs with the release in nvme_uq_tag_arm() */
-		u32 cid = smp_load_acquire(&uq->tags.cid[*pos]);
+		u32 cid = smp_load_acquire(&uq->tags.cid[idx]);
 
 		if (!(cid & NVME_UQ_ARMED))
 			continue;
@@ -269,10 +259,9 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 		od->cid = cid;
 		od->opcode = iod->opcode;
 		od->aborted = iod->flags & NVME_UQ_ABORTED;
-		found = true;
+		return true;
 	}
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	return found;
+	return false;
 }
 
 /**
@@ -304,10 +293,9 @@ void nvme_uq_timeout_work(struct work_struct *work)
 		break;
 	}
 
-	spin_lock(&uq->sq_lock);
+	guard(spinlock)(&uq->sq_lock);
 	if (!(uq->blocked & NVME_UQ_DOWN) && nvme_uq_tags_used(&uq->tags) &&
 	    (!uq->tmo_armed || time_before(next, uq->tmo_next)))
 		nvme_uq_arm_timeout(uq, next);
-	spin_unlock(&uq->sq_lock);
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_timeout_work);

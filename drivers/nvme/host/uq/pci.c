@@ -73,15 +73,6 @@ out_free:
 	return -ENOMEM;
 }
 
-static int nvme_uq_alloc_pool(struct nvme_uq_ctrl *uqc, struct device *dev)
-{
-	if (!uqc->lists)
-		uqc->lists = dma_pool_create("nvme user queue lists", dev,
-					     NVME_CTRL_PAGE_SIZE,
-					     NVME_CTRL_PAGE_SIZE, 0);
-	return uqc->lists ? 0 : -ENOMEM;
-}
-
 static struct nvme_uq *nvme_uq_alloc(struct nvme_ctrl *ctrl, bool polled)
 {
 	struct nvme_uq_ctrl *uqc = ctrl->uq;
@@ -173,12 +164,19 @@ static int nvme_uq_admin_create(struct nvme_uq *uq)
 	return ret;
 }
 
-/* Prepare a queue for completions, and request its interrupt. */
+/* Request the interrupt of a queue, and prepare the queue for completions. */
 static int nvme_uq_go_live(struct nvme_uq *uq)
 {
 	struct pci_dev *pdev = to_pci_dev(uq->ctrl->dev);
-	unsigned long flags;
 	int ret;
+
+	if (!uq->polled) {
+		ret = pci_request_irq(pdev, uq->vector, nvme_uq_irq, NULL, uq,
+				      "nvme%duq%u", uq->ctrl->instance, uq->id);
+		if (ret)
+			return ret;
+		uq->irq = pci_irq_vector(pdev, uq->vector);
+	}
 
 	spin_lock(&uq->sq_lock);
 	uq->sq_tail = 0;
@@ -192,7 +190,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	nvme_uq_info_submitted(uq);
 	spin_unlock(&uq->sq_lock);
 
-	spin_lock_irqsave(&uq->cq_lock, flags);
+	guard(spinlock_irqsave)(&uq->cq_lock);
 	WRITE_ONCE(uq->cq_next, uq->cqes);
 	uq->cq_end = uq->cqes + uq->depth;
 	WRITE_ONCE(uq->cq_phase, 1);
@@ -200,23 +198,7 @@ static int nvme_uq_go_live(struct nvme_uq *uq)
 	/* pairs with the acquire in nvme_uq_may_reap() */
 	smp_store_release(&uq->cq_live, true);
 	nvme_uq_info_up(uq);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-
-	if (uq->polled)
-		return 0;
-	ret = pci_request_irq(pdev, uq->vector, nvme_uq_irq, NULL, uq,
-			      "nvme%duq%u", uq->ctrl->instance, uq->id);
-	if (!ret) {
-		uq->irq = pci_irq_vector(pdev, uq->vector);
-		return 0;
-	}
-
-	spin_lock_irqsave(&uq->cq_lock, flags);
-	WRITE_ONCE(uq->cq_live, false);
-	nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
-	spin_unlock_irqrestore(&uq->cq_lock, flags);
-	nvme_uq_block(uq, NVME_UQ_UNAVAILABLE);
-	return ret;
+	return 0;
 }
 
 /**
@@ -245,9 +227,8 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	struct nvme_ctrl *ctrl = uq->ctrl;
 	int ret;
 
-	mutex_lock(&uq->claim_lock);
-	ret = nvme_uq_alloc_mem(uq, ctx->depth);
-	mutex_unlock(&uq->claim_lock);
+	scoped_guard(mutex, &uq->claim_lock)
+		ret = nvme_uq_alloc_mem(uq, ctx->depth);
 	if (ret)
 		return ret;
 
@@ -351,7 +332,11 @@ int nvme_uq_create(struct nvme_ctrl *ctrl, struct mutex *shutdown_lock,
 
 	/* memory reclaim may wait for this controller */
 	noio = memalloc_noio_save();
-	if (nvme_uq_planned(ctrl) && !nvme_uq_alloc_pool(uqc, ctrl->dev)) {
+	if (nvme_uq_planned(ctrl) && !uqc->lists)
+		uqc->lists = dma_pool_create("nvme user queue lists", ctrl->dev,
+					     NVME_CTRL_PAGE_SIZE,
+					     NVME_CTRL_PAGE_SIZE, 0);
+	if (uqc->lists) {
 		irq = nvme_uq_create_kind(ctrl, false, uqc->plan.irq, &ctx);
 		poll = nvme_uq_create_kind(ctrl, true, uqc->plan.poll, &ctx);
 	}
@@ -387,10 +372,9 @@ void nvme_uq_set_dbbuf(struct nvme_ctrl *ctrl, __le32 *dbs, __le32 *eis,
 		uq->dbbuf_sq_db = &dbs[sq];
 		uq->dbbuf_sq_ei = &eis[sq];
 		/* a faulty device may still post completions */
-		spin_lock_irq(&uq->cq_lock);
+		guard(spinlock_irq)(&uq->cq_lock);
 		uq->dbbuf_cq_db = &dbs[sq + db_stride];
 		uq->dbbuf_cq_ei = &eis[sq + db_stride];
-		spin_unlock_irq(&uq->cq_lock);
 	}
 }
 
@@ -543,9 +527,8 @@ void nvme_uq_free_queues(struct nvme_ctrl *ctrl)
 		cancel_delayed_work_sync(&uq->poll_work);
 		cancel_delayed_work_sync(&uq->tmo_work);
 		nvme_uq_info_gone(uq, NULL);
-		mutex_lock(&uq->claim_lock);
-		nvme_uq_free_mem(uq);
-		mutex_unlock(&uq->claim_lock);
+		scoped_guard(mutex, &uq->claim_lock)
+			nvme_uq_free_mem(uq);
 		nvme_uq_wake_all(uq);
 	}
 	nvme_uq_mem_revoke(ctrl);

@@ -130,11 +130,6 @@ static inline void nvme_uq_done_add(struct nvme_uq_done *done,
 	done->last = &nvme_uq_pdu(ioucmd)->next;
 }
 
-static inline enum dma_data_direction nvme_uq_dir(u8 flags)
-{
-	return flags & NVME_UQ_WRITE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
-}
-
 /* pci-io.c */
 extern const struct nvme_uq_ops nvme_uq_pci_ops;
 
@@ -244,14 +239,6 @@ static inline u8 nvme_uq_admin_opcode(struct nvme_ctrl *ctrl, u8 opcode)
 	return NVME_UQ_FAULT ? nvme_uq_fault_admin(ctrl, opcode) : opcode;
 }
 
-/* Write the doorbell register. */
-static inline void nvme_uq_write_sq_db(struct nvme_uq *uq)
-{
-	lockdep_assert_held(&uq->sq_lock);
-	writel(uq->last_sq_tail, uq->sq_db);
-	uq->doorbells++;
-}
-
 /* Update a shadow doorbell. Return true if an MMIO write is required. */
 static inline bool nvme_uq_dbbuf_update(u16 value, __le32 *db, __le32 *ei)
 {
@@ -276,7 +263,8 @@ static inline void nvme_uq_ring_sq(struct nvme_uq *uq)
 	if (unlikely(uq->dbbuf_sq_db) &&
 	    !nvme_uq_dbbuf_update(uq->sq_tail, uq->dbbuf_sq_db, uq->dbbuf_sq_ei))
 		return;
-	nvme_uq_write_sq_db(uq);
+	writel(uq->last_sq_tail, uq->sq_db);
+	uq->doorbells++;
 }
 
 /* Map data in one segment. */

@@ -8,7 +8,6 @@
  */
 #include <linux/blkdev.h>
 #include <linux/fs.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
@@ -80,14 +79,10 @@ static int nvme_uq_rw_start(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
  * Transfers that wait
  */
 
-/* Return true if a command should be retried, as for the block device. */
-static bool nvme_uq_rw_retry(const struct nvme_uq_rw *rw)
-{
-	/* a reset has ended it, or the device permits a retry */
-	return rw->status < 0 || !(rw->status & NVME_STATUS_DNR);
-}
-
-/* Send one command, and wait for the device. */
+/*
+ * Send one command, and wait for the device. As for the block device, retry it
+ * if a reset has ended it, or if the device permits a retry.
+ */
 static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 				const struct kiocb *iocb,
 				const struct iov_iter *iter, u8 opcode)
@@ -110,8 +105,8 @@ static int nvme_uq_rw_part_sync(struct nvme_uq_file *uf, struct nvme_uq_rw *rw,
 			return 0;
 		/* the device had the command, so -EAGAIN would be wrong */
 		nowait = false;
-	} while (nvme_uq_rw_retry(rw) && retries++ < NVME_UQ_RW_RETRIES &&
-		 !nvme_uq_cancelled());
+	} while ((rw->status < 0 || !(rw->status & NVME_STATUS_DNR)) &&
+		 retries++ < NVME_UQ_RW_RETRIES && !nvme_uq_cancelled());
 	return rw->status < 0 ? -EIO : nvme_uq_status_to_errno(rw->status);
 }
 

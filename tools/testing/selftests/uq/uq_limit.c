@@ -814,6 +814,7 @@ struct idlers {
 	const struct uq_node	*node;
 	atomic_bool		last;	/* no idler reads again */
 	atomic_bool		stop;
+	atomic_uint		hogs;	/* that run */
 	int			fd;
 };
 
@@ -855,6 +856,7 @@ static void *be_hog(void *arg)
 	on_cpu_0(true);
 	/* so that idlers would run after some 20 minutes */
 	setpriority(PRIO_PROCESS, 0, -20);
+	idlers->hogs++;
 	while (!idlers->stop)
 		;
 	return NULL;
@@ -906,9 +908,11 @@ TEST_F(limit, waiters_that_do_not_run)
 					    &idlers));
 	while (waiting(&idlers) < 3 * FEW)
 		uq_rest();
-	idlers.last = true;
 	for (i = 0; i < HOGS; i++)
 		ASSERT_EQ(0, pthread_create(&hog[i], NULL, be_hog, &idlers));
+	while (idlers.hogs < HOGS)
+		uq_rest();
+	idlers.last = true;
 	stop(_metadata, &busy);
 	EXPECT_EQ(512, read_beside(&idlers));
 	EXPECT_LE(FEW, (int)waiting(&idlers));
