@@ -499,6 +499,7 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 	struct nvme_uq_iod *iod;
 	unsigned long now;
 
+	uq->ops = &no_doorbell;
 	spin_lock_init(&uq->sq_lock);
 	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
 	uq->irq = -1;
@@ -656,6 +657,7 @@ static void disabled_while_connecting(struct kunit *test)
 	uqc->q[0] = uq;
 	rig->ctrl.uq = uqc;
 	uf->blocked_mask = ~0U;
+	uq->ops = &no_doorbell;
 	spin_lock_init(&uq->sq_lock);
 	init_waitqueue_head(&uq->waitq);
 	init_waitqueue_head(&uq->idle_wait);
