@@ -644,12 +644,14 @@ static void disabled_while_connecting(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
-	struct nvme_uq_file *uf = &rig->file;
+	struct nvme_uq_file *uf;
 	struct nvme_uq_node node = { };
 	struct nvme_uq_ctrl *uqc;
 
 	node.ns = kunit_kzalloc(test, sizeof(*node.ns), GFP_KERNEL);
 	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
+	uf = kunit_kzalloc(test, sizeof(*uf), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, uf);
 	KUNIT_ASSERT_NOT_NULL(test, node.ns);
 	KUNIT_ASSERT_NOT_NULL(test, uqc);
 	uqc->max = 1;
