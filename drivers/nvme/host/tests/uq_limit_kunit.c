@@ -175,6 +175,12 @@ static unsigned int flying(struct rig *rig, unsigned int file)
 	return n;
 }
 
+static void end_all(struct kunit *test, struct rig *rig)
+{
+	end_many(test, rig, 0, flying(rig, 0));
+	end_many(test, rig, 1, flying(rig, 1));
+}
+
 /* Set a limit like the administrator. */
 static int raise(struct rig *rig, unsigned int file, unsigned int limit)
 {
@@ -472,8 +478,7 @@ static void order_for_a_slot(struct kunit *test)
 		KUNIT_EXPECT_TRUE(test, run_idle(rig, &idle[i]));
 		KUNIT_EXPECT_EQ(test, WAITERS - 1 - i, rig->uq.waiting);
 	}
-	end_many(test, rig, 0, flying(rig, 0));
-	end_many(test, rig, 1, flying(rig, 1));
+	end_all(test, rig);
 	free_rig(test, rig);
 }
 
@@ -587,8 +592,7 @@ static void first_waiter_never_runs(struct kunit *test)
 	remove_idle(rig, &idle[0]);
 	remove_idle(rig, &idle[1]);
 	remove_idle(rig, &idle[2]);
-	end_many(test, rig, 0, flying(rig, 0));
-	end_many(test, rig, 1, flying(rig, 1));
+	end_all(test, rig);
 
 	KUNIT_EXPECT_EQ(test, 0, raise(rig, 0, 2));
 	KUNIT_EXPECT_EQ(test, 2, submit_many(rig, 0));
@@ -644,8 +648,7 @@ static void completion_visits_one_waiter(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, is_woken(&idle[1]));
 	for (i = 0; i < IDLERS; i++)
 		remove_idle(rig, &idle[i]);
-	end_many(test, rig, 0, flying(rig, 0));
-	end_many(test, rig, 1, flying(rig, 1));
+	end_all(test, rig);
 	free_rig(test, rig);
 }
 

@@ -599,13 +599,9 @@ static void too_many_segments(struct kunit *test)
 	}
 }
 
-/*
- * Check that the end of a reset unblocks queues, unless the controller is being
- * disabled concurrently. The state of the controller does not show this.
- */
-static void opened_by_a_reset(struct kunit *test)
+/* Make the queue the only one of its controller, ready to be blocked. */
+static void add_to_ctrl(struct kunit *test, struct rig *rig)
 {
-	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
 	struct nvme_uq_ctrl *uqc;
 
@@ -615,11 +611,23 @@ static void opened_by_a_reset(struct kunit *test)
 	uqc->nr = 1;
 	uqc->q[0] = uq;
 	rig->ctrl.uq = uqc;
-	rig->ctrl.state = NVME_CTRL_LIVE;
+	uq->ops = &no_doorbell;
 	spin_lock_init(&uq->sq_lock);
 	init_waitqueue_head(&uq->waitq);
 	init_waitqueue_head(&uq->idle_wait);
-	uq->ops = &no_doorbell;
+}
+
+/*
+ * Check that the end of a reset unblocks queues, unless the controller is being
+ * disabled concurrently. The state of the controller does not show this.
+ */
+static void opened_by_a_reset(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+
+	add_to_ctrl(test, rig);
+	rig->ctrl.state = NVME_CTRL_LIVE;
 
 	nvme_uq_block(uq, NVME_UQ_DOWN);
 	nvme_uq_unquiesce(&rig->ctrl);
@@ -646,23 +654,13 @@ static void disabled_while_connecting(struct kunit *test)
 	struct nvme_uq *uq = &rig->uq;
 	struct nvme_uq_file *uf;
 	struct nvme_uq_node node = { };
-	struct nvme_uq_ctrl *uqc;
 
 	node.ns = kunit_kzalloc(test, sizeof(*node.ns), GFP_KERNEL);
-	uqc = kunit_kzalloc(test, struct_size(uqc, q, 1), GFP_KERNEL);
 	uf = kunit_kzalloc(test, sizeof(*uf), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, uf);
 	KUNIT_ASSERT_NOT_NULL(test, node.ns);
-	KUNIT_ASSERT_NOT_NULL(test, uqc);
-	uqc->max = 1;
-	uqc->nr = 1;
-	uqc->q[0] = uq;
-	rig->ctrl.uq = uqc;
 	uf->blocked_mask = ~0U;
-	uq->ops = &no_doorbell;
-	spin_lock_init(&uq->sq_lock);
-	init_waitqueue_head(&uq->waitq);
-	init_waitqueue_head(&uq->idle_wait);
+	add_to_ctrl(test, rig);
 
 	rig->ctrl.state = NVME_CTRL_CONNECTING;
 	nvme_uq_block(uq, NVME_UQ_DOWN | NVME_UQ_DISABLED);

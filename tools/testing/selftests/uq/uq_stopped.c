@@ -123,7 +123,9 @@ TEST_F(timeout, stopped_and_unbound)
 
 struct held {
 	FIXTURE_DATA(timeout) *self;
-	void	*buf;
+	void		*buf;
+	int		uffd;
+	pthread_t	tenant;
 };
 
 /* Read by the ioctl of the node, which uses the queue of the block layer. */
@@ -140,6 +142,36 @@ static void *read_held(void *arg)
 
 	return (void *)(intptr_t)ioctl(held->self->fd, NVME_IOCTL_IO64_CMD,
 				       &cmd);
+}
+
+/*
+ * Start a command of the block layer that waits for its memory. Return false if
+ * there is no userfaultfd.
+ */
+static bool start_held(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(timeout) *self, struct held *held)
+{
+	struct uffd_msg msg;
+
+	held->self = self;
+	held->buf = uq_held_memory(4096, &held->uffd);
+	if (held->uffd < 0)
+		return false;
+	ASSERT_NE(NULL, held->buf);
+	ASSERT_EQ(0, pthread_create(&held->tenant, NULL, read_held, held));
+	EXPECT_EQ(sizeof(msg), read(held->uffd, &msg, sizeof(msg)));
+	return true;
+}
+
+/* Let the command end, and reap the read of completes(). */
+static void end_held(struct __test_metadata *_metadata, struct held *held)
+{
+	void *ret;
+
+	close(held->uffd);
+	ASSERT_EQ(0, pthread_join(held->tenant, &ret));
+	EXPECT_EQ(0, (intptr_t)ret);
+	EXPECT_EQ(0, uq_reap(&held->self->ring, NULL));
 }
 
 /* Return true if a read completes, and false if it waits again and again. */
@@ -164,53 +196,31 @@ static bool completes(FIXTURE_DATA(timeout) *self)
  */
 TEST_F(timeout, held_request_and_rescan)
 {
-	struct held held = { .self = self };
-	struct uffd_msg msg;
-	pthread_t tenant;
-	void *ret;
-	int uffd;
+	struct held held;
 
-	held.buf = uq_held_memory(4096, &uffd);
-	if (uffd < 0)
+	if (!start_held(_metadata, self, &held))
 		SKIP(return, "no userfaultfd");
-	ASSERT_NE(NULL, held.buf);
-	ASSERT_EQ(0, pthread_create(&tenant, NULL, read_held, &held));
-	/* the command waits for the memory */
-	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
 	EXPECT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "rescan_controller", "1"));
 	EXPECT_TRUE(uq_freezes(&self->node.ns, self->block))
 		TH_LOG("the block device waits for the tenant");
 	EXPECT_TRUE(completes(self)) TH_LOG("a read waits for the scan");
-	close(uffd);
-	ASSERT_EQ(0, pthread_join(tenant, &ret));
-	EXPECT_EQ(0, (intptr_t)ret);
-	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	end_held(_metadata, &held);
 }
 
 /* The same with a command that runs alone. */
 TEST_F(timeout, held_request_and_format)
 {
-	struct held held = { .self = self };
-	struct uffd_msg msg;
-	pthread_t tenant;
-	void *ret;
-	int uffd, status;
+	struct held held;
+	int status;
 
-	held.buf = uq_held_memory(4096, &uffd);
-	if (uffd < 0)
+	if (!start_held(_metadata, self, &held))
 		SKIP(return, "no userfaultfd");
-	ASSERT_NE(NULL, held.buf);
-	ASSERT_EQ(0, pthread_create(&tenant, NULL, read_held, &held));
-	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
 	/* if not, the Format below would wait for the tenant */
 	ASSERT_TRUE(uq_freezes(&self->node.ns, self->block))
 		TH_LOG("the block device waits for the tenant");
 	status = format(&self->node.ns);
 	EXPECT_TRUE(completes(self)) TH_LOG("a read waits for the Format");
-	close(uffd);
-	ASSERT_EQ(0, pthread_join(tenant, &ret));
-	EXPECT_EQ(0, (intptr_t)ret);
-	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	end_held(_metadata, &held);
 	if (status > 0 && STATUS(status) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
 	EXPECT_EQ(0, status);
