@@ -34,7 +34,7 @@
  * Waiting: a command waits if the number of commands in flight has reached a
  * limit or the depth of the queue. It also waits while the controller is reset
  * or frozen. A worker of io_uring waits for it, so that io_uring_enter() does
- * not block. This costs several times as much as a command that need not wait.
+ * not block. This costs more than a command that need not wait.
  * To avoid waiting, a program submits no more commands than the limit of its
  * open file. The queue must also have tags for all open files that use it. See
  * NVME_UQ_IOCTL_GET_LIMIT, and @limit of struct nvme_uq_info.

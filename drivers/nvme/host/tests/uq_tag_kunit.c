@@ -50,7 +50,7 @@ static void depth_desc(const unsigned int *depth, char *desc)
 
 KUNIT_ARRAY_PARAM(depth, depths, depth_desc);
 
-static void slots_never_exceed_depth(struct kunit *test)
+static void tags_never_exceed_depth(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
 	struct nvme_uq_tags *s = new_tags(test, depth, true);
@@ -66,7 +66,7 @@ static void slots_never_exceed_depth(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_ids_differ(struct kunit *test)
+static void tags_ids_differ(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
 	struct nvme_uq_tags *s = new_tags(test, depth, true);
@@ -84,7 +84,7 @@ static void slots_ids_differ(struct kunit *test)
 }
 
 /* Check that the id for "no command" in the error log is never used. */
-static void slots_never_all_ones(struct kunit *test)
+static void tags_never_all_ones(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
 	struct nvme_uq_tags *s = new_tags(test, depth, true);
@@ -99,7 +99,7 @@ static void slots_never_all_ones(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_oldest_first(struct kunit *test)
+static void tags_oldest_first(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 8, true);
 	u16 a = launch(s), b = launch(s), c = launch(s);
@@ -118,7 +118,7 @@ static void slots_oldest_first(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_duplicate(struct kunit *test)
+static void tags_duplicate(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 32, true);
 	u16 cid = launch(s);
@@ -130,7 +130,7 @@ static void slots_duplicate(struct kunit *test)
 }
 
 /* Check that a late completion of a reused tag completes no command. */
-static void slots_stale(struct kunit *test)
+static void tags_stale(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 2, true);
 	u16 old = launch(s), new;
@@ -144,7 +144,7 @@ static void slots_stale(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_out_of_range(struct kunit *test)
+static void tags_out_of_range(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 20, true);
 	unsigned int cid, hits = 0;
@@ -162,7 +162,7 @@ static void slots_out_of_range(struct kunit *test)
 }
 
 /* Check that unused ids are not in flight. */
-static void slots_never_used(struct kunit *test)
+static void tags_never_used(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 4096, true);
 	unsigned int cid;
@@ -172,7 +172,7 @@ static void slots_never_used(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_generation_wraps(struct kunit *test)
+static void tags_generation_wraps(struct kunit *test)
 {
 	unsigned int depth = *(const unsigned int *)test->param_value;
 	struct nvme_uq_tags *s = new_tags(test, depth, true);
@@ -195,7 +195,7 @@ static void slots_generation_wraps(struct kunit *test)
 	nvme_uq_tags_free(s);
 }
 
-static void slots_without_generations(struct kunit *test)
+static void tags_without_generations(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 64, false);
 	unsigned int i;
@@ -214,7 +214,7 @@ static void slots_without_generations(struct kunit *test)
  * A reset may create a smaller queue. Check that ids of the larger one are
  * invalid.
  */
-static void slots_shrink(struct kunit *test)
+static void tags_shrink(struct kunit *test)
 {
 	struct nvme_uq_tags *s = new_tags(test, 1024, true);
 	u16 last = 0;
@@ -291,7 +291,7 @@ static int pair_lander(void *data)
  * detect a missing barrier: UML has one CPU, and x86 CPUs see the stores of
  * other CPUs in order.
  */
-static void slots_concurrent(struct kunit *test)
+static void tags_concurrent(struct kunit *test)
 {
 	struct pair *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
 	struct task_struct *t[4];
@@ -324,18 +324,18 @@ static void slots_concurrent(struct kunit *test)
 }
 
 static struct kunit_case nvme_uq_tag_cases[] = {
-	KUNIT_CASE_PARAM(slots_never_exceed_depth, depth_gen_params),
-	KUNIT_CASE_PARAM(slots_ids_differ, depth_gen_params),
-	KUNIT_CASE_PARAM(slots_never_all_ones, depth_gen_params),
-	KUNIT_CASE(slots_oldest_first),
-	KUNIT_CASE(slots_duplicate),
-	KUNIT_CASE(slots_stale),
-	KUNIT_CASE(slots_out_of_range),
-	KUNIT_CASE(slots_never_used),
-	KUNIT_CASE_PARAM(slots_generation_wraps, depth_gen_params),
-	KUNIT_CASE(slots_without_generations),
-	KUNIT_CASE(slots_shrink),
-	KUNIT_CASE(slots_concurrent),
+	KUNIT_CASE_PARAM(tags_never_exceed_depth, depth_gen_params),
+	KUNIT_CASE_PARAM(tags_ids_differ, depth_gen_params),
+	KUNIT_CASE_PARAM(tags_never_all_ones, depth_gen_params),
+	KUNIT_CASE(tags_oldest_first),
+	KUNIT_CASE(tags_duplicate),
+	KUNIT_CASE(tags_stale),
+	KUNIT_CASE(tags_out_of_range),
+	KUNIT_CASE(tags_never_used),
+	KUNIT_CASE_PARAM(tags_generation_wraps, depth_gen_params),
+	KUNIT_CASE(tags_without_generations),
+	KUNIT_CASE(tags_shrink),
+	KUNIT_CASE(tags_concurrent),
 	{ }
 };
 

@@ -178,8 +178,6 @@ static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 		return -EPERM;
 	if (uq->owner)
 		return -EBUSY;
-	if (nvme_uq_ns_removed(uf->node))
-		return -ENXIO;
 	if (!uq->depth || (READ_ONCE(uq->blocked) & NVME_UQ_UNAVAILABLE))
 		return -ESHUTDOWN;
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
@@ -233,10 +231,11 @@ static void nvme_uq_end_claim(struct nvme_uq *uq)
 	guard(spinlock)(&uq->sq_lock);
 	guard(spinlock_irqsave)(&uq->cq_lock);
 	nvme_uq_info_down(uq, NVME_UQ_STATE_GONE);
-	WRITE_ONCE(uq->owner, NULL);
 	uq->info = NULL;
 	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask | NVME_UQ_CLAIMED);
 	WRITE_ONCE(uq->blocked, uq->blocked & ~NVME_UQ_CLAIMED);
+	/* last: the file may be released as soon as it is not the owner */
+	smp_store_release(&uq->owner, NULL);
 }
 
 /**
@@ -249,8 +248,11 @@ int nvme_uq_ioctl_unclaim(struct nvme_uq_file *uf)
 {
 	struct nvme_uq *uq = uf->node->uq;
 
-	/* a reset takes the lock, and others must not make it wait */
-	if (READ_ONCE(uq->owner) != uf)
+	/*
+	 * A reset takes the lock, and others must not make it wait. Pairs with
+	 * the release in nvme_uq_end_claim(): the caller may free @uf.
+	 */
+	if (smp_load_acquire(&uq->owner) != uf)
 		return -EPERM;
 	guard(mutex)(&uq->claim_lock);
 	if (uq->owner != uf)
@@ -296,6 +298,9 @@ static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq_file *uf
 	unsigned int noio;
 	vm_fault_t ret;
 
+	/* as in nvme_uq_ioctl_unclaim() */
+	if (READ_ONCE(uq->owner) != uf)
+		return VM_FAULT_SIGBUS;
 	guard(mutex)(&uq->claim_lock);
 	if (uq->owner != uf || vmf->pgoff >= nvme_uq_cq_pages(uq))
 		return VM_FAULT_SIGBUS;

@@ -224,16 +224,8 @@ static int nvme_uq_uring_cmd_iopoll(struct io_uring_cmd *ioucmd,
 				    unsigned int poll_flags)
 {
 	struct nvme_uq_file *uf = ioucmd->file->private_data;
-	struct nvme_uq *uq = uf->node->uq;
 
-	/*
-	 * The interrupt handler reaps the completions of an interrupt queue.
-	 * Reaping them here would make interrupts spurious. The IRQ core
-	 * disables an interrupt that is spurious too often.
-	 */
-	if (!uq->polled)
-		return 0;
-	return uq->ops->iopoll(uq, iob, poll_flags);
+	return uf->node->uq->ops->iopoll(uf->node->uq, iob, poll_flags);
 }
 
 static void nvme_uq_show_fdinfo(struct seq_file *m, struct file *file)

@@ -116,7 +116,7 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
 		nvme_uq_info_limit(uq);
 	}
 	/* without a limit wake all: no completion will do so */
-	wake_up_nr(&uf->waitq, READ_ONCE(uf->limit));
+	wake_up_nr(&uf->waitq, nvme_uq_file_limit(uq, uf));
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_request_limit);

@@ -132,6 +132,7 @@ out_uncharge:
 static void nvme_uq_mem_destroy(struct nvme_uq_mem *mem)
 {
 	kvfree(mem->pieces.base);
+	kvfree(mem->pieces.prps);
 	kvfree(mem->pages);
 	kfree(mem);
 }
@@ -234,18 +235,31 @@ void nvme_uq_mem_release(struct nvme_uq_file *uf)
 void nvme_uq_mem_revoke(struct nvme_ctrl *ctrl)
 {
 	struct nvme_uq_mems *mems = &ctrl->uq->mems;
-	struct nvme_uq_mem *mem;
+	struct nvme_uq_mem *mem, *next;
+	LIST_HEAD(done);
 
 	guard(rwsem_write)(&mems->lock);
 	WRITE_ONCE(mems->revoked, true);
-	list_for_each_entry(mem, &mems->list, list) {
-		struct nvme_uq_file *uf = mem->file->private_data;
+	while ((mem = list_first_entry_or_null(&mems->list, struct nvme_uq_mem,
+					       list))) {
+		struct address_space *mapping = mem->file->f_mapping;
 
-		/* remove all references to the pages but those of @mem */
-		unmap_mapping_range(mem->file->f_mapping, NVME_UQ_OFF_MEMORY,
-				    mem->pieces.size, 1);
-		nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
+		/*
+		 * Remove all user space references to pages. All open files of
+		 * a node share the mapping, so each page table entry is visited
+		 * once, however many files and mappings there are.
+		 */
+		unmap_mapping_range(mapping, NVME_UQ_OFF_MEMORY, 0, 1);
+		list_for_each_entry_safe(mem, next, &mems->list, list) {
+			struct nvme_uq_file *uf = mem->file->private_data;
+
+			if (mem->file->f_mapping != mapping)
+				continue;
+			nvme_uq_mem_free_pages(uf->node->uq, mems, mem);
+			list_move(&mem->list, &done);
+		}
 	}
+	list_splice(&done, &mems->list);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_mem_revoke);
 

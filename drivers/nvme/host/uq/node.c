@@ -30,8 +30,10 @@ static int nvme_uq_add_node(struct nvme_ns *ns, struct nvme_uq *uq)
 		return -ENOMEM;
 
 	ret = nvme_uq_init_devt(&node->dev);
-	if (ret)
-		goto out_free;
+	if (ret) {
+		kfree(node);
+		return ret;
+	}
 
 	nvme_get_ns(ns);	/* put in nvme_uq_node_release() */
 	node->ns = ns;
@@ -55,9 +57,6 @@ static int nvme_uq_add_node(struct nvme_ns *ns, struct nvme_uq *uq)
 
 out_put:
 	put_device(&node->dev);
-	return ret;
-out_free:
-	kfree(node);
 	return ret;
 }
 

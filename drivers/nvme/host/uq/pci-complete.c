@@ -34,15 +34,21 @@ static __always_inline void nvme_uq_finish(struct io_uring_cmd *ioucmd,
 	io_uring_cmd_done32(ioucmd, pdu->status, pdu->result, issue_flags);
 }
 
+static __always_inline void nvme_uq_finish_list(struct io_uring_cmd *ioucmd,
+						unsigned int issue_flags)
+{
+	struct io_uring_cmd *next;
+
+	for (; ioucmd; ioucmd = next) {
+		next = nvme_uq_pdu(ioucmd)->next;
+		nvme_uq_finish(ioucmd, issue_flags);
+	}
+}
+
 static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
 {
-	struct io_uring_cmd *ioucmd = io_uring_cmd_from_tw(tw_req), *next;
-
-	do {
-		next = nvme_uq_pdu(ioucmd)->next;
-		nvme_uq_finish(ioucmd, IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
-		ioucmd = next;
-	} while (ioucmd);
+	nvme_uq_finish_list(io_uring_cmd_from_tw(tw_req),
+			    IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
 }
 
 /*
@@ -85,7 +91,9 @@ static void nvme_uq_finish_all(struct nvme_uq_done *done)
 /*
  * Complete commands of the polling ring (@poll_ctx) directly, and all others in
  * task work. Commands of the polling ring with pinned memory are moved to
- * @pinned, see nvme_uq_finish_pinned().
+ * @pinned: unpinning a page that the device has written to may lock the page,
+ * and the server of the page's file may hold this lock for any time. The caller
+ * completes them when no other task waits for it.
  */
 static void nvme_uq_finish_polled(struct nvme_uq_done *done,
 				  struct nvme_uq_done *pinned, void *poll_ctx)
@@ -106,23 +114,6 @@ static void nvme_uq_finish_polled(struct nvme_uq_done *done,
 			nvme_uq_finish(ioucmd, 0);
 	}
 	nvme_uq_finish_all(&others);
-}
-
-/*
- * Complete the commands that nvme_uq_finish_polled() moved to @pinned.
- * Unpinning a page that the device has written to may lock the page. The server
- * of the page's file may hold this lock for any time. So this runs when no
- * other task waits for the caller.
- */
-static void nvme_uq_finish_pinned(struct nvme_uq_done *pinned)
-{
-	struct io_uring_cmd *ioucmd, *next;
-
-	*pinned->last = NULL;
-	for (ioucmd = pinned->first; ioucmd; ioucmd = next) {
-		next = nvme_uq_pdu(ioucmd)->next;
-		nvme_uq_finish(ioucmd, 0);
-	}
 }
 
 /*
@@ -322,8 +313,8 @@ static __always_inline bool nvme_uq_may_reap(struct nvme_uq *uq)
 }
 
 /**
- * nvme_uq_pci_iopoll - ->uring_cmd_iopoll of a polled queue
- * @uq:		the queue
+ * nvme_uq_pci_iopoll - poll a queue for a ring
+ * @uq:		the queue; if it is not polled, nothing is done
  * @iob:	the ring that polls
  * @flags:	flags of the poll
  *
@@ -335,7 +326,12 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	struct nvme_uq_done done, pinned;
 	unsigned int found = 0;
 
-	if (!nvme_uq_may_reap(uq))
+	/*
+	 * The interrupt handler reaps the completions of an interrupt queue.
+	 * Reaping them here would make interrupts spurious. The IRQ core
+	 * disables an interrupt that is spurious too often.
+	 */
+	if (!uq->polled || !nvme_uq_may_reap(uq))
 		return 0;
 	/*
 	 * Poll once. io_uring calls again until it has enough completions.
@@ -353,7 +349,8 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	nvme_uq_done_init(&pinned);
 	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
 	nvme_uq_wake(uq, found);
-	nvme_uq_finish_pinned(&pinned);
+	*pinned.last = NULL;
+	nvme_uq_finish_list(pinned.first, 0);
 	return found;
 }
 

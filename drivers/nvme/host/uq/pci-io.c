@@ -177,15 +177,11 @@ static noinline int nvme_uq_set_rw(struct nvme_command *c,
 		return -EINVAL;
 	if (unlikely(head->ms))
 		return -EOPNOTSUPP;
-	c->rw.cdw2 = 0;
-	c->rw.cdw3 = 0;
+	memset(c->common.cdw2, 0, sizeof(c->common.cdw2));
+	memset(&c->common.cdws, 0, sizeof(c->common.cdws));
 	c->rw.slba = cpu_to_le64(rw->pos >> shift);
 	c->rw.length = cpu_to_le16((rw->len >> shift) - 1);
 	c->rw.control = cpu_to_le16(rw->control);
-	c->rw.dsmgmt = 0;
-	c->rw.reftag = 0;
-	c->rw.lbat = 0;
-	c->rw.lbatm = 0;
 	return 0;
 }
 
@@ -340,11 +336,10 @@ static __always_inline int nvme_uq_try(struct nvme_uq *uq,
 
 	/* use the queue as it was when it was unblocked */
 	if (unlikely(smp_load_acquire(&uq->blocked) &
-		     READ_ONCE(io->file->blocked_mask)))
-		return nvme_uq_submit_errno(uq, io->file, io->node);
-	/* a waiter in a wait queue has already checked */
-	if (waiter && !waiter->waitq &&
-	    (nvme_uq_is_full(uq) || nvme_uq_at_limit(uq, io->file)))
+		     READ_ONCE(io->file->blocked_mask)) ||
+	    /* a waiter in a wait queue has already checked */
+	    (waiter && !waiter->waitq &&
+	     (nvme_uq_is_full(uq) || nvme_uq_at_limit(uq, io->file))))
 		return nvme_uq_submit_errno(uq, io->file, io->node);
 	if (NVME_UQ_FAULT && io->len && !io->pieces &&
 	    nvme_uq_fault_no_memory(uq))

@@ -107,19 +107,6 @@ int nvme_uq_pci_mem_plan(struct nvme_uq *uq, struct nvme_uq_mem *mem, u64 *most)
 	return 0;
 }
 
-static void nvme_uq_mem_free_lists(struct nvme_uq *uq,
-				   struct nvme_uq_pieces *p)
-{
-	unsigned int i, nr = nvme_uq_pieces_nr_lists(p);
-
-	for (i = 0; p->prps && i < nr; i++)
-		if (p->prps[i].virt)
-			dma_pool_free(uq->ctrl->uq->lists, p->prps[i].virt,
-				      p->prps[i].dma);
-	kvfree(p->prps);
-	p->prps = NULL;
-}
-
 /* Allocate PRP lists for commands without SGLs. */
 static int nvme_uq_mem_alloc_lists(struct nvme_uq *uq, struct nvme_uq_pieces *p)
 {
@@ -145,9 +132,14 @@ static int nvme_uq_mem_alloc_lists(struct nvme_uq *uq, struct nvme_uq_pieces *p)
  */
 void nvme_uq_pci_mem_free(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {
+	const struct nvme_uq_pieces *p = &mem->pieces;
 	struct nvme_uq_mem_alloc *alloc, *next;
+	unsigned int i, nr = p->prps ? nvme_uq_pieces_nr_lists(p) : 0;
 
-	nvme_uq_mem_free_lists(uq, &mem->pieces);
+	for (i = 0; i < nr; i++)
+		if (p->prps[i].virt)
+			dma_pool_free(uq->ctrl->uq->lists, p->prps[i].virt,
+				      p->prps[i].dma);
 	list_for_each_entry_safe(alloc, next, &mem->allocs, list) {
 		dma_free_noncontiguous(uq->dma_dev, alloc->len, alloc->sgt,
 				       DMA_BIDIRECTIONAL);
@@ -211,6 +203,9 @@ static int nvme_uq_mem_fill(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		/* nvme_uq_mem_revoke() waits, and a charge may be throttled */
+		if (rwsem_is_contended(&uq->ctrl->uq->mems.lock))
+			return -ENXIO;
 		ret = nvme_uq_mem_add(uq, mem, done >> PAGE_SHIFT, part);
 		if (!ret) {
 			done += part;
@@ -249,9 +244,9 @@ static int nvme_uq_mem_set_base(struct nvme_uq_mem *mem)
  * @uq:		a queue of the open file's controller
  * @mem:	the memory, after nvme_uq_pci_mem_plan()
  *
- * Return: 0, -ENOMEM, -EOPNOTSUPP like nvme_uq_pci_mem_plan(), or -EINTR if the
- * task was killed. The caller frees @mem->pages and the addresses of the
- * pieces.
+ * Return: 0, -ENOMEM, -EOPNOTSUPP like nvme_uq_pci_mem_plan(), -EINTR if the
+ * task was killed, or -ENXIO if the driver is being unbound. The caller frees
+ * @mem->pages and the arrays of @mem->pieces.
  */
 int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {

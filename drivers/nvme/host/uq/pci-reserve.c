@@ -129,29 +129,26 @@ static struct nvme_uq_plan nvme_uq_sample(struct nvme_ctrl *ctrl)
 int nvme_uq_set_queue_count(struct nvme_ctrl *ctrl, int *count)
 {
 	struct nvme_uq_plan plan = nvme_uq_sample(ctrl);
-	struct nvme_uq_ctrl *uqc = ctrl->uq;
-	int ret, granted = *count + plan.irq + plan.poll;
+	unsigned int want = plan.irq + plan.poll;
+	struct nvme_uq_ctrl *uqc = want ? nvme_uq_get_ctrl(ctrl) : ctrl->uq;
+	int ret, granted = *count + want;
 
-	if (!uqc && (plan.irq || plan.poll))
-		uqc = nvme_uq_get_ctrl(ctrl);
-	if (!uqc)
-		return nvme_set_queue_count(ctrl, count);
-
-	uqc->requested = plan;
-	uqc->plan = (struct nvme_uq_plan){ };
-	if (!plan.irq && !plan.poll)
-		return nvme_set_queue_count(ctrl, count);
-
-	ret = nvme_set_queue_count(ctrl, &granted);
-	if (ret < 0)
-		return ret;
-	/* the controller may have rejected the larger number */
-	if (!granted)
-		return nvme_set_queue_count(ctrl, count);
-
-	*count = nvme_uq_plan_queues(&plan, granted, *count);
-	uqc->plan = plan;
-	return ret;
+	if (uqc) {
+		uqc->requested = plan;
+		uqc->plan = (struct nvme_uq_plan){ };
+	}
+	if (uqc && want) {
+		ret = nvme_set_queue_count(ctrl, &granted);
+		if (ret < 0)
+			return ret;
+		/* else the controller has rejected the larger number */
+		if (granted) {
+			*count = nvme_uq_plan_queues(&plan, granted, *count);
+			uqc->plan = plan;
+			return ret;
+		}
+	}
+	return nvme_set_queue_count(ctrl, count);
 }
 
 /**

@@ -74,7 +74,7 @@ static bool nvme_uq_try_unpin(unsigned long val)
 /*
  * Mark memory dirty again and unpin it. Another task may hold a page lock for
  * any time. Only this memory waits for that: the command has ended, and each
- * command has a work item of its own.
+ * command has a work item of its own, up to WQ_MAX_ACTIVE at a time.
  */
 static void nvme_uq_rw_work(struct work_struct *work)
 {

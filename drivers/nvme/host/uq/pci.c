@@ -23,12 +23,9 @@ static void nvme_uq_free_mem(struct nvme_uq *uq)
 	size_t meta = uq->tags.nr * sizeof(struct nvme_sgl_desc);
 
 	nvme_uq_zap(uq);
-	if (uq->meta_sgls)
-		dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls,
-				  uq->meta_sgls_dma);
-	if (uq->sq_cmds)
-		dma_free_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq),
-				  uq->sq_cmds, uq->sq_dma);
+	dma_free_coherent(uq->dma_dev, meta, uq->meta_sgls, uq->meta_sgls_dma);
+	dma_free_coherent(uq->dma_dev, NVME_UQ_SQ_BYTES(uq), uq->sq_cmds,
+			  uq->sq_dma);
 	nvme_uq_free_cq(uq);
 	kvfree(uq->iod);
 	nvme_uq_tags_free(&uq->tags);
@@ -47,8 +44,6 @@ static int nvme_uq_alloc_mem(struct nvme_uq *uq, unsigned int depth)
 	bool genctr = !(uq->ctrl->quirks & NVME_QUIRK_SKIP_CID_GEN);
 	size_t meta = (depth - 1) * sizeof(struct nvme_sgl_desc);
 
-	if (uq->depth == depth)
-		return 0;
 	/* wait for nvme_uq_may_reap() */
 	if (uq->cqes)
 		synchronize_rcu();
@@ -225,10 +220,12 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 			      struct nvme_uq_create_ctx *ctx)
 {
 	struct nvme_ctrl *ctrl = uq->ctrl;
-	int ret;
+	int ret = 0;
 
-	scoped_guard(mutex, &uq->claim_lock)
-		ret = nvme_uq_alloc_mem(uq, ctx->depth);
+	/* a page fault of the owner may hold the lock for long */
+	if (uq->depth != ctx->depth)
+		scoped_guard(mutex, &uq->claim_lock)
+			ret = nvme_uq_alloc_mem(uq, ctx->depth);
 	if (ret)
 		return ret;
 
@@ -414,7 +411,8 @@ static bool nvme_uq_delete_start(struct nvme_uq *uq, u8 opcode)
 /*
  * Delete all queues of a kind, like nvme_delete_io_queues(): the controller
  * gets as many commands at a time as there are tags. Return false if it does
- * not complete one in time.
+ * not complete one in time. Others may use all tags; then the queues that are
+ * left are not deleted, and disabling the controller removes them.
  */
 static bool nvme_uq_delete_kind(struct nvme_uq_ctrl *uqc, u8 opcode)
 {
@@ -427,10 +425,11 @@ static bool nvme_uq_delete_kind(struct nvme_uq_ctrl *uqc, u8 opcode)
 		       (!uqc->q[sent]->cq_live ||
 			nvme_uq_delete_start(uqc->q[sent], opcode)))
 			sent++;
-		if (sent == done ||
-		    (uq->cq_live &&
-		     !wait_for_completion_io_timeout(&uq->deleted,
-						     uq->ctrl->admin_timeout)))
+		if (sent == done)
+			break;
+		if (uq->cq_live &&
+		    !wait_for_completion_io_timeout(&uq->deleted,
+						    uq->ctrl->admin_timeout))
 			return false;
 		done++;
 	}

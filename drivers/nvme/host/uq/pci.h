@@ -83,8 +83,7 @@ static inline void nvme_uq_data_add(struct nvme_uq_data *data,
 	    data->nr_sg <= NVME_UQ_MAX_SEGS) {
 		sg[-1].length += len;
 	} else if (data->nr_sg++ < NVME_UQ_MAX_SEGS) {
-		sg_init_table(sg, 1);
-		sg_unmark_end(sg);
+		*sg = (struct scatterlist){ };
 		sg_set_page(sg, page, len, offset);
 	}
 	data->end = phys + len;

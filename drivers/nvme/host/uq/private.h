@@ -109,7 +109,7 @@ struct nvme_uq_rw;
  * @flags:	NVME_UQ_UNMAP and so on
  * @opcode:	opcode, for messages
  * @file:	open file that the command was submitted to
- * @start:	time of submission, in ns; 0 if completions are not traced
+ * @start:	time of submission, in ns; 0 if completions were not traced then
  * @slba:	first LBA of the command, if @start is set
  * @nsid:	its namespace id
  * @bytes:	length of its data
@@ -524,7 +524,8 @@ struct nvme_uq_io {
  * @submit:	start a command; -EIOCBQUEUED or an error. -E2BIG for a command
  *		of a kiocb: data in too many segments
  * @unpin_rw:	unpin the memory of a completed command of a kiocb. May sleep.
- * @iopoll:	->uring_cmd_iopoll of a polled queue
+ * @iopoll:	poll the queue for a ring, unless it is an interrupt queue;
+ *		return the number of commands that had a completion
  * @ring:	write a doorbell that was deferred to the end of a batch; under
  *		sq_lock
  * @reap:	complete all commands that have a completion, of all rings

@@ -248,12 +248,8 @@ int nvme_uq_rw_iopoll(struct kiocb *iocb, struct io_comp_batch *iob,
 		      unsigned int flags)
 {
 	struct nvme_uq_file *uf = iocb->ki_filp->private_data;
-	struct nvme_uq *uq = uf->node->uq;
 
-	/* see nvme_uq_uring_cmd_iopoll() */
-	if (!uq->polled)
-		return 0;
-	return uq->ops->iopoll(uq, iob, flags);
+	return uf->node->uq->ops->iopoll(uf->node->uq, iob, flags);
 }
 
 /* Size and other requests to a block device */

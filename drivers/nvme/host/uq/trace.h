@@ -59,7 +59,10 @@ TRACE_EVENT(nvme_uq_complete,
 		__entry->status = status;
 		__entry->result = result;
 		__entry->opcode = iod->opcode;
-		/* 0 if the event was not enabled at the submission */
+		/*
+		 * 0 if the event was not enabled at the submission. Wrong if it
+		 * was disabled while a command with this tag was in flight.
+		 */
 		__entry->nsid = iod->start ? iod->nsid : 0;
 		__entry->len = iod->start ? iod->bytes : 0;
 		__entry->slba = iod->start ? iod->slba : 0;
