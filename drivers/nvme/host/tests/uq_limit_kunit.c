@@ -814,6 +814,10 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 	/* without a limit, no completion would wake them */
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1, true));
 	KUNIT_EXPECT_EQ(test, 4 + ARRAY_SIZE(counters), woken);
+	/* the limit that the queue has for each file applies too */
+	WRITE_ONCE(rig->uq.file_limit, 2);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1, true));
+	KUNIT_EXPECT_EQ(test, 6 + ARRAY_SIZE(counters), woken);
 	KUNIT_EXPECT_EQ(test, 0, locked);
 	for (i = 0; i < ARRAY_SIZE(counters); i++)
 		remove_wait_queue(&uf->waitq, &counters[i].wait);

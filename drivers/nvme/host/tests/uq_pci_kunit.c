@@ -70,6 +70,7 @@ static struct rig *new_rig(struct kunit *test)
 	uq->cq_end = rig->cqes + RING;
 	uq->cq_phase = 1;
 	uq->cq_live = true;
+	uq->polled = true;
 	uq->dbbuf_cq_db = &rig->doorbell;
 	uq->dbbuf_cq_ei = &rig->event;
 	rig->doorbell = UNTOUCHED;
@@ -236,6 +237,18 @@ static void poll_of_a_queue_that_is_down(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+/* Check that a poll leaves completions to the interrupt, if there is one. */
+static void poll_of_an_interrupt_queue(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+
+	rig->uq.polled = false;
+	device_ends(rig, STRAY, 0);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_pci_ops.iopoll(&rig->uq, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 0, rig->uq.spurious);
+	nvme_uq_tags_free(&rig->uq.tags);
+}
+
 /*
  * Records the references of a page when a task that waits for a tag is woken.
  */
@@ -278,9 +291,6 @@ static void poll_wakes_before_it_unpins(struct kunit *test)
 
 		req->ctx = ctx;
 		req->flags = REQ_F_IOPOLL;
-		/* io_uring's state of a command, which is not read */
-		req->async_data = kunit_kzalloc(test, 512, GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, req->async_data);
 		nvme_uq_pdu(io_kiocb_to_cmd(req, struct io_uring_cmd))->user =
 			(unsigned long)early.page | NVME_UQ_USER_PAGE |
 			NVME_UQ_USER_DIRTY;
@@ -682,6 +692,7 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(reap_over_the_wrap),
 	KUNIT_CASE(reap_second_turn),
 	KUNIT_CASE(poll_of_a_queue_that_is_down),
+	KUNIT_CASE(poll_of_an_interrupt_queue),
 	KUNIT_CASE(poll_wakes_before_it_unpins),
 	KUNIT_CASE(page_lock_of_another),
 	KUNIT_CASE(shadow_at_the_rings_end),

@@ -40,8 +40,9 @@ EXPORT_SYMBOL_GPL(nvme_uq_block);
  */
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 {
+	/* pairs with the acquire in nvme_uq_try() */
 	scoped_guard(spinlock, &uq->sq_lock)
-		WRITE_ONCE(uq->blocked, uq->blocked & ~why);
+		smp_store_release(&uq->blocked, uq->blocked & ~why);
 	nvme_uq_wake_all(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_unblock);
@@ -76,7 +77,8 @@ static void nvme_uq_unquiesce_one(struct nvme_uq *uq)
 		else if (!(blocked & NVME_UQ_DISABLED))
 			blocked &= ~NVME_UQ_DOWN;
 	}
-	WRITE_ONCE(uq->blocked, blocked);
+	/* pairs with the acquire in nvme_uq_try() */
+	smp_store_release(&uq->blocked, blocked);
 	spin_unlock(&uq->sq_lock);
 	nvme_uq_wake_all(uq);
 }

@@ -535,23 +535,15 @@ static int nvme_uq_pci_submit_one(struct nvme_uq_file *uf,
 	if (unlikely(!nvme_uq_prep_one(uq, &io, READ_ONCE(cmd->addr), flags,
 				       issue_flags)))
 		goto queue;
-	/* not earlier: a worker must use the buffer that is registered now */
-	if (unlikely(nvme_uq_is_full(uq))) {
-		ret = nvme_uq_submit_errno(uq, uf, uf->node);
-		goto unpin;
-	}
-
+	/* a worker, if it must wait, uses the buffer that is registered now */
 	rcu_read_lock();
 	ret = nvme_uq_try(uq, &io, NULL, true);
 	rcu_read_unlock();
 	if (likely(ret == -EIOCBQUEUED))
 		return ret;
-	/* a worker can wait for memory */
-	if (ret == -ENOMEM)
-		ret = -EAGAIN;
-unpin:
 	nvme_uq_unpin_user(nvme_uq_pdu(ioucmd)->user, false);
-	return ret;
+	/* a worker can wait for memory */
+	return ret == -ENOMEM ? -EAGAIN : ret;
 queue:
 	return nvme_uq_queue(uf, ioucmd, issue_flags);
 }

@@ -86,7 +86,7 @@ ctrl_of() { # BLOCK
 }
 
 # Set $block, $ctrl (number of the controller) and $head for the first
-# namespace.
+# namespace. Run the test again in a guard, which restores parameters.
 need_dev() {
 	[ -x ./uq_check_devs ] || skip_all "built without liburing 2.3 or later"
 	why=$(./uq_check_devs)
@@ -95,6 +95,7 @@ need_dev() {
 	"$KSFT_SKIP") skip_all "$why" ;;
 	*) fail_all "$why" ;;
 	esac
+	[ -n "$UQ_TEST_GUARDED" ] || exec ./uq_check_devs guard "$0"
 	if [ -z "${UQ_TEST_DEV+set}${UQ_TEST_SLOW_DEV+set}" ]; then
 		devs=$(./uq_check_devs devs)
 		slow=$(./uq_check_devs slow)

@@ -585,13 +585,18 @@ TEST_F(fault, transfers)
 /* No command pins its pages in the fast path and again in the general path. */
 TEST_F(fault, each_page_is_pinned_once)
 {
-	unsigned long before;
+	unsigned long before, pinned = 48;
+	int tries;
 
 	ASSERT_EQ(HALF, pread(self->block, self->ref, HALF, 0));
-	before = uq_pages_pinned();
-	read_all(_metadata, self);
-	EXPECT_LE(before + 32, uq_pages_pinned());
-	EXPECT_GT(before + 48, uq_pages_pinned());
+	/* the counter includes other tasks, which may pin pages meanwhile */
+	for (tries = 0; tries < 10 && pinned >= 48; tries++) {
+		before = uq_pages_pinned();
+		read_all(_metadata, self);
+		pinned = uq_pages_pinned() - before;
+		EXPECT_LE(32, pinned);
+	}
+	EXPECT_GT(48, pinned);
 }
 
 UQ_LEAVE_OUT("fault.irq.several_lists", "with SGLs it is in uq_io");

@@ -11,8 +11,12 @@
 . ./lib.sh
 
 need_dev
-need_tool mkfs.ext4 mount mountpoint umount blkdiscard dmesg pgrep setsid
+need_tool mkfs.ext4 mount mountpoint umount blkdiscard dmesg pgrep setsid unshare
+grep -qw ext4 /proc/filesystems || modprobe -q ext4 || skip_all "no ext4"
+blkdiscard --help | grep -q -e --zeroout || skip_all "blkdiscard has no -z"
 ./uq_check_devs disrupt > /dev/null || skip_all "$(./uq_check_devs disrupt)"
+# Other tests do not see these mounts, and they end with this test.
+[ -n "$UQ_SAFETY_APART" ] || exec env UQ_SAFETY_APART=1 unshare -m "$0"
 need_queues
 
 # Find two namespaces of one controller, and a namespace without a size. Names
@@ -67,8 +71,8 @@ resets() {
 # The end contains the label.
 ends_of() { # BLOCK
 	{
-		head -c 16M "/dev/$1"
-		tail -c 1M "/dev/$1"
+		head -c $((16 << 20)) "/dev/$1"
+		tail -c $((1 << 20)) "/dev/$1"
 	} | cksum
 }
 

@@ -581,27 +581,38 @@ static long pages_mapped(void)
 	return nr;
 }
 
+/* Maps a file twice, then no more. Returns true if nr_mapped is as wanted. */
+static bool counts_as(struct __test_metadata *_metadata, struct mmap_test *t,
+		      int fd, long wanted)
+{
+	long before = pages_mapped(), slack = PAGES / 8;
+	struct mmap_map m[2];
+	bool good = true;
+
+	ASSERT_GE(before, 0);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, mmap_at(t, &m[i], fd, 0, PAGES, PROT_READ,
+				     MAP_SHARED, 1));
+		mmap_touch(m[i].at, PAGES, t->bs);
+		good &= labs(pages_mapped() - before - wanted) <= slack;
+	}
+	mmap_gone(&m[0]);
+	good &= labs(pages_mapped() - before - wanted) <= slack;
+	mmap_gone(&m[1]);
+	return good && labs(pages_mapped() - before) <= slack;
+}
+
 /* A page that is mapped twice counts once. The zero page does not count. */
 TEST_F(mmap_fault_around, counts_mapped_pages)
 {
-	int fd = new_file(_metadata, &self->t, variant->data, PAGES);
-	long wanted = variant->data ? PAGES : 0, slack = PAGES / 8, before;
-	size_t bs = self->t.bs;
-	struct mmap_map m[2];
+	int fd = new_file(_metadata, &self->t, variant->data, PAGES), tries;
+	bool good = false;
 
-	before = pages_mapped();
-	ASSERT_GE(before, 0);
-	for (int i = 0; i < 2; i++) {
-		ASSERT_EQ(0, mmap_at(&self->t, &m[i], fd, 0, PAGES, PROT_READ,
-				     MAP_SHARED, 1));
-		mmap_touch(m[i].at, PAGES, bs);
-		/* Other processes change the number, too. */
-		EXPECT_LE(labs(pages_mapped() - before - wanted), slack);
-	}
-	mmap_gone(&m[0]);
-	EXPECT_LE(labs(pages_mapped() - before - wanted), slack);
-	mmap_gone(&m[1]);
-	EXPECT_LE(labs(pages_mapped() - before), slack);
+	/* Other processes change the number, too. */
+	for (tries = 0; tries < 10 && !good; tries++)
+		good = counts_as(_metadata, &self->t, fd,
+				 variant->data ? PAGES : 0);
+	EXPECT_TRUE(good);
 	close(fd);
 }
 

@@ -76,7 +76,7 @@ static inline int mmap_window_set(long bytes)
 static inline bool mmap_has_fault_around(void)
 {
 	FILE *f = fopen("/proc/kallsyms", "re");
-	bool found = !f;
+	bool found = false;
 	char line[256];
 
 	while (f && !found && fgets(line, sizeof(line), f))
