@@ -156,6 +156,7 @@ static inline int works(const struct uq_node *node, void *buf)
 #define REACHED	1	/* a point in any code, with any result */
 #define SOME	2	/* a failure at one of the first points */
 #define OURS	4	/* a failure at a point of user queues */
+#define NONE	8	/* no failure at any point */
 
 /* Results of a sweep. */
 struct tally {
@@ -241,6 +242,8 @@ static inline void sweep(struct __test_metadata *_metadata,
 	sweep_points(_metadata, self, s, self->step, &all);
 	if (s->fails & REACHED)
 		EXPECT_LT(0, all.points) TH_LOG(NO_POINT, s->name, all.whose);
+	if (s->fails & NONE)
+		EXPECT_EQ(0, all.failed) TH_LOG("%s", s->name);
 	if (s->fails & SOME) {
 		EXPECT_LT(0, all.first) TH_LOG(NO_FAILURE, s->name, all.whose);
 		EXPECT_GE(FIRST, all.first)
