@@ -40,8 +40,8 @@ EXPORT_SYMBOL_GPL(nvme_uq_block);
  */
 void nvme_uq_unblock(struct nvme_uq *uq, unsigned int why)
 {
-	/* pairs with the acquire in nvme_uq_try() */
 	scoped_guard(spinlock, &uq->sq_lock)
+		/* pairs with the acquire in nvme_uq_try() */
 		smp_store_release(&uq->blocked, uq->blocked & ~why);
 	nvme_uq_wake_all(uq);
 }

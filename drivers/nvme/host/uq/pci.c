@@ -223,9 +223,10 @@ static int nvme_uq_create_one(struct nvme_uq *uq,
 	int ret = 0;
 
 	/* a page fault of the owner may hold the lock for long */
-	if (uq->depth != ctx->depth)
-		scoped_guard(mutex, &uq->claim_lock)
-			ret = nvme_uq_alloc_mem(uq, ctx->depth);
+	if (uq->depth != ctx->depth) {
+		guard(mutex)(&uq->claim_lock);
+		ret = nvme_uq_alloc_mem(uq, ctx->depth);
+	}
 	if (ret)
 		return ret;
 
