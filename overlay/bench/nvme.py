@@ -262,7 +262,7 @@ def judge_profile(found: list[Row], cells: Cells) -> Case:
                 mode, min(32, depth), True, 512, depth=depth)) or 0
             total = sum(one.values())
             seen += counted > 0
-            if abs(total - counted) > max(HIDDEN * counted, COUNTING):
+            if abs(total - counted) > max(HIDDEN * counted, COUNTING * (depth == 1)):
                 bad.append(f"{variant} {mode}-{depth}: {total:.0f} by function, "
                            f"{counted:.0f} counted")
     return results.none_of(name, bad) if seen else results.missing(name, "no profile")

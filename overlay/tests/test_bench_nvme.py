@@ -161,16 +161,20 @@ class Judge(unittest.TestCase):
 class Profile(unittest.TestCase):
     """Check that a profile has the figure of its cell."""
 
-    def judge(self, **functions):
+    def judge(self, depth=32, **functions):
         """How a profile of a cell of 1000 instructions is judged."""
-        found = rows(cell("uq", 1000), [1])
+        found = rows(cell("uq", 1000, batch=depth, depth=depth), [1])
         return nvme.judge_profile(
-            found, {("poll", 32): {"uq": functions}}).status
+            found, {("poll", depth): {"uq": functions}}).status
 
     def test_a_sum_within_two_percent(self):
         self.assertEqual(self.judge(a=600, b=390), ktap.PASS)
         self.assertEqual(self.judge(a=600, b=370), ktap.FAIL)
         self.assertEqual(self.judge(a=600, b=390, string=1000), ktap.FAIL)
+
+    def test_counting_single_commands_costs_some(self):
+        self.assertEqual(self.judge(depth=1, a=600, b=360), ktap.PASS)
+        self.assertEqual(self.judge(depth=1, a=600, b=340), ktap.FAIL)
 
 
 class Report(unittest.TestCase):
