@@ -245,8 +245,8 @@ static int nvme_uq_mem_set_base(struct nvme_uq_mem *mem)
  * @mem:	the memory, after nvme_uq_pci_mem_plan()
  *
  * Return: 0, -ENOMEM, -EOPNOTSUPP like nvme_uq_pci_mem_plan(), -EINTR if the
- * task was killed, or -ENXIO if the driver is being unbound. The caller frees
- * @mem->pages and the arrays of @mem->pieces.
+ * task was killed, or -ENXIO if nvme_uq_mem_revoke() waits for the lock. The
+ * caller frees @mem->pages and the arrays of @mem->pieces.
  */
 int nvme_uq_pci_mem_alloc(struct nvme_uq *uq, struct nvme_uq_mem *mem)
 {

@@ -533,7 +533,8 @@ struct nvme_uq_io {
  *		cannot map it. Called under claim_lock, if the queue has memory.
  * @mem_plan:	decide the size of an open file's memory, and return the maximum
  *		for all open files together; an error if there can be no memory
- * @mem_alloc:	allocate the memory; -ENOMEM, or -EINTR if the task was killed
+ * @mem_alloc:	allocate the memory; -ENOMEM, -EINTR if the task was killed, or
+ *		-ENXIO if a revocation waits for the lock
  * @mem_free:	free the pages. @mem_plan, @mem_alloc and @mem_free are called
  *		under nvme_uq_mems.lock, with the driver bound.
  */
