@@ -13,6 +13,7 @@
 
 #include <linux/dax.h>
 #include <linux/jump_label.h>
+#include <linux/mmdebug.h>
 #include <linux/uio.h>
 #include "ext4.h"
 
@@ -88,6 +89,7 @@ ext4_dax_remember(struct inode *inode, const struct ext4_dax_map *found,
 	struct ext4_dax_map *m = &EXT4_I(inode)->i_dax_map;
 	u32 seq;
 
+	VM_WARN_ON_ONCE(!IS_DAX(inode));
 	/* This is only a guess, so concurrent changes do no harm. */
 	if (!again && READ_ONCE(m->as_of) == found->as_of && READ_ONCE(m->len))
 		return;
@@ -205,7 +207,8 @@ ext4_dax_find_extent(struct ext4_es_tree *tree, ext4_lblk_t lblk, bool *again)
  * written one. A reader that found the block before that returns zeroes, as if
  * it had come before the fault. It never returns the old content of the blocks:
  * they are zeroed before the tree shows them as written
- * (ext4_map_create_blocks()).
+ * (ext4_map_create_blocks()). There are two exceptions: visible quota files, see
+ * dax-unlocked.c, and blocks that could not be zeroed because of an I/O error.
  *
  * Context: process context, i_rwsem held (shared will do). Takes i_es_lock.
  * Return: true if @map is filled. False, with @map unchanged, if the caller

@@ -421,6 +421,22 @@ static void other_iterators(struct kunit *test)
 	__free_page(page);
 }
 
+/* As for any bool, a parameter without a value is switched on. */
+static void parameter_without_value(struct kunit *test)
+{
+	static DEFINE_STATIC_KEY_FALSE(key);
+	const struct kernel_param kp = { .arg = &key.key };
+
+	KUNIT_EXPECT_TRUE(test,
+			  dax_read_param_ops.flags & KERNEL_PARAM_OPS_FL_NOARG);
+	KUNIT_EXPECT_EQ(test, 0, dax_read_param_ops.set(NULL, &kp));
+	KUNIT_EXPECT_TRUE(test, static_key_enabled(&key.key));
+	KUNIT_EXPECT_EQ(test, -EINVAL, dax_read_param_ops.set("x", &kp));
+	KUNIT_EXPECT_TRUE(test, static_key_enabled(&key.key));
+	KUNIT_EXPECT_EQ(test, 0, dax_read_param_ops.set("0", &kp));
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&key.key));
+}
+
 static struct kunit_case drk_cases[] = {
 	KUNIT_CASE(one_written_mapping),
 	KUNIT_CASE(one_hole),
@@ -435,6 +451,7 @@ static struct kunit_case drk_cases[] = {
 	KUNIT_CASE(short_copy_returns_its_count),
 	KUNIT_CASE(nowait_reaches_the_file_system),
 	KUNIT_CASE(other_iterators),
+	KUNIT_CASE(parameter_without_value),
 	{}
 };
 

@@ -56,7 +56,8 @@ xfs_dax_read_extent(
  * and so are extents that look corrupt.  A copy under the IOLOCK does not need
  * the rest of xfs_read_iomap_begin(): a sequence number that tells writeback
  * whether its mapping is still valid, and the search for shared blocks.  The
- * caller excludes files that may have shared blocks.
+ * caller excludes files that may have shared blocks.  The statistics count a
+ * lookup as in xfs_bmapi_read(), whose error injection is left out.
  */
 static __always_inline int
 xfs_dax_read_begin(
@@ -90,6 +91,7 @@ xfs_dax_read_begin(
 	if (unlikely(type < 0))
 		return type;
 
+	XFS_STATS_INC(mp, xs_blk_mapr);
 	trace_xfs_iomap_found(ip, pos, length, XFS_DATA_FORK, &got);
 	iomap->type = type;
 	iomap->offset = XFS_FSB_TO_B(mp, got.br_startoff);

@@ -852,6 +852,34 @@ static void change_visits_no_file(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+/*
+ * Check that a change of a queue wakes no more waiters than could go. A user
+ * may have any number of waiters, and completions wait for the lock of the wait
+ * queue with interrupts disabled.
+ */
+static void change_wakes_as_many_as_could_go(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	unsigned int i, woken = 0, locked = 0;
+	struct counter counters[2 * DEPTH];
+
+	for (i = 0; i < ARRAY_SIZE(counters); i++) {
+		counters[i].uq = uq;
+		counters[i].woken = &woken;
+		counters[i].locked = &locked;
+		init_waitqueue_func_entry(&counters[i].wait, count_wakes);
+		add_wait_queue_exclusive(&uq->waitq, &counters[i].wait);
+	}
+	nvme_uq_wake_all(uq);
+	KUNIT_EXPECT_EQ(test, DEPTH - 1, woken);
+	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, 5));
+	KUNIT_EXPECT_EQ(test, 2 * (DEPTH - 1), woken);
+	for (i = 0; i < ARRAY_SIZE(counters); i++)
+		remove_wait_queue(&uq->waitq, &counters[i].wait);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(limit_of_a_file),
 	KUNIT_CASE(limit_of_a_queue),
@@ -874,6 +902,7 @@ static struct kunit_case nvme_uq_limit_cases[] = {
 	KUNIT_CASE(leave_is_given_back),
 	KUNIT_CASE(waiters_of_a_namespace),
 	KUNIT_CASE(change_visits_no_file),
+	KUNIT_CASE(change_wakes_as_many_as_could_go),
 	{ }
 };
 

@@ -903,6 +903,65 @@ static void hold_during_a_reset(struct kunit *test)
 	expect_blocked(test, pair, 0, 0);
 }
 
+struct freeze {
+	struct nvme_ctrl	*ctrl;
+	struct completion	done;
+};
+
+static int freeze(void *data)
+{
+	struct freeze *f = data;
+
+	nvme_uq_wait_freeze(f->ctrl, MAX_SCHEDULE_TIMEOUT);
+	complete(&f->done);
+	return 0;
+}
+
+/* Wait until a queue is frozen. A failed test must not wait for ever. */
+static bool wait_frozen(struct nvme_uq *uq)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!(READ_ONCE(uq->blocked) & NVME_UQ_FROZEN) &&
+	       time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	return READ_ONCE(uq->blocked) & NVME_UQ_FROZEN;
+}
+
+/*
+ * A reset ends the freeze of a command that still waits for commands in flight.
+ * If the queue was not frozen again, new commands could keep it busy for ever.
+ */
+static void freeze_is_longer_than_a_reset(struct kunit *test)
+{
+	struct pair *pair = new_pair(test);
+	struct freeze f = { .ctrl = &pair->ctrl[0] };
+	struct nvme_uq *uq = &pair->uq[0];
+	struct task_struct *task;
+	unsigned int idx;
+
+	add_queue(test, pair, 0);
+	KUNIT_ASSERT_EQ(test, 0, nvme_uq_tags_alloc(&uq->tags, RING, true,
+						    GFP_KERNEL));
+	idx = nvme_uq_tag_get(&uq->tags);
+	init_completion(&f.done);
+	task = kthread_run(freeze, &f, "uq_freeze");
+	if (!IS_ERR(task)) {
+		KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
+		nvme_uq_unfreeze(&pair->ctrl[0]);
+		KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
+		KUNIT_EXPECT_FALSE(test, completion_done(&f.done));
+	}
+	nvme_uq_tag_put(&uq->tags, idx);
+	wake_up(&uq->idle_wait);
+	if (!IS_ERR(task))
+		wait_for_completion(&f.done);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+	nvme_uq_unfreeze(&pair->ctrl[0]);
+	expect_blocked(test, pair, 0, 0);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 static struct kunit_case nvme_uq_hold_cases[] = {
 	KUNIT_CASE(hold_by_a_scan),
 	KUNIT_CASE(hold_by_several),
@@ -910,6 +969,7 @@ static struct kunit_case nvme_uq_hold_cases[] = {
 	KUNIT_CASE(hold_before_the_queue_exists),
 	KUNIT_CASE(hold_and_freeze_in_any_order),
 	KUNIT_CASE(hold_during_a_reset),
+	KUNIT_CASE(freeze_is_longer_than_a_reset),
 	{ }
 };
 

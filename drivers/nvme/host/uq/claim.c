@@ -162,8 +162,9 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	if (!nvme_uq_is_idle(uq))
 		return -EBUSY;
 	nvme_uq_scrub(uq);
-	WRITE_ONCE(uq->owner, uf);
 	uq->info = page_address(uf->info);
+	/* pairs with the acquire in nvme_uq_mmap_prepare() */
+	smp_store_release(&uq->owner, uf);
 	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask & ~NVME_UQ_CLAIMED);
 	WRITE_ONCE(uq->blocked, uq->blocked | NVME_UQ_CLAIMED);
 	nvme_uq_info_init(uq);
@@ -358,8 +359,11 @@ int nvme_uq_mmap_prepare(struct vm_area_desc *desc)
 		return nvme_uq_mem_mmap_prepare(desc);
 	if (vma_desc_test_any(desc, VMA_WRITE_BIT, VMA_EXEC_BIT))
 		return -EACCES;
-	/* a page fault checks again, with the lock */
-	if (READ_ONCE(uq->owner) != uf)
+	/*
+	 * A page fault checks again, with the lock. Pairs with the release in
+	 * nvme_uq_claim_locked(), so that a fault finds the information page.
+	 */
+	if (smp_load_acquire(&uq->owner) != uf)
 		return -EPERM;
 	if (!vma_desc_test(desc, VMA_SHARED_BIT))
 		return -EINVAL;

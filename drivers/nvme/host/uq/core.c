@@ -157,9 +157,17 @@ static long nvme_uq_wait_all(struct nvme_ctrl *ctrl, long timeout)
  */
 long nvme_uq_wait_freeze(struct nvme_ctrl *ctrl, long timeout)
 {
-	scoped_guard(mutex, &nvme_uq_hold_lock)
-		nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_block);
-	return nvme_uq_wait_all(ctrl, timeout);
+	long slice, rest;
+
+	do {
+		/* a reset may have ended the freeze meanwhile */
+		scoped_guard(mutex, &nvme_uq_hold_lock)
+			nvme_uq_for_each(ctrl->uq, NVME_UQ_FROZEN, nvme_uq_block);
+		slice = min_t(long, timeout, NVME_UQ_POLL_INTERVAL);
+		rest = nvme_uq_wait_all(ctrl, slice);
+		timeout -= slice - rest;
+	} while (rest <= 0 && timeout > 0);
+	return timeout;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_wait_freeze);
 

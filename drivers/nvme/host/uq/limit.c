@@ -49,7 +49,7 @@ void nvme_uq_limits_changed(struct nvme_uq *uq)
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
 	nvme_uq_info_limit(uq);
-	wake_up_all(&uq->waitq);
+	nvme_uq_wake_waiters(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_limits_changed);
 

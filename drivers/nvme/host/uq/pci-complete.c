@@ -77,7 +77,7 @@ static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
  * Complete all commands of a list in task work of their submitters, and those
  * of kiocbs.
  */
-static __always_inline void nvme_uq_finish_all(struct nvme_uq_done *done)
+static void nvme_uq_finish_all(struct nvme_uq_done *done)
 {
 	struct io_uring_cmd *ioucmd;
 

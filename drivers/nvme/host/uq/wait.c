@@ -32,8 +32,9 @@
  *   2. A waiter that is admitted, gives up or leaves the queue of tags for that
  *	of its file wakes the next one that could go. It may have been woken in
  *	place of that one, and the next one is the first now.
- *   3. Whatever unblocks a queue or changes its limits wakes all waiters of the
- *	queue. It visits no file.
+ *   3. Whatever unblocks a queue or changes its limits wakes as many waiters of
+ *	the queue as it has tags. It visits no file. Those that are admitted or
+ *	give up wake the next ones by 2.
  *
  * By 1 and 2, if a tag is free for the waiters of an unblocked queue, then a
  * waiter of the queue has been woken and has not looked since. If a file is
@@ -408,12 +409,12 @@ int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
 EXPORT_SYMBOL_GPL(nvme_uq_wait_memory);
 
 /**
- * nvme_uq_wake_all - wake all waiters for a tag or for an unblocked queue
+ * nvme_uq_wake_all - wake waiters for a tag, for an unblocked or for an idle queue
  * @uq:		the queue
  */
 void nvme_uq_wake_all(struct nvme_uq *uq)
 {
-	wake_up_all(&uq->waitq);
+	nvme_uq_wake_waiters(uq);
 	wake_up_all(&uq->idle_wait);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_wake_all);

@@ -87,6 +87,13 @@ int nvme_uq_wait_memory(struct nvme_uq *uq, struct nvme_uq_io *io,
 void nvme_uq_abandon(struct nvme_uq *uq, struct nvme_uq_io *io,
 		     struct nvme_uq_waiter *waiter);
 void nvme_uq_wake_all(struct nvme_uq *uq);
+
+/* Wake no more waiters than could go, however many there are. */
+static inline void nvme_uq_wake_waiters(struct nvme_uq *uq)
+{
+	wake_up_nr(&uq->waitq, READ_ONCE(uq->tags.nr) ?: 1);
+}
+
 #if IS_ENABLED(CONFIG_KUNIT)
 int nvme_uq_recheck(struct nvme_uq *uq, const struct nvme_uq_io *io,
 		    struct nvme_uq_waiter *waiter);

@@ -65,6 +65,15 @@ static inline bool uq_is_left_out(const char *name)
 	return false;
 }
 
+static inline void uq_print_left_out(void)
+{
+	unsigned int i;
+
+	for (i = 0; uq_left_out[i].pattern; i++)
+		fprintf(stderr, "# without %s: %s\n", uq_left_out[i].pattern,
+			uq_left_out[i].why);
+}
+
 #define UQ_MOST_TESTS	1000
 
 /* Run all selected tests that are not left out. */
@@ -98,6 +107,7 @@ static inline int uq_run_harness(int argc, char **argv)
 			}
 		}
 	}
+	uq_print_left_out();
 	/* without any option, the harness would run all tests */
 	if (n == 1) {
 		args[n++] = "-r";
@@ -131,7 +141,6 @@ static inline int uq_run_tests(int argc, char **argv)
 static inline int uq_main(int argc, char **argv)
 {
 	char why[UQ_WHY_LEN];
-	unsigned int i;
 	int ret;
 
 	if (argc < 2 || (strcmp(argv[1], "-l") && strcmp(argv[1], "-h"))) {
@@ -141,9 +150,7 @@ static inline int uq_main(int argc, char **argv)
 		return uq_guard(uq_run_tests, argc, argv);
 	}
 	/* only print; no test runs */
-	for (i = 0; uq_left_out[i].pattern; i++)
-		fprintf(stderr, "# without %s: %s\n", uq_left_out[i].pattern,
-			uq_left_out[i].why);
+	uq_print_left_out();
 	return test_harness_run(argc, argv);
 }
 

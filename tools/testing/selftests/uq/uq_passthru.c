@@ -677,6 +677,7 @@ struct held {
 	unsigned int flags;	/* of the ring */
 	enum { BY_IOCTL, BY_IOCTL_VEC, BY_RING } how;
 	char *buf;
+	unsigned int len;
 	int ret;
 };
 
@@ -685,13 +686,15 @@ static void *send_held(void *arg)
 	struct held *h = arg;
 	struct nvme_passthru_cmd64 c = {
 		.opcode = CMD_READ, .nsid = h->self->ns.nsid,
-		.addr = (uintptr_t)h->buf, .data_len = 4096,
-		.cdw10 = SLBA, .cdw12 = 7,
+		.addr = (uintptr_t)h->buf, .data_len = h->len,
+		.cdw10 = SLBA, .cdw12 = h->len / 512 - 1,
 	};
 	struct io_uring ring;
 
 	if (h->how == BY_IOCTL) {
 		h->ret = ioctl(h->self->fd, NVME_IOCTL_IO64_CMD, &c);
+		if (h->ret < 0)
+			h->ret = -errno;
 		return NULL;
 	}
 	if (h->how == BY_IOCTL_VEC) {
@@ -703,7 +706,7 @@ static void *send_held(void *arg)
 	if (h->ret)
 		return NULL;
 	uq_prep(&ring, h->self->fd, h->self->ns.nsid, CMD_READ, SLBA, h->buf,
-		4096);
+		h->len);
 	h->ret = uq_run(&ring);
 	io_uring_queue_exit(&ring);
 	return NULL;
@@ -726,7 +729,9 @@ TEST_F(passthru, unresolved_fault)
 		{ BY_IOCTL_VEC, 0, -1 },
 		{ BY_RING, 0, 0 }, { BY_RING, 2, 0 },
 	};
-	struct held held = { .self = self, .flags = variant->flags };
+	struct held held = {
+		.self = self, .flags = variant->flags, .len = 4096,
+	};
 	struct uffd_msg msg;
 	pthread_t tenant;
 	unsigned int i;
@@ -749,6 +754,48 @@ TEST_F(passthru, unresolved_fault)
 		EXPECT_EQ(ways[i].ret, held.ret) TH_LOG("way %u", i);
 		munmap(buf, 8192);
 	}
+}
+
+struct dropper {
+	char *buf;
+	size_t len;
+	bool stop;
+};
+
+static void *drop_pages(void *arg)
+{
+	struct dropper *d = arg;
+
+	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED))
+		madvise(d->buf, d->len, MADV_DONTNEED);
+	return NULL;
+}
+
+/*
+ * Another thread drops the pages of the buffer again as soon as they are there.
+ * The command ends all the same. A worker of io_uring that tried again for ever
+ * would not see that its ring is closed.
+ */
+TEST_F(passthru, pages_that_are_dropped)
+{
+	struct held held = {
+		.self = self, .flags = variant->flags, .len = 131072,
+	};
+	struct dropper dropper = { .len = held.len };
+	pthread_t task;
+
+	dropper.buf = uq_alloc(held.len);
+	ASSERT_NE(NULL, dropper.buf);
+	held.buf = dropper.buf;
+	ASSERT_EQ(0, pthread_create(&task, NULL, drop_pages, &dropper));
+	for (held.how = BY_IOCTL; held.how <= BY_RING; held.how += BY_RING) {
+		send_held(&held);
+		EXPECT_TRUE(!held.ret || held.ret == -EFAULT)
+			TH_LOG("%d", held.ret);
+	}
+	__atomic_store_n(&dropper.stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(task, NULL));
+	munmap(dropper.buf, dropper.len);
 }
 
 int main(int argc, char **argv)

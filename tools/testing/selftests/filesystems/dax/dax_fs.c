@@ -197,6 +197,10 @@ static int claim(const char *dev, bool named, char *why)
 		snprintf(why, DAX_WHY_LEN, "%.64s cannot do DAX", dev);
 		return -1;
 	}
+	if (!dax_kernel_has("dax_iomap_rw")) {
+		snprintf(why, DAX_WHY_LEN, "needs CONFIG_FS_DAX");
+		return -1;
+	}
 	fd = open_exclusive(dev);
 	if (fd < 0) {
 		snprintf(why, DAX_WHY_LEN, "%.64s is in use: %s", dev,
@@ -218,6 +222,20 @@ static int claim(const char *dev, bool named, char *why)
 			 "%.64s holds data (mkfs.ext4 -L " DAX_LABEL " gives it to these tests)",
 			 dev);
 	return ours ? 0 : -1;
+}
+
+bool dax_kernel_has(const char *function)
+{
+	FILE *f = fopen("/proc/kallsyms", "re");
+	char line[256], name[128];
+	bool found = !f;
+
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*s %*s %127s", name) == 1 &&
+			!strcmp(name, function);
+	if (f)
+		fclose(f);
+	return found;
 }
 
 int dax_claim_dev(const char *dev, char *why)

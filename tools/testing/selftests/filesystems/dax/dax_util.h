@@ -85,6 +85,8 @@ int dax_guard(int (*run)(int argc, char **argv), int argc, char **argv,
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
 /* MiB of an XFS log: the smallest log has 2211 blocks of 64 KiB. */
 #define DAX_XFS_LOG (dax_bs() > 16384 ? 144 : 64)
+/* True if the kernel has a function, or hides the names of its functions. */
+bool dax_kernel_has(const char *function);
 /* @meta: the argument of -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
 /* True if this system has mkfs and kernel support for a filesystem. */

@@ -150,15 +150,21 @@ make_fs() { # DEVICE
 need_fs() { # DEVICE
 	make_fs "$1" > "$tmp/mkfs" 2>&1 && return
 	sed 's/^/# | /' "$tmp/mkfs"
+	bail_out "no ext4 on $1"
+}
+
+# End the test before its plan.
+bail_out() { # REASON
 	echo "TAP version 13"
-	echo "Bail out! no ext4 on $1"
+	echo "Bail out! $1"
 	exit 1
 }
 
-# Mount the device and set $dir.
+# Mount the device and set $dir. No test can run without it.
 mount_fs() { # DEVICE
 	mkdir -p "$tmp/mnt"
-	mount -t ext4 -o dax=always "$1" "$tmp/mnt" || return
+	mount -t ext4 -o dax=always "$1" "$tmp/mnt" ||
+		bail_out "cannot mount ext4 on $1"
 	# shellcheck disable=SC2034 # the tests use it
 	dir=$tmp/mnt
 }

@@ -75,15 +75,7 @@ static inline int mmap_window_set(long bytes)
 /* True if read faults on DAX mappings map the pages around. */
 static inline bool mmap_has_fault_around(void)
 {
-	FILE *f = fopen("/proc/kallsyms", "re");
-	bool found = false;
-	char line[256];
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = !!strstr(line, " vmf_fault_around_pages");
-	if (f)
-		fclose(f);
-	return found;
+	return dax_kernel_has("vmf_fault_around_pages");
 }
 
 /* -- warnings of the kernel */

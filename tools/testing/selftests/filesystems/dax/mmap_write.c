@@ -217,7 +217,11 @@ TEST_F(mmap_pin, truncation_leaves_other_pages_mapped)
 	ASSERT_EQ(0, ftruncate(fd, bs));
 	EXPECT_EQ(1, mmap_present(m.at));
 	EXPECT_EQ(0, mmap_count_present(m.at + bs, 3));
+	/* neither the same size nor a larger one takes pages away */
+	ASSERT_EQ(0, ftruncate(fd, bs));
+	EXPECT_EQ(1, mmap_present(m.at));
 	ASSERT_EQ(0, ftruncate(fd, 4 * bs));
+	EXPECT_EQ(1, mmap_present(m.at));
 	EXPECT_EQ('S', m.at[0]);
 	EXPECT_EQ(0, m.at[bs]);
 	mmap_gone(&m);
