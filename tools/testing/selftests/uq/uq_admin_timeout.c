@@ -50,6 +50,25 @@ TEST_F(timeout, queues_that_are_not_deleted)
 		  uq_attr(self->node.name, "cancelled"));
 }
 
+UQ_LEAVE_OUT("timeout.poll.queues_are_deleted_in_parallel",
+	     "a reset deletes queues of both kinds");
+
+/*
+ * A reset sends the Delete commands of several queues before it waits for the
+ * first one, so a slow controller does not take the sum of their times. Two
+ * commands are not answered, although the first one ends the deletion.
+ */
+TEST_F(timeout, queues_are_deleted_in_parallel)
+{
+	if (!can_pretend(self))
+		SKIP(return, UQ_NO_FAULTS);
+	/* long enough for the admin commands that are answered */
+	ASSERT_EQ(0, uq_ctrl_set(self->node.ns.ctrl, "admin_timeout", "5000"));
+	ASSERT_EQ(0, set_admin_fault(self, "silent", ADMIN_DELETE_SQ, 2));
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(0, fault_left(self, "silent"));
+}
+
 /*
  * If the device fails to create a queue, this queue and the following ones of
  * its kind do not exist. The other queues and the block device still work.

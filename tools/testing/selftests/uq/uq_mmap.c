@@ -446,6 +446,21 @@ TEST_F(map, wait)
 	EXPECT_EQ(UQ_CQ_IDLE, uq_cq_look(&self->cq));
 }
 
+/* With a closed descriptor of the ring, only liburing can enter the kernel. */
+TEST_F(map, wait_with_a_registered_ring)
+{
+	unsigned int i;
+
+	ASSERT_EQ(1, io_uring_register_ring_fd(&self->ring));
+	/* io_uring_close_ring_fd() needs liburing 2.4 */
+	ASSERT_EQ(0, close(self->ring.ring_fd));
+	self->ring.ring_fd = -1;
+	for (i = 0; i < 20; i++) {
+		submit(_metadata, self, 1);
+		EXPECT_EQ(1, wait_and_take(_metadata, self, i & 1 ? ~0ul : 0));
+	}
+}
+
 /*
  * Two rings of one open file. A ring gets completions that the other has
  * reaped.

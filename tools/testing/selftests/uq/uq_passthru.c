@@ -676,8 +676,8 @@ struct held {
 	FIXTURE_DATA(passthru) *self;
 	unsigned int flags;	/* of the ring */
 	enum { BY_IOCTL, BY_IOCTL_VEC, BY_RING } how;
-	char *buf;
-	unsigned int len;
+	char *buf, *meta;
+	__u32 len, meta_len;
 	int ret;
 };
 
@@ -687,7 +687,8 @@ static void *send_held(void *arg)
 	struct nvme_passthru_cmd64 c = {
 		.opcode = CMD_READ, .nsid = h->self->ns.nsid,
 		.addr = (uintptr_t)h->buf, .data_len = h->len,
-		.cdw10 = SLBA, .cdw12 = h->len / 512 - 1,
+		.metadata = (uintptr_t)h->meta, .metadata_len = h->meta_len,
+		.cdw10 = SLBA, .cdw12 = h->len / h->self->ns.lba - 1,
 	};
 	struct io_uring ring;
 
@@ -712,6 +713,21 @@ static void *send_held(void *arg)
 	return NULL;
 }
 
+/* Freeze the queue while the command waits for its memory. */
+static void freeze_held(struct __test_metadata *_metadata, struct held *held,
+			int uffd)
+{
+	struct uffd_msg msg;
+	pthread_t tenant;
+
+	ASSERT_EQ(0, pthread_create(&tenant, NULL, send_held, held));
+	EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	EXPECT_TRUE(uq_freezes(&held->self->ns, held->self->block))
+		TH_LOG("way %u: the block device waits", held->how);
+	close(uffd);
+	ASSERT_EQ(0, pthread_join(tenant, NULL));
+}
+
 /*
  * A page fault that does not end keeps no request. So the queue can be frozen,
  * and other users of the block device go on. Data at an odd address is copied,
@@ -732,8 +748,6 @@ TEST_F(passthru, unresolved_fault)
 	struct held held = {
 		.self = self, .flags = variant->flags, .len = 4096,
 	};
-	struct uffd_msg msg;
-	pthread_t tenant;
 	unsigned int i;
 	char *buf;
 	int uffd;
@@ -745,12 +759,7 @@ TEST_F(passthru, unresolved_fault)
 		ASSERT_NE(NULL, buf);
 		held.how = ways[i].how;
 		held.buf = buf + ways[i].offset;
-		ASSERT_EQ(0, pthread_create(&tenant, NULL, send_held, &held));
-		EXPECT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
-		EXPECT_TRUE(uq_freezes(&self->ns, self->block))
-			TH_LOG("way %u: the block device waits", i);
-		close(uffd);
-		ASSERT_EQ(0, pthread_join(tenant, NULL));
+		freeze_held(_metadata, &held, uffd);
 		EXPECT_EQ(ways[i].ret, held.ret) TH_LOG("way %u", i);
 		munmap(buf, 8192);
 	}
@@ -796,6 +805,35 @@ TEST_F(passthru, pages_that_are_dropped)
 	__atomic_store_n(&dropper.stop, true, __ATOMIC_RELAXED);
 	ASSERT_EQ(0, pthread_join(task, NULL));
 	munmap(dropper.buf, dropper.len);
+}
+
+/* The same if only the metadata cannot be accessed. */
+TEST_F(passthru, unresolved_fault_in_metadata)
+{
+	FIXTURE_DATA(passthru) other = *self;
+	struct held held = { .self = &other, .buf = (char *)self->buf };
+	char path[64];
+	int uffd;
+
+	if (!uq_ns_find(&other.ns, uq_separate_metadata))
+		SKIP(return, "no such metadata (or CONFIG_BLK_DEV_INTEGRITY)");
+	other.fd = open_ns("/dev/ng%dn%d", &other.ns, O_RDONLY);
+	if (other.fd < 0)
+		SKIP(return, "the namespace has no generic node of one path");
+	snprintf(path, sizeof(path), "/dev/%s", other.ns.block);
+	other.block = open(path, O_RDONLY | O_DIRECT);
+	ASSERT_LE(0, other.block);
+	held.meta = uq_held_memory(4096, &uffd);
+	if (uffd < 0)
+		SKIP(return, "no userfaultfd");
+	ASSERT_NE(NULL, held.meta);
+	held.len = 8 * other.ns.lba;
+	held.meta_len = 8 * other.ns.ms;
+	freeze_held(_metadata, &held, uffd);
+	EXPECT_EQ(0, held.ret);
+	munmap(held.meta, 4096);
+	close(other.fd);
+	close(other.block);
 }
 
 int main(int argc, char **argv)

@@ -5,8 +5,10 @@
  */
 #define _GNU_SOURCE
 #define UQ_DISRUPTIVE	true
+#include <glob.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sys/uio.h>
 
 #include "uq_timeout.h"
 
@@ -224,6 +226,74 @@ TEST_F(timeout, held_request_and_format)
 	if (status > 0 && STATUS(status) == INVALID_OPCODE)
 		SKIP(return, "%s cannot format", self->node.ctrl);
 	EXPECT_EQ(0, status);
+}
+
+/* -- a slow block device */
+
+#define READS	128
+
+/* Send reads, and do not wait for them. */
+static void read_slowly(struct __test_metadata *_metadata,
+			FIXTURE_DATA(timeout) *self, struct io_uring *ring,
+			int fd)
+{
+	struct io_uring_sqe *sqe;
+	unsigned int i;
+
+	for (i = 0; i < READS; i++) {
+		sqe = io_uring_get_sqe(ring);
+		/* neighbours would become one request */
+		io_uring_prep_read(sqe, fd, self->buf + i * 512, 512, i * 8192);
+		/* a worker would send the read later */
+		sqe->rw_flags = RWF_NOWAIT;
+	}
+	ASSERT_EQ(READS, io_uring_submit(ring));
+}
+
+UQ_LEAVE_OUT("timeout.poll.held_only_while_frozen",
+	     "a scan holds queues of both kinds");
+
+/*
+ * A scan stops user queues to change the format. It first waits for all
+ * requests of the block device. So none is in flight after user queues were
+ * stopped: all were sent before the scan.
+ */
+TEST_F(timeout, held_only_while_frozen)
+{
+	bool stopped, reading;
+	struct io_uring ring;
+	struct uq_node slow;
+	glob_t all = { };
+	char path[80], line[32];
+	unsigned int i;
+	int fd, ret;
+
+	if (!uq_find_slow(&slow, variant->poll) || slow.ns.lba != 512)
+		SKIP(return, "UQ_TEST_SLOW_DEV names nothing with blocks of 512 bytes");
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/nvme*n*",
+		 slow.ns.ctrl);
+	if (glob(path, 0, NULL, &all) || all.gl_pathc > 1)
+		SKIP(return, "the scan of another namespace stops user queues");
+	fd = open(slow.block, O_RDONLY | O_DIRECT);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, uq_ring(&ring, READS, 0));
+	read_slowly(_metadata, self, &ring, fd);
+	ASSERT_EQ(0, uq_ctrl_set(slow.ns.ctrl, "rescan_controller", "1"));
+	snprintf(path, sizeof(path), "/sys/block/%s/inflight", slow.ns.block);
+	do {
+		/* in this order */
+		stopped = uq_attr(slow.name, "frozen") == 1;
+		reading = !uq_read_line(path, line, sizeof(line)) &&
+			atoi(line) > 0;
+	} while (reading && !stopped);
+	EXPECT_FALSE(reading) TH_LOG("user queues wait for the block device");
+	for (i = 0; i < READS; i++) {
+		ret = uq_reap(&ring, NULL);
+		/* an earlier scan may still have frozen the block device */
+		EXPECT_TRUE(ret == 512 || ret == -EAGAIN) TH_LOG("%d", ret);
+	}
+	io_uring_queue_exit(&ring);
+	close(fd);
 }
 
 int main(int argc, char **argv)
