@@ -22,11 +22,12 @@
 
 void *uq_held_memory(size_t len, int *uffd)
 {
+	size_t page = getpagesize(), pages = (len + page - 1) / page;
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = {
-		.range	= { (uintptr_t)p, len },
+		.range	= { (uintptr_t)p, pages * page },
 		.mode	= UFFDIO_REGISTER_MODE_MISSING,
 	};
 
