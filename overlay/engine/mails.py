@@ -201,8 +201,7 @@ def measured(wanted: str | None) -> str:
 def _origin(data: dict[str, Any], names: Iterable[str]) -> str:
     """Return the kernel and the tree that the figures of these parts come from."""
     texts, names = list[str](), sorted(names, key=parts.NAMES.index)
-    for name in names:
-        one = data["parts"][name]
+    for one in map(data["parts"].get, names):
         text = f"Linux {one['kernel']}"
         if match := re.fullmatch(r"([0-9a-f]{12,})(-dirty)?", one["commit"]):
             text += f", tree at {match[1][:12]}{' with changes' if match[2] else ''}"

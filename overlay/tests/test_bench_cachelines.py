@@ -179,10 +179,12 @@ class Turns(unittest.TestCase):
                 rows(cell + told(), good + wrong[name] * 2 + turn() * 3)
 
 
-def command(found_lines, own=4):
-    """A user queue's row of a batch of 32."""
-    return rows(told("uq", bench="nvme", mode="poll", batch=32, cpus=1),
-                turn(lines=found_lines, own=own) * 3)
+def command(found_lines, own=4, taken=6):
+    """A user queue's rows of a batch of 32, and of one command on two CPUs."""
+    return [*rows(told("uq", bench="nvme", mode="poll", batch=32, cpus=1),
+                  turn(lines=found_lines, own=own) * 3),
+            *rows(told("uq", bench="nvme", mode="poll", batch=1, cpus=2),
+                  turn(taken=taken) * 3)]
 
 
 def readers(generic=5, read_iter=4, read=4, scattered=4):
@@ -203,6 +205,7 @@ class Judge(unittest.TestCase):
 
     def test_too_many_lines(self):
         self.assertIn("at most 14", self.failed(command(19) + readers())[0])
+        self.assertIn("at most 6", self.failed(command(18, taken=7) + readers())[0])
 
     def test_more_taken_than_before(self):
         red = self.failed(command(18) + readers(read=6))

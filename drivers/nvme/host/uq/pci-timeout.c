@@ -29,7 +29,7 @@ static void nvme_uq_ring_late(struct nvme_uq *uq)
 	scoped_guard(spinlock_irqsave, &uq->cq_lock) {
 		/* the most recently taken tags */
 		for (; n; n--) {
-			u32 idx = s->free[(s->head - n) & s->free_mask];
+			u32 idx = s->free[(s->head - n) & s->idx_mask];
 			struct nvme_uq_iod *iod = &uq->iod[idx];
 
 			iod->deadline = jiffies + iod->timeout + NVME_UQ_GRACE;

@@ -171,33 +171,33 @@ struct nvme_uq_iod {
  * @info:	its information page, or NULL
  * @claimable:	open files may claim the queue; claim_lock is enough
  * @info_base:	@submitted and @completed at the time of the claim
- * @sq_lock:	protects the members up to @cq_lock
+ * @limit:	maximum number of commands in flight, 0 for the number of tags
+ * @file_limit:	the same limit for each open file
+ * @tag_waiters: commands waiting for a tag or until the queue is up
+ * @waiting:	commands waiting for a tag or for the limit of their file
+ * @plug:	plug of the last task that deferred the doorbell
+ * @sq_lock:	protects the members from @limit up to @cq_lock, and @waitq
  * @blocked:	reasons to accept no new commands, NVME_UQ_DOWN and so on
  * @reserve:	tags that a new command leaves free: those beyond @limit, and one
- *		if a command waits for a tag; UINT_MAX if @file_limit is set, so that
+ *		if a command waits for a tag; U16_MAX if @file_limit is set, so that
  *		each command takes the path that checks it
  * @sq_tail:	index of the next submission queue entry
  * @last_sq_tail: @sq_tail at the last doorbell, shadow or real
  * @tmo_armed:	@tmo_work is queued
  * @aborting:	an abort of one of its commands is in flight; set by @tmo_work
- * @plug:	plug of the last task that deferred the doorbell
  * @tmo_next:	expiry of @tmo_work, in jiffies
  * @submitted:	commands ever submitted
  * @bytes:	length of their data, of reads and of writes
  * @doorbells:	writes to @sq_db
- * @limit:	maximum number of commands in flight, 0 for the number of tags
- * @file_limit:	the same limit for each open file
- * @tag_waiters: commands waiting for a tag or until the queue is up
- * @waiting:	commands waiting for a tag or for the limit of their file
- * @waitq:	those of @tag_waiters that were not woken
  * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
  * @cq_lock:	protects the members up to @cancelled
  * @cq_live:	the queue exists on the controller
  * @cq_phase:	phase of a new completion
  * @cq_next:	next completion queue entry
  * @cq_end:	end of the completion queue
- * @reaps:	number of reaps that found a completion
  * @completed:	commands ever completed
+ * @reaps:	number of reaps that found a completion
+ * @waitq:	those of @tag_waiters that were not woken
  * @spurious:	completions whose id was not in flight
  * @timeouts:	commands that timed out
  * @cancelled:	commands that a reset ended
@@ -253,34 +253,40 @@ struct nvme_uq {
 	u32			info_base;
 	bool			claimable;
 
-	/* submission */
-	spinlock_t		sq_lock ____cacheline_aligned_in_smp;
-	unsigned int		blocked;
-	unsigned int		reserve;
-	u16			sq_tail;
-	u16			last_sq_tail;
-	bool			tmo_armed;
-	bool			aborting;
-	struct blk_plug		*plug;
-	unsigned long		tmo_next;
-	u64			submitted;
-	u64			bytes[2];
-	u64			doorbells;
+	/* seldom changed by submission */
 	unsigned int		limit;
 	unsigned int		file_limit;
 	unsigned int		tag_waiters;
 	unsigned int		waiting;
-	wait_queue_head_t	waitq;
-	struct nvme_uq_tags	tags;
+	struct blk_plug		*plug;
 
-	/* completion */
-	spinlock_t		cq_lock ____cacheline_aligned_in_smp;
+	/*
+	 * Each command changes the next two cache lines, if spinlock_t has four
+	 * bytes: one by its submission and one by its completion. Both contain a
+	 * part of @tags.
+	 */
+	spinlock_t		sq_lock ____cacheline_aligned_in_smp;
+	unsigned int		blocked;
+	u16			reserve;
+	u16			sq_tail;
+	u16			last_sq_tail;
+	bool			tmo_armed;
+	bool			aborting;
+	unsigned long		tmo_next;
+	u64			submitted;
+	u64			bytes[2];
+	u64			doorbells;
+	struct nvme_uq_tags	tags;
+	spinlock_t		cq_lock;
 	bool			cq_live;
 	u16			cq_phase;
 	const struct nvme_completion *cq_next;
 	const struct nvme_completion *cq_end;
-	u64			reaps;
 	u64			completed;
+	u64			reaps;
+
+	/* seldom changed */
+	wait_queue_head_t	waitq;
 	u64			spurious;
 	u64			timeouts;
 	u64			cancelled;

@@ -39,7 +39,6 @@ int nvme_uq_tags_alloc(struct nvme_uq_tags *s, unsigned int depth,
 
 	s->nr = nr;
 	s->idx_mask = (1 << bits) - 1;
-	s->free_mask = (1 << bits) - 1;
 	s->genctr_step = genctr ? 1 << bits : 0;
 	for (i = 0; i < nr; i++) {
 		s->cid[i] = i;

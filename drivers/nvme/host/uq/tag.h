@@ -4,7 +4,6 @@
 #define _NVME_UQ_TAG_H
 
 #include <linux/bits.h>
-#include <linux/cache.h>
 #include <linux/compiler.h>
 #include <linux/types.h>
 #include <asm/barrier.h>
@@ -18,9 +17,9 @@
  * @tail:	tags ever put back, and @nr; written under the queue's cq_lock
  * @nr:		number of tags, one less than the queue has entries, so that a
  *		full set of tags can never overrun the submission queue
- * @idx_mask:	part of a command id that is the tag
  * @genctr_step: increment of a command id each time its tag is used
- * @free_mask:	size of @free, less one
+ * @idx_mask:	part of a command id that is the tag, and the size of @free,
+ *		less one
  * @cid:	last command id of each tag, with NVME_UQ_ARMED when in flight.
  *		Indexed by all values of @idx_mask; those from @nr on are
  *		unused.
@@ -29,17 +28,16 @@
  *		as possible.
  *
  * Submission takes tags under sq_lock, and completion puts them back under
- * cq_lock. The ring between them needs no lock of its own. The members that do
- * not change share a cache line with @tail, because both sides read @tail for
- * each command. A completion does not use @head.
+ * cq_lock. The ring between them needs no lock of its own. In struct nvme_uq,
+ * the members up to @genctr_step end the cache line of sq_lock, and the others
+ * begin that of cq_lock. A completion uses none of the first ones.
  */
 struct nvme_uq_tags {
 	u32		head;
-	u32		tail ____cacheline_aligned_in_smp;
 	u16		nr;
+	u16		genctr_step;
 	u32		idx_mask;
-	u32		genctr_step;
-	u32		free_mask;
+	u32		tail;
 	u32		*cid;
 	u16		*free;
 };
@@ -78,7 +76,7 @@ static inline unsigned int nvme_uq_tags_left(const struct nvme_uq_tags *s)
 static inline unsigned int nvme_uq_tag_get(struct nvme_uq_tags *s)
 {
 	u32 head = s->head;
-	unsigned int idx = s->free[head & s->free_mask];
+	unsigned int idx = s->free[head & s->idx_mask];
 
 	WRITE_ONCE(s->head, head + 1);
 	return idx;
@@ -130,7 +128,7 @@ static inline void nvme_uq_tag_put(struct nvme_uq_tags *s, unsigned int idx)
 {
 	u32 tail = s->tail;
 
-	s->free[tail & s->free_mask] = idx;
+	s->free[tail & s->idx_mask] = idx;
 	/* all accesses to the tag's iod come before its reuse */
 	smp_store_release(&s->tail, tail + 1);
 }

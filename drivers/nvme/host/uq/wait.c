@@ -84,7 +84,7 @@ void nvme_uq_set_reserve(struct nvme_uq *uq)
 
 	lockdep_assert_held(&uq->sq_lock);
 	if (uq->file_limit)
-		reserve = UINT_MAX;
+		reserve = U16_MAX;
 	else if (uq->tags.nr - reserve > 1 && uq->tag_waiters)
 		reserve++;
 	WRITE_ONCE(uq->reserve, reserve);

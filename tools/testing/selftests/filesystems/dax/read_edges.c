@@ -206,6 +206,20 @@ static __u64 sum_of(const char *mem, size_t len)
 }
 
 /*
+ * On some architectures, a copy stops some bytes before those that are not
+ * accessible. The generic path then tries the rest once more.
+ */
+static bool stops_early(const struct outcome *out,
+			const struct outcome *generic, size_t len)
+{
+	ssize_t less = generic->ret - out->ret;
+	loff_t moved = generic->moved - out->moved;
+
+	return out->ret > 0 && less > 0 && less < 64 &&
+		(!moved || moved == less) && generic->ret < (ssize_t)len;
+}
+
+/*
  * Reads to @buf. If @check is not NULL, it is filled before the read, and its
  * checksum is part of the outcome.
  */
@@ -227,6 +241,7 @@ static struct outcome do_read(struct __test_metadata *_metadata,
 		return out;
 	}
 	if (!memcmp(&out, generic, sizeof(out)) ||
+	    stops_early(&out, generic, len) ||
 	    t->complaints++ >= MAX_COMPLAINTS)
 		return out;
 	EXPECT_EQ(generic->ret, out.ret)

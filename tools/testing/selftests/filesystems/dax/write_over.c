@@ -168,6 +168,7 @@ TEST_F(write_over, bad_buffers)
 {
 	size_t bs = self->t.bs;
 	char *two = dax_alloc(_metadata, 2 * bs);
+	ssize_t len;
 
 	memset(two, 'b', bs);
 	ASSERT_EQ(0, munmap(two + bs, bs));
@@ -179,9 +180,11 @@ TEST_F(write_over, bad_buffers)
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
 	EXPECT_EQ(0, memcmp(self->buf, self->model, 4 * bs));
 
-	/* Aligned, because a flushing copy may drop the last few bytes. */
-	EXPECT_EQ(96, pwrite(self->fd, two + bs - 96, 320, bs + 32));
-	memset(self->model + bs + 32, 'b', 96);
+	/* A copy may stop some bytes before those that are not accessible. */
+	len = pwrite(self->fd, two + bs - 96, 320, bs + 32);
+	ASSERT_LT(0, len);
+	ASSERT_GE(96, len);
+	memset(self->model + bs + 32, 'b', len);
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
 	EXPECT_EQ(0, memcmp(self->buf, self->model, 4 * bs));
 	munmap(two, bs);
