@@ -854,9 +854,9 @@ static void change_visits_no_file(struct kunit *test)
 }
 
 /*
- * Check that a change of a queue wakes no more waiters than could go. A user
- * may have any number of waiters, and completions wait for the lock of the wait
- * queue with interrupts disabled.
+ * Check that a change of a queue wakes no more waiters than could go, and none
+ * under sq_lock. A user may have any number of waiters, and completions wait for
+ * the lock of the wait queue with interrupts disabled.
  */
 static void change_wakes_as_many_as_could_go(struct kunit *test)
 {
@@ -876,6 +876,7 @@ static void change_wakes_as_many_as_could_go(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, woken);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, 5));
 	KUNIT_EXPECT_EQ(test, 2 * (DEPTH - 1), woken);
+	KUNIT_EXPECT_EQ(test, 0, locked);
 	for (i = 0; i < ARRAY_SIZE(counters); i++)
 		remove_wait_queue(&uq->waitq, &counters[i].wait);
 	nvme_uq_tags_free(&uq->tags);

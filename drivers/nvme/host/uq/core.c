@@ -147,9 +147,9 @@ static long nvme_uq_wait_all(struct nvme_ctrl *ctrl, long timeout)
  * @timeout:	how long to wait, in jiffies; MAX_SCHEDULE_TIMEOUT for no limit
  *
  * Freezes the queues, then waits until no command is in flight. So user queues
- * go on while the caller waits for the block layer. A queue that a reset adds is
- * not frozen: it accepts no command before nvme_uq_unquiesce(), and the reset
- * ends the freeze before that.
+ * go on while the caller waits for the block layer. A reset ends the freeze: if
+ * commands are in flight after it, the queues are frozen again. To keep queues
+ * stopped, use nvme_uq_passthru_start().
  *
  * Returns even if the device does not respond, because commands time out.
  *

@@ -43,13 +43,15 @@ void nvme_uq_info_limit(struct nvme_uq *uq)
 /**
  * nvme_uq_limits_changed - apply changed limits or a changed depth
  * @uq:		the queue, with sq_lock held
+ *
+ * The caller wakes waiters: nvme_uq_set_limit(), or nvme_uq_unquiesce() after a
+ * reset.
  */
 void nvme_uq_limits_changed(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	nvme_uq_set_reserve(uq);
 	nvme_uq_info_limit(uq);
-	nvme_uq_wake_waiters(uq);
 }
 EXPORT_SYMBOL_GPL(nvme_uq_limits_changed);
 
@@ -75,12 +77,15 @@ int nvme_uq_set_limit(struct nvme_uq *uq, unsigned int *which,
 {
 	int ret;
 
-	guard(spinlock)(&uq->sq_lock);
-	ret = nvme_uq_check_limit(uq, limit);
-	if (ret)
-		return ret;
-	WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
-	nvme_uq_limits_changed(uq);
+	scoped_guard(spinlock, &uq->sq_lock) {
+		ret = nvme_uq_check_limit(uq, limit);
+		if (ret)
+			return ret;
+		WRITE_ONCE(*which, limit == uq->tags.nr ? 0 : limit);
+		nvme_uq_limits_changed(uq);
+	}
+	/* the tasks need sq_lock */
+	nvme_uq_wake_waiters(uq);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_set_limit);

@@ -190,7 +190,7 @@ struct nvme_uq_iod {
  * @bytes:	length of their data, of reads and of writes
  * @doorbells:	writes to @sq_db
  * @tags:	command ids; allocated under @sq_lock, freed under @cq_lock
- * @cq_lock:	protects the members up to @cancelled
+ * @cq_lock:	protects the members up to @cancelled, except @waitq and @timeouts
  * @cq_live:	the queue exists on the controller
  * @cq_phase:	phase of a new completion
  * @cq_next:	next completion queue entry

@@ -49,11 +49,11 @@ void nvme_uq_tags_free(struct nvme_uq_tags *s);
 /* Commands in flight; exact while none is submitted or completed. */
 static inline unsigned int nvme_uq_tags_used(const struct nvme_uq_tags *s)
 {
-	u32 head = READ_ONCE(s->head);
+	u32 head = READ_ONCE(s->head), nr = READ_ONCE(s->nr);
 	u32 left = READ_ONCE(s->tail) - head;
 
 	/* more tags may have been put back since @head was read */
-	return left < s->nr ? s->nr - left : 0;
+	return left < nr ? nr - left : 0;
 }
 
 /* Free tags: a lower bound with sq_lock held, else a hint. */

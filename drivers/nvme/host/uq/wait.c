@@ -40,11 +40,11 @@
  * waiter of the queue has been woken and has not looked since. If a file is
  * below its limit and has waiters in its own wait queue, the same is true, or
  * one of its commands is in flight or waits for a tag, and wakes the next one
- * when it completes or gives up. One event wakes no waiter of a file:
- * nvme_uq.file_limit is raised.
+ * when it completes or gives up. Some events wake no waiter of a file:
+ * nvme_uq.file_limit is raised, or the namespace or the controller goes away.
  *
  * All waiters also look periodically, every NVME_UQ_POLL_INTERVAL. This serves
- * this event, waiters behind woken tasks that do not run, and polled
+ * these events, waiters behind woken tasks that do not run, and polled
  * queues without a task that polls.
  */
 #include <kunit/visibility.h>
