@@ -20,9 +20,10 @@
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
 
+extern const struct kernel_param_ops dax_read_param_ops;
+
 #ifdef CONFIG_FS_DAX
 DECLARE_STATIC_KEY_TRUE(dax_read_fast_key);
-extern const struct kernel_param_ops dax_read_param_ops;
 
 /* If this is off, file systems use their ->iomap_begin. */
 static __always_inline bool dax_read_fast_enabled(void)

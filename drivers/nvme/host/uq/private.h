@@ -277,6 +277,7 @@ struct nvme_uq {
 	u64			bytes[2];
 	u64			doorbells;
 	struct nvme_uq_tags	tags;
+	/* completion */
 	spinlock_t		cq_lock;
 	bool			cq_live;
 	u16			cq_phase;
