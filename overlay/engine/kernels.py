@@ -238,7 +238,7 @@ KERNELS: dict[str, Kernel] = {
     "kcsan": Kernel(
         fragments=("lean", "kcsan"),
         steps=2300,
-        make=("KCSAN_SANITIZE=n", "KCSAN_INSTRUMENT_BARRIERS=y"),
+        make=("KCSAN_SANITIZE=n",),
         instrument="KCSAN_SANITIZE",
         neighbours=NEIGHBOURS,
         test_timeout=2700,
