@@ -216,8 +216,8 @@ def _command(found: list[Row], batch: int, cpus: int, most: int) -> Case:
     row = counted.row_of(found, nvme.BENCH, "uq", mode="poll", batch=batch, cpus=cpus)
     if not row:
         return counted.missing(name)
-    own = row["lines_per_op"] - row["own_lines_per_op"]
-    lines = row["transfers_per_op"] if cpus > 1 else own
+    touched = row["lines_per_op"] - row["own_lines_per_op"]
+    lines = row["transfers_per_op"] if cpus > 1 else touched
     return counted.verdict(name, lines <= most, f"{lines:.2f}")
 
 

@@ -789,6 +789,29 @@ static int count_wakes(wait_queue_entry_t *wait, unsigned int mode, int flags,
 	return 1;
 }
 
+/* Let @nr waiters of @waitq count when they are woken. */
+static void count_waiters(struct nvme_uq *uq, wait_queue_head_t *waitq,
+			  struct counter *counters, unsigned int nr,
+			  unsigned int *woken, unsigned int *locked)
+{
+	struct counter *c;
+
+	for (c = counters; c < counters + nr; c++) {
+		c->uq = uq;
+		c->woken = woken;
+		c->locked = locked;
+		init_waitqueue_func_entry(&c->wait, count_wakes);
+		add_wait_queue_exclusive(waitq, &c->wait);
+	}
+}
+
+static void count_no_more(wait_queue_head_t *waitq, struct counter *counters,
+			  unsigned int nr)
+{
+	while (nr--)
+		remove_wait_queue(waitq, &counters[nr].wait);
+}
+
 /*
  * Check that a tenant with many waiters can change its limit without cost for
  * others. Only as many waiters as the limit admits are woken, and none under
@@ -798,16 +821,11 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 	struct nvme_uq_file *uf = &rig->file[0];
-	unsigned int i, woken = 0, locked = 0;
 	struct counter counters[4 * WAITERS];
+	unsigned int woken = 0, locked = 0;
 
-	for (i = 0; i < ARRAY_SIZE(counters); i++) {
-		counters[i].uq = &rig->uq;
-		counters[i].woken = &woken;
-		counters[i].locked = &locked;
-		init_waitqueue_func_entry(&counters[i].wait, count_wakes);
-		add_wait_queue_exclusive(&uf->waitq, &counters[i].wait);
-	}
+	count_waiters(&rig->uq, &uf->waitq, counters, ARRAY_SIZE(counters),
+		      &woken, &locked);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 1, true));
 	KUNIT_EXPECT_EQ(test, 1, woken);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, 3, true));
@@ -820,8 +838,7 @@ static void limit_wakes_as_many_as_it_lets_go(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_request_limit(uf, DEPTH - 1, true));
 	KUNIT_EXPECT_EQ(test, 6 + ARRAY_SIZE(counters), woken);
 	KUNIT_EXPECT_EQ(test, 0, locked);
-	for (i = 0; i < ARRAY_SIZE(counters); i++)
-		remove_wait_queue(&uf->waitq, &counters[i].wait);
+	count_no_more(&uf->waitq, counters, ARRAY_SIZE(counters));
 	free_rig(test, rig);
 }
 
@@ -834,22 +851,19 @@ static void change_visits_no_file(struct kunit *test)
 	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
 	unsigned int woken = 0, locked = 0;
-	struct counter counter = {
-		.uq = uq, .woken = &woken, .locked = &locked,
-	};
+	struct counter counter;
 
-	init_waitqueue_func_entry(&counter.wait, count_wakes);
-	add_wait_queue_exclusive(&rig->file[0].waitq, &counter.wait);
+	count_waiters(uq, &rig->file[0].waitq, &counter, 1, &woken, &locked);
 	nvme_uq_wake_all(uq);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, 5));
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->file_limit, 2));
 	KUNIT_EXPECT_EQ(test, 0, woken);
-	remove_wait_queue(&rig->file[0].waitq, &counter.wait);
+	count_no_more(&rig->file[0].waitq, &counter, 1);
 
-	add_wait_queue_exclusive(&uq->waitq, &counter.wait);
+	count_waiters(uq, &uq->waitq, &counter, 1, &woken, &locked);
 	nvme_uq_wake_all(uq);
 	KUNIT_EXPECT_EQ(test, 1, woken);
-	remove_wait_queue(&uq->waitq, &counter.wait);
+	count_no_more(&uq->waitq, &counter, 1);
 	nvme_uq_tags_free(&uq->tags);
 }
 
@@ -862,23 +876,17 @@ static void change_wakes_as_many_as_could_go(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
-	unsigned int i, woken = 0, locked = 0;
 	struct counter counters[2 * DEPTH];
+	unsigned int woken = 0, locked = 0;
 
-	for (i = 0; i < ARRAY_SIZE(counters); i++) {
-		counters[i].uq = uq;
-		counters[i].woken = &woken;
-		counters[i].locked = &locked;
-		init_waitqueue_func_entry(&counters[i].wait, count_wakes);
-		add_wait_queue_exclusive(&uq->waitq, &counters[i].wait);
-	}
+	count_waiters(uq, &uq->waitq, counters, ARRAY_SIZE(counters), &woken,
+		      &locked);
 	nvme_uq_wake_all(uq);
 	KUNIT_EXPECT_EQ(test, DEPTH - 1, woken);
 	KUNIT_EXPECT_EQ(test, 0, nvme_uq_set_limit(uq, &uq->limit, 5));
 	KUNIT_EXPECT_EQ(test, 2 * (DEPTH - 1), woken);
 	KUNIT_EXPECT_EQ(test, 0, locked);
-	for (i = 0; i < ARRAY_SIZE(counters); i++)
-		remove_wait_queue(&uq->waitq, &counters[i].wait);
+	count_no_more(&uq->waitq, counters, ARRAY_SIZE(counters));
 	nvme_uq_tags_free(&uq->tags);
 }
 

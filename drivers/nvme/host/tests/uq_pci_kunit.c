@@ -937,7 +937,6 @@ static void freeze_is_longer_than_a_reset(struct kunit *test)
 	struct pair *pair = new_pair(test);
 	struct freeze f = { .ctrl = &pair->ctrl[0] };
 	struct nvme_uq *uq = &pair->uq[0];
-	struct task_struct *task;
 	unsigned int idx;
 
 	add_queue(test, pair, 0);
@@ -945,18 +944,14 @@ static void freeze_is_longer_than_a_reset(struct kunit *test)
 						    GFP_KERNEL));
 	idx = nvme_uq_tag_get(&uq->tags);
 	init_completion(&f.done);
-	task = kthread_run(freeze, &f, "uq_freeze");
-	if (!IS_ERR(task)) {
-		KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
-		nvme_uq_unfreeze(&pair->ctrl[0]);
-		KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
-		KUNIT_EXPECT_FALSE(test, completion_done(&f.done));
-	}
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run(freeze, &f, "uq_freeze")));
+	KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
+	nvme_uq_unfreeze(&pair->ctrl[0]);
+	KUNIT_EXPECT_TRUE(test, wait_frozen(uq));
+	KUNIT_EXPECT_FALSE(test, completion_done(&f.done));
 	nvme_uq_tag_put(&uq->tags, idx);
 	wake_up(&uq->idle_wait);
-	if (!IS_ERR(task))
-		wait_for_completion(&f.done);
-	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+	wait_for_completion(&f.done);
 	nvme_uq_unfreeze(&pair->ctrl[0]);
 	expect_blocked(test, pair, 0, 0);
 	nvme_uq_tags_free(&uq->tags);

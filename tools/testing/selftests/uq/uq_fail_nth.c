@@ -145,6 +145,16 @@ static int op_async(FIXTURE_DATA(nth) *self)
 }
 
 /*
+ * The description of the longest transfer may be so large that kvmalloc() tries
+ * a second way. This was seen on arm64 only.
+ */
+#ifdef __x86_64__
+#define MOST_PIECES	(REACHED | SOME | OURS)
+#else
+#define MOST_PIECES	REACHED
+#endif
+
+/*
  * A command needs memory for the copy of its SQE only if a worker submits it.
  * User queues allocate a list if the data has several segments. They allocate
  * nothing for one page. If an IOMMU fails to allocate, a worker submits the
@@ -157,9 +167,8 @@ TEST_F(nth, first_command)
 		  REACHED | NONE },
 		{ "several pieces", before_cmd, op_pieces, after_cmd,
 		  REACHED | SOME | OURS },
-		/* kvmalloc() has two ways to find memory */
 		{ "the most pieces", before_cmd, op_most_pieces, after_cmd,
-		  REACHED },
+		  MOST_PIECES },
 		{ "a registered page", before_cmd, op_fixed, after_cmd,
 		  REACHED | NONE },
 		{ "registered pieces", before_cmd, op_fixed_pieces, after_cmd,

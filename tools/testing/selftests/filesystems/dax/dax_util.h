@@ -85,8 +85,17 @@ int dax_guard(int (*run)(int argc, char **argv), int argc, char **argv,
 int dax_mkfs(const char *dev, const char *opts, unsigned long size);
 /* MiB of an XFS log: the smallest log has 2211 blocks of 64 KiB. */
 #define DAX_XFS_LOG (dax_bs() > 16384 ? 144 : 64)
-/* True if the kernel has a function, or hides the names of its functions. */
+/* True if the kernel has a function, and shows the names of its functions. */
 bool dax_kernel_has(const char *function);
+/*
+ * A copy may stop as many bytes before those that are not accessible. On x86 it
+ * is exact.
+ */
+#ifdef __x86_64__
+#define DAX_COPY_SHORT	0
+#else
+#define DAX_COPY_SHORT	63
+#endif
 /* @meta: the argument of -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
 /* True if this system has mkfs and kernel support for a filesystem. */

@@ -215,7 +215,7 @@ static bool stops_early(const struct outcome *out,
 	ssize_t less = generic->ret - out->ret;
 	loff_t moved = generic->moved - out->moved;
 
-	return out->ret > 0 && less > 0 && less < 64 &&
+	return out->ret > 0 && less > 0 && less <= DAX_COPY_SHORT &&
 		(!moved || moved == less) && generic->ret < (ssize_t)len;
 }
 

@@ -180,9 +180,9 @@ TEST_F(write_over, bad_buffers)
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
 	EXPECT_EQ(0, memcmp(self->buf, self->model, 4 * bs));
 
-	/* A copy may stop some bytes before those that are not accessible. */
+	/* Aligned, because a flushing copy may drop the last few bytes. */
 	len = pwrite(self->fd, two + bs - 96, 320, bs + 32);
-	ASSERT_LT(0, len);
+	ASSERT_LE(96 - (variant->fast ? DAX_COPY_SHORT : 0), len);
 	ASSERT_GE(96, len);
 	memset(self->model + bs + 32, 'b', len);
 	ASSERT_EQ((ssize_t)(4 * bs), pread(self->fd, self->buf, 4 * bs, 0));
