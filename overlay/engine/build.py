@@ -27,7 +27,7 @@ KERNEL = ("block/", "drivers/", "fs/", "io_uring/", "kernel/", "lib/", "mm/")
 # would call functions that do not exist there.
 BEFORE_THE_KERNEL = {"memory"}
 # A C file, object or module with KUnit suites.
-SUITE = re.compile(r"/tests/|[-_](k?unit|test)\.\w+$")
+SUITE = re.compile(r"/tests/|/test-|[-_](k?unit|test)\.\w+$")
 
 
 # -- where -------------------------------------------------------------------

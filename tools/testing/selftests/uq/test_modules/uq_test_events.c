@@ -57,12 +57,24 @@ static int uq_test_fatal(struct pci_dev *pdev)
 	return uq_test_slot_reset(pdev) ?: uq_test_resume(pdev);
 }
 
-/* A permanent error: the reset of the device fails. */
+/*
+ * A device that is lost has lost its commands, too. An emulated one would
+ * complete them after it is found again, in memory that others use by then.
+ */
+static void uq_test_drop_commands(struct pci_dev *pdev)
+{
+	pci_save_state(pdev);
+	pcie_reset_flr(pdev, PCI_RESET_DO_RESET);
+	pci_restore_state(pdev);
+}
+
+/* A permanent error: the device does not work again after its reset. */
 static int uq_test_lasting(struct pci_dev *pdev)
 {
 	if (uq_test_detected(pdev, pci_channel_io_frozen) !=
 	    PCI_ERS_RESULT_NEED_RESET)
 		return -EIO;
+	uq_test_drop_commands(pdev);
 	uq_test_detected(pdev, pci_channel_io_perm_failure);
 	return 0;
 }
@@ -83,6 +95,7 @@ static int uq_test_nonfatal(struct pci_dev *pdev)
 static int uq_test_gone(struct pci_dev *pdev)
 {
 	pci_write_config_word(pdev, PCI_COMMAND, 0);
+	uq_test_drop_commands(pdev);
 	WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
 	return 0;
 }
