@@ -55,7 +55,8 @@ static void nvme_uq_task_cb(struct io_tw_req tw_req, io_tw_token_t tw)
  * Complete the first commands of a list in one task work: those of the same
  * ring and task, up to NVME_UQ_CHAIN. Return the next command.
  */
-static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
+static __always_inline struct io_uring_cmd *
+nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
 {
 	struct io_uring_cmd *last = ioucmd, *next;
 	unsigned int nr = 1;
@@ -77,7 +78,7 @@ static struct io_uring_cmd *nvme_uq_finish_in_task(struct io_uring_cmd *ioucmd)
  * Complete all commands of a list in task work of their submitters, and those
  * of kiocbs.
  */
-static void nvme_uq_finish_all(struct nvme_uq_done *done)
+static __always_inline void nvme_uq_finish_all(struct nvme_uq_done *done)
 {
 	struct io_uring_cmd *ioucmd;
 
