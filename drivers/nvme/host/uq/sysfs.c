@@ -73,10 +73,9 @@ static ssize_t claim_store(struct device *dev, struct device_attribute *attr,
 			   const char *buf, size_t len)
 {
 	u8 claimable;
-	int ret = kstrtou8(buf, 10, &claimable);
 
-	if (ret || claimable > 1)
-		return ret ?: -EINVAL;
+	if (kstrtou8(buf, 10, &claimable) || claimable > 1)
+		return -EINVAL;
 	nvme_uq_set_claimable(nvme_uq_dev_node(dev)->uq, claimable);
 	return len;
 }

@@ -211,6 +211,20 @@ TEST_F(claim, not_allowed)
 	EXPECT_EQ(0, read_by(self, self->fd[0]));
 }
 
+/* The attribute takes 0 and 1 only. */
+TEST_F(claim, invalid_permission)
+{
+	static const char * const bad[] = { "2", "256", "-1", "yes", "\n" };
+	char path[128];
+	unsigned int i;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/nvme-generic/%s/user_queue/claim", self->node.name);
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		EXPECT_EQ(-EINVAL, uq_write_line(path, bad[i])) TH_LOG("%s", bad[i]);
+	EXPECT_EQ(1, uq_attr(self->node.name, "claim"));
+}
+
 /*
  * The claim of the first file has ended: it sees no entry, and both files can
  * use the queue.
