@@ -227,8 +227,6 @@ KERNELS: dict[str, Kernel] = {
     "coverage": Kernel(
         fragments=("lean", "coverage"),
         steps=2400,
-        append=STRICT,
-        qemu=IOMMU,
         instrument="GCOV_PROFILE",
         test_timeout=1800,
         guest_timeout=2 * 3600,
@@ -319,7 +317,7 @@ HARDWARE: dict[str, Hardware] = {
         qemu=IOMMU,
         by_words=False,
         tests=("uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_rw",
-               "filesystems/dax:read_edges"),
+               "uq:uq_memory", "filesystems/dax:read_edges"),
         left_out={"filesystems/dax:read_edges": "-V indirect -V xfs"},
     ),
 }
