@@ -324,6 +324,7 @@ struct open_file {
 	struct completion	released;
 	struct kiocb		iocb;
 	unsigned int		ended;
+	unsigned int		locked;	/* ended while cq_lock was held */
 };
 
 static int open_file_release(struct inode *inode, struct file *file)
@@ -342,7 +343,14 @@ static const struct file_operations open_file_fops = {
 
 static void kiocb_ended(struct kiocb *iocb, long ret)
 {
-	container_of(iocb, struct open_file, iocb)->ended++;
+	struct open_file *of = container_of(iocb, struct open_file, iocb);
+	spinlock_t *lock = &of->uf.node->uq->cq_lock;
+
+	of->ended++;
+	if (spin_trylock(lock))
+		spin_unlock(lock);
+	else
+		of->locked++;
 }
 
 static struct open_file *new_file(struct kunit *test, struct rig *rig)
@@ -363,7 +371,10 @@ static struct open_file *new_file(struct kunit *test, struct rig *rig)
 	return of;
 }
 
-/* The device completes a read into @page, which is clean by then. */
+/*
+ * The device completes a read into @page, which is clean by then, or into
+ * memory that needs no unpinning.
+ */
 static void read_ends(struct kunit *test, struct rig *rig, struct open_file *of,
 		      struct page *page)
 {
@@ -374,12 +385,44 @@ static void read_ends(struct kunit *test, struct rig *rig, struct open_file *of,
 	KUNIT_ASSERT_NOT_NULL(test, rw);
 	rw->iocb = &of->iocb;
 	rw->len = 512;
-	rw->user = (unsigned long)page | NVME_UQ_USER_PAGE | NVME_UQ_USER_DIRTY;
-	/* as pin_user_pages() does */
-	page_ref_add(page, GUP_PIN_COUNTING_BIAS);
+	if (page) {
+		rw->user = (unsigned long)page | NVME_UQ_USER_PAGE |
+			NVME_UQ_USER_DIRTY;
+		/* as pin_user_pages() does */
+		page_ref_add(page, GUP_PIN_COUNTING_BIAS);
+	}
 	iod->rw = rw;
 	iod->flags = NVME_UQ_RW;
 	device_ends(rig, cid, 0);
+}
+
+/*
+ * A task that polls may not run again for a long time once it has released a
+ * lock. Check that it ends the commands of other tasks before.
+ */
+static void poll_ends_commands_of_others_at_once(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct open_file *other = new_file(test, rig);
+
+	if (!IS_ENABLED(CONFIG_SMP))
+		kunit_skip(test, "spinlocks of one CPU have no state");
+	init_waitqueue_head(&rig->uq.waitq);
+	init_waitqueue_head(&rig->uq.idle_wait);
+	rig->uq.irq = -1;
+
+	read_ends(test, rig, other, NULL);
+	KUNIT_EXPECT_EQ(test, 1, nvme_uq_pci_ops.iopoll(&rig->uq, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 1, other->locked);
+	/* and a task that waits for a tag */
+	read_ends(test, rig, other, NULL);
+	nvme_uq_pci_ops.reap(&rig->uq);
+	KUNIT_EXPECT_EQ(test, 2, other->locked);
+
+	KUNIT_EXPECT_EQ(test, 2, other->ended);
+	fput(other->file);
+	wait_for_completion(&other->released);
+	nvme_uq_tags_free(&rig->uq.tags);
 }
 
 /*
@@ -541,6 +584,77 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 	nvme_uq_tags_free(&uq->tags);
 }
 
+static void no_work(struct work_struct *work)
+{
+}
+
+static int read_ready(struct nvme_ctrl *ctrl, u32 off, u32 *val)
+{
+	*val = NVME_CSTS_RDY;
+	return 0;
+}
+
+static const struct nvme_ctrl_ops ready_ops = {
+	.reg_read32	= read_ready,
+};
+
+/*
+ * Another command of the queue has an Abort in flight, again and again. Check
+ * that a command that the device has lost leads to a reset all the same.
+ */
+static void overdue_without_an_abort(struct kunit *test)
+{
+	struct pci_dev *pdev = kunit_kzalloc(test, sizeof(*pdev), GFP_KERNEL);
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_iod *iod;
+
+	KUNIT_ASSERT_NOT_NULL(test, pdev);
+	pdev->error_state = pci_channel_io_normal;
+	rig->ctrl.dev = &pdev->dev;
+	rig->ctrl.ops = &ready_ops;
+	spin_lock_init(&rig->ctrl.lock);
+	init_waitqueue_head(&rig->ctrl.state_wq);
+	INIT_WORK(&rig->ctrl.reset_work, no_work);
+	uq->ops = &no_doorbell;
+	spin_lock_init(&uq->sq_lock);
+	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+	uq->irq = -1;
+	uq->aborting = true;
+	rig->ctrl.io_timeout = 30 * HZ;
+	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
+	iod->timeout = 10 * HZ;
+	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_LIVE);
+
+	iod->deadline = jiffies - 29 * HZ;
+	nvme_uq_timeout_work(&uq->tmo_work.work);
+	KUNIT_EXPECT_EQ(test, 0, uq->timeouts);
+	iod->deadline = jiffies - 31 * HZ;
+	nvme_uq_timeout_work(&uq->tmo_work.work);
+	KUNIT_EXPECT_EQ(test, 1, uq->timeouts);
+	KUNIT_EXPECT_EQ(test, NVME_CTRL_RESETTING, nvme_ctrl_state(&rig->ctrl));
+	cancel_delayed_work_sync(&uq->tmo_work);
+	flush_work(&rig->ctrl.reset_work);
+	nvme_uq_tags_free(&uq->tags);
+}
+
+/* A poll that is due at the next tick comes at once for a new command. */
+static void first_poll_is_not_late(struct kunit *test)
+{
+	struct rig *rig = new_rig(test);
+	struct nvme_uq *uq = &rig->uq;
+
+	spin_lock_init(&uq->sq_lock);
+	INIT_DELAYED_WORK(&uq->poll_work, no_work);
+	queue_delayed_work(nvme_wq, &uq->poll_work, 1000 * HZ);
+	spin_lock(&uq->sq_lock);
+	nvme_uq_queue_poll_work(uq);
+	spin_unlock(&uq->sq_lock);
+	KUNIT_EXPECT_FALSE(test, timer_pending(&uq->poll_work.timer));
+	cancel_delayed_work_sync(&uq->poll_work);
+	nvme_uq_tags_free(&uq->tags);
+}
+
 /* Segments of a buffer */
 
 #define PIECES	6
@@ -694,11 +808,14 @@ static struct kunit_case nvme_uq_pci_cases[] = {
 	KUNIT_CASE(poll_of_a_queue_that_is_down),
 	KUNIT_CASE(poll_of_an_interrupt_queue),
 	KUNIT_CASE(poll_wakes_before_it_unpins),
+	KUNIT_CASE(poll_ends_commands_of_others_at_once),
 	KUNIT_CASE(page_lock_of_another),
 	KUNIT_CASE(shadow_at_the_rings_end),
 	KUNIT_CASE(shadow_at_the_end_of_its_bits),
 	KUNIT_CASE(longest_timeout),
 	KUNIT_CASE(overdue_while_firmware_is_activated),
+	KUNIT_CASE(overdue_without_an_abort),
+	KUNIT_CASE(first_poll_is_not_late),
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(too_many_segments),
 	{ }

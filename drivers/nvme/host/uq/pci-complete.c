@@ -340,15 +340,16 @@ int nvme_uq_pci_iopoll(struct nvme_uq *uq, struct io_comp_batch *iob,
 	 * have reaped.
 	 */
 	nvme_uq_done_init(&done);
+	nvme_uq_done_init(&pinned);
 	spin_lock(&uq->cq_lock);
 	if (likely(uq->cq_live))
 		found = __nvme_uq_reap_locked(uq, &done);
+	/* the lock keeps this task on the CPU until others have their commands */
+	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
 	spin_unlock(&uq->cq_lock);
 
 	if (!found)
 		return 0;
-	nvme_uq_done_init(&pinned);
-	nvme_uq_finish_polled(&done, &pinned, iob ? iob->poll_ctx : NULL);
 	nvme_uq_wake(uq, found);
 	*pinned.last = NULL;
 	nvme_uq_finish_list(pinned.first, 0);
@@ -399,15 +400,16 @@ void nvme_uq_pci_reap(struct nvme_uq *uq)
 	/* the IRQ core must not count an interrupt as spurious */
 	if (irq >= 0)
 		disable_irq(irq);
-	scoped_guard(spinlock_irqsave, &uq->cq_lock)
+	scoped_guard(spinlock_irqsave, &uq->cq_lock) {
 		found = uq->cq_live ? nvme_uq_reap_locked(uq, &done) : 0;
+		/* as in nvme_uq_pci_iopoll() */
+		nvme_uq_finish_all(&done);
+	}
 	if (irq >= 0)
 		enable_irq(irq);
 
-	if (!found)
-		return;
-	nvme_uq_finish_all(&done);
-	nvme_uq_wake(uq, found);
+	if (found)
+		nvme_uq_wake(uq, found);
 }
 
 /*
@@ -426,9 +428,13 @@ void nvme_uq_queue_poll_work(struct nvme_uq *uq)
 {
 	lockdep_assert_held(&uq->sq_lock);
 	WRITE_ONCE(uq->unpolled, uq->unpolled + 1);
-	/* queue even if running: the work may have seen no command in flight */
-	queue_delayed_work(nvme_wq, &uq->poll_work, 0);
+	/*
+	 * Queue even if running: the work may have seen no command in flight.
+	 * It may also be pending for the next tick.
+	 */
+	mod_delayed_work(nvme_wq, &uq->poll_work, 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(nvme_uq_queue_poll_work);
 
 /**
  * nvme_uq_poll_work - poll while rings that do not poll have commands in flight

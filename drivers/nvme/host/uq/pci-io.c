@@ -379,13 +379,14 @@ static noinline int nvme_uq_submit_wait(struct nvme_uq *uq,
 	int ret;
 
 	do {
-		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, &waiter, false);
-		rcu_read_unlock();
-		if (ret == -EAGAIN)
+		scoped_guard(rcu)
+			ret = nvme_uq_try(uq, io, &waiter, false);
+		if (ret == -EAGAIN) {
 			ret = nvme_uq_wait_turn(uq, io, &waiter);
-		else if (ret == -ENOMEM)
+			deadline = jiffies + io->timeout;
+		} else if (ret == -ENOMEM) {
 			ret = nvme_uq_wait_memory(uq, io, &waiter, deadline);
+		}
 	} while (!ret);
 
 	if (ret != -EIOCBQUEUED)
@@ -408,16 +409,13 @@ static int nvme_uq_pci_submit(struct nvme_uq *uq, struct nvme_uq_io *io)
 	if (unlikely(!io->nowait)) {
 		ret = nvme_uq_submit_wait(uq, io);
 	} else {
-		rcu_read_lock();
-		ret = nvme_uq_try(uq, io, NULL, false);
-		rcu_read_unlock();
-		/* a worker can wait for memory */
-		if (ret == -ENOMEM)
-			ret = -EAGAIN;
+		scoped_guard(rcu)
+			ret = nvme_uq_try(uq, io, NULL, false);
 	}
 	if (unlikely(ret != -EIOCBQUEUED))
 		nvme_uq_unpin_user(io->user, false);
-	return ret;
+	/* a worker can wait for memory */
+	return ret == -ENOMEM && io->nowait ? -EAGAIN : ret;
 }
 
 /*

@@ -258,7 +258,9 @@ static bool nvme_uq_find_overdue(struct nvme_uq *uq, unsigned int *pos,
 		}
 		od->cid = cid;
 		od->opcode = iod->opcode;
-		od->aborted = iod->flags & NVME_UQ_ABORTED;
+		/* do not wait longer for an Abort that cannot be sent */
+		od->aborted = iod->flags & NVME_UQ_ABORTED ||
+			jiffies - iod->deadline > nvme_uq_io_timeout(uq->ctrl);
 		return true;
 	}
 	return false;

@@ -243,6 +243,8 @@ int uq_ctrl_get(int ctrl, const char *name, char *val, size_t len);
 int uq_ctrl_set(int ctrl, const char *name, const char *val);
 /* Check the state of a controller, such as "live". */
 bool uq_ctrl_is(int ctrl, const char *state);
+/* Return whether an IOMMU translates the DMA of a controller. */
+bool uq_has_iommu(int ctrl);
 /* Reset a controller and wait until it is live again. */
 int uq_reset(int ctrl);
 /* Set both parameters and reset the controller. */

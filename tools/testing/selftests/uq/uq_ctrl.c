@@ -307,3 +307,12 @@ int uq_test_event(const char *pci, const char *what)
 	snprintf(line, sizeof(line), "%s %s", what, pci);
 	return uq_write_line(UQ_TESTMOD "/event", line);
 }
+
+bool uq_has_iommu(int ctrl)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/iommu_group",
+		 ctrl);
+	return !access(path, F_OK);
+}

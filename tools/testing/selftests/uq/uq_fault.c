@@ -521,6 +521,49 @@ TEST_F(fault, no_memory_for_ever)
 	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
+static long long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
+}
+
+/*
+ * A command waits for its turn for longer than its timeout. Then there is no
+ * memory, once. The command does not fail, because it has just begun to wait
+ * for memory.
+ */
+TEST_F(fault, no_memory_after_a_wait)
+{
+	struct nvme_uq_limit one = { .scope = NVME_UQ_LIMIT_FILE, .limit = 1 };
+	int ctrl = self->node.ns.ctrl, other = open(self->node.path, O_RDWR);
+	struct io_uring ring;
+	long long start;
+
+	ASSERT_LE(0, other);
+	ASSERT_EQ(0, uq_ring(&ring, 4, variant->poll ? IORING_SETUP_IOPOLL : 0));
+	ASSERT_EQ(0, ioctl(self->fd, NVME_UQ_IOCTL_SET_LIMIT, &one));
+	ASSERT_EQ(0, uq_fault_knob(ctrl, "hold_for", "1"));
+	ASSERT_EQ(0, uq_fault_set(ctrl, "hold", 1));
+	prep(self, CMD_READ, 0, self->buf, 512);
+	prep(self, CMD_READ, 1, self->buf + 512, 512)->timeout_ms = 1;
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	while (uq_attr(self->node.name, "waiting") != 1)
+		uq_rest();
+	for (start = now_ms(); now_ms() < start + 100; )
+		uq_rest();
+	ASSERT_EQ(0, uq_fault_set(ctrl, "no_memory", 1));
+	/* the completion of this command, without data, releases the first */
+	uq_prep(&ring, other, self->node.nsid, CMD_FLUSH, 0, NULL, 0);
+	EXPECT_EQ(0, uq_run(&ring));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(0, uq_reap(&self->ring, NULL));
+	EXPECT_EQ(0, uq_fault_left(ctrl, "no_memory"));
+	io_uring_queue_exit(&ring);
+	close(other);
+}
+
 /* A task can be killed while its command waits for memory. */
 TEST_F(fault, killed_without_memory)
 {

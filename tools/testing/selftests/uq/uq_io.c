@@ -209,12 +209,9 @@ TEST_F(uq, mappings_do_not_pile_up)
 	const __u32 len = 131072;
 	const size_t area = 17 * len;
 	long long before;
-	char path[64];
 
-	snprintf(path, sizeof(path), "/sys/class/nvme/nvme%d/device/iommu_group",
-		 self->node.ns.ctrl);
 	before = iommu_pages();
-	if (access(path, F_OK) || before < 0)
+	if (!uq_has_iommu(self->node.ns.ctrl) || before < 0)
 		SKIP(return, "the device has no IOMMU");
 	ASSERT_LE(len, self->node.ns.max);
 	set_up_scattered(_metadata, self, area, &other);
