@@ -221,7 +221,7 @@ TEST_F(claim, invalid_permission)
 	snprintf(path, sizeof(path),
 		 "/sys/class/nvme-generic/%s/user_queue/claim", self->node.name);
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
-		EXPECT_EQ(-EINVAL, uq_write_line(path, bad[i])) TH_LOG("%s", bad[i]);
+		EXPECT_EQ(-EINVAL, uq_write_line(path, bad[i])) TH_LOG("%u", i);
 	EXPECT_EQ(1, uq_attr(self->node.name, "claim"));
 }
 

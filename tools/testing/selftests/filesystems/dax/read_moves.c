@@ -288,7 +288,7 @@ TEST_F(read_moves, filesystem_grows)
 
 	start_readers(_metadata, t, rules);
 	for (gen = 1; gen <= rounds; gen++) {
-		blocks += 256;
+		blocks += 0x100000 / dax_bs();
 		ASSERT_EQ(0, ioctl(t->fd, EXT4_IOC_RESIZE_FS, &blocks));
 		ASSERT_EQ(0, write_file(t, t->fd, OURS, 0, FILE_BLOCKS,
 					gen));
