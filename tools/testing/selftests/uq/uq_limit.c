@@ -11,7 +11,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "uq_fixture.h"
 
@@ -862,6 +865,28 @@ static void *be_hog(void *arg)
 	return NULL;
 }
 
+/*
+ * Start one of these as a process of its own: none of them may stop while it
+ * holds a lock of the memory of those that must go on.
+ */
+static pid_t spawn(void *(*be)(void *arg), struct idlers *idlers)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(be(idlers) ? 1 : 0);
+	}
+	return pid;
+}
+
+static bool ends_well(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && !status;
+}
+
 static unsigned int waiting(const struct idlers *idlers)
 {
 	return get_limit(idlers->fd, NVME_UQ_LIMIT_FILE).waiting;
@@ -889,43 +914,48 @@ static ssize_t read_beside(const struct idlers *idlers)
  */
 TEST_F(limit, waiters_that_do_not_run)
 {
-	struct idlers idlers = { .node = &self->node };
-	pthread_t idler[IDLERS], hog[HOGS];
+	pid_t idler[IDLERS], hog[HOGS];
+	struct idlers *idlers;
 	struct tenant busy;
 	unsigned int i;
-	void *bad;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU");
 	on_cpu_0(false);
-	idlers.fd = open(self->node.path, O_RDONLY);
-	ASSERT_LE(0, idlers.fd);
+	idlers = mmap(NULL, sizeof(*idlers), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, idlers);
+	idlers->node = &self->node;
+	idlers->fd = open(self->node.path, O_RDONLY);
+	ASSERT_LE(0, idlers->fd);
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE, FEW));
 	start(_metadata, self, &busy, 8 * FEW, 0);
 	wait_full(&busy, 1);
-	for (i = 0; i < IDLERS; i++)
-		ASSERT_EQ(0, pthread_create(&idler[i], NULL, be_idler,
-					    &idlers));
-	while (waiting(&idlers) < 3 * FEW)
-		uq_rest();
-	for (i = 0; i < HOGS; i++)
-		ASSERT_EQ(0, pthread_create(&hog[i], NULL, be_hog, &idlers));
-	while (idlers.hogs < HOGS)
-		uq_rest();
-	idlers.last = true;
-	stop(_metadata, &busy);
-	EXPECT_EQ(512, read_beside(&idlers));
-	EXPECT_LE(FEW, (int)waiting(&idlers));
-	idlers.stop = true;
-	for (i = 0; i < HOGS; i++)
-		pthread_join(hog[i], NULL);
 	for (i = 0; i < IDLERS; i++) {
-		pthread_join(idler[i], &bad);
-		EXPECT_EQ(NULL, bad);
+		idler[i] = spawn(be_idler, idlers);
+		ASSERT_LT(0, idler[i]);
 	}
+	while (waiting(idlers) < 3 * FEW)
+		uq_rest();
+	for (i = 0; i < HOGS; i++) {
+		hog[i] = spawn(be_hog, idlers);
+		ASSERT_LT(0, hog[i]);
+	}
+	while (idlers->hogs < HOGS)
+		uq_rest();
+	idlers->last = true;
+	stop(_metadata, &busy);
+	EXPECT_EQ(512, read_beside(idlers));
+	EXPECT_LE(FEW, (int)waiting(idlers));
+	idlers->stop = true;
+	for (i = 0; i < HOGS; i++)
+		EXPECT_TRUE(ends_well(hog[i]));
+	for (i = 0; i < IDLERS; i++)
+		EXPECT_TRUE(ends_well(idler[i]));
 	ASSERT_EQ(0, set_limit(self->fd, NVME_UQ_LIMIT_QUEUE,
 			       self->node.depth));
-	close(idlers.fd);
+	close(idlers->fd);
+	munmap(idlers, sizeof(*idlers));
 }
 
 /* -- short timeouts, and notified workers */
