@@ -402,11 +402,13 @@ static void read_ends(struct kunit *test, struct rig *rig, struct open_file *of,
  */
 static void poll_ends_commands_of_others_at_once(struct kunit *test)
 {
-	struct rig *rig = new_rig(test);
-	struct open_file *other = new_file(test, rig);
+	struct open_file *other;
+	struct rig *rig;
 
 	if (!IS_ENABLED(CONFIG_SMP))
 		kunit_skip(test, "spinlocks of one CPU have no state");
+	rig = new_rig(test);
+	other = new_file(test, rig);
 	init_waitqueue_head(&rig->uq.waitq);
 	init_waitqueue_head(&rig->uq.idle_wait);
 	rig->uq.irq = -1;
@@ -540,6 +542,22 @@ static void longest_timeout(struct kunit *test)
 	}
 }
 
+/* Prepare a queue with one command in flight, without its deadline. */
+static struct nvme_uq_iod *launch_timed(struct rig *rig)
+{
+	struct nvme_uq *uq = &rig->uq;
+	struct nvme_uq_iod *iod;
+
+	uq->ops = &no_doorbell;
+	spin_lock_init(&uq->sq_lock);
+	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
+	uq->irq = -1;
+	rig->ctrl.io_timeout = 30 * HZ;
+	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
+	iod->timeout = 10 * HZ;
+	return iod;
+}
+
 /*
  * A firmware activation stops the device for longer than a command's timeout.
  * Check that the timeout restarts: the command is not aborted. If it was
@@ -549,16 +567,9 @@ static void overdue_while_firmware_is_activated(struct kunit *test)
 {
 	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
-	struct nvme_uq_iod *iod;
+	struct nvme_uq_iod *iod = launch_timed(rig);
 	unsigned long now;
 
-	uq->ops = &no_doorbell;
-	spin_lock_init(&uq->sq_lock);
-	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
-	uq->irq = -1;
-	rig->ctrl.io_timeout = 30 * HZ;
-	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
-	iod->timeout = 10 * HZ;
 	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_RESETTING);
 
 	now = jiffies;
@@ -607,7 +618,7 @@ static void overdue_without_an_abort(struct kunit *test)
 	struct pci_dev *pdev = kunit_kzalloc(test, sizeof(*pdev), GFP_KERNEL);
 	struct rig *rig = new_rig(test);
 	struct nvme_uq *uq = &rig->uq;
-	struct nvme_uq_iod *iod;
+	struct nvme_uq_iod *iod = launch_timed(rig);
 
 	KUNIT_ASSERT_NOT_NULL(test, pdev);
 	pdev->error_state = pci_channel_io_normal;
@@ -616,14 +627,7 @@ static void overdue_without_an_abort(struct kunit *test)
 	spin_lock_init(&rig->ctrl.lock);
 	init_waitqueue_head(&rig->ctrl.state_wq);
 	INIT_WORK(&rig->ctrl.reset_work, no_work);
-	uq->ops = &no_doorbell;
-	spin_lock_init(&uq->sq_lock);
-	INIT_DELAYED_WORK(&uq->tmo_work, nvme_uq_timeout_work);
-	uq->irq = -1;
 	uq->aborting = true;
-	rig->ctrl.io_timeout = 30 * HZ;
-	iod = &rig->iod[launch(rig) & uq->tags.idx_mask];
-	iod->timeout = 10 * HZ;
 	WRITE_ONCE(rig->ctrl.state, NVME_CTRL_LIVE);
 
 	iod->deadline = jiffies - 29 * HZ;

@@ -171,6 +171,8 @@ bool uq_separate_metadata(const struct uq_ns *ns);
 
 /* Read a number from sysfs; -1 if it does not exist. */
 long long uq_attr(const char *node, const char *attr);
+/* Write an attribute of a node. */
+int uq_attr_write(const char *node, const char *attr, const char *val);
 /* Read a line from sysfs; "" if it does not exist. */
 void uq_attr_str(const char *node, const char *attr, char *buf, size_t len);
 /* An attribute in the sysfs directory of a device; "" if it does not exist. */

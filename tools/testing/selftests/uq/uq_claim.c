@@ -215,13 +215,11 @@ TEST_F(claim, not_allowed)
 TEST_F(claim, invalid_permission)
 {
 	static const char * const bad[] = { "2", "256", "-1", "yes", "\n" };
-	char path[128];
 	unsigned int i;
 
-	snprintf(path, sizeof(path),
-		 "/sys/class/nvme-generic/%s/user_queue/claim", self->node.name);
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
-		EXPECT_EQ(-EINVAL, uq_write_line(path, bad[i])) TH_LOG("%u", i);
+		EXPECT_EQ(-EINVAL, uq_attr_write(self->node.name, "claim",
+						 bad[i])) TH_LOG("%u", i);
 	EXPECT_EQ(1, uq_attr(self->node.name, "claim"));
 }
 

@@ -89,11 +89,7 @@ static struct nvme_uq_limit get_limit(int fd, __u32 scope)
 static int write_attr(FIXTURE_DATA(limit) *self, const char *attr,
 		      const char *val)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/class/nvme-generic/%s/user_queue/%s",
-		 self->node.name, attr);
-	return uq_write_line(path, val);
+	return uq_attr_write(self->node.name, attr, val);
 }
 
 static int write_limit(FIXTURE_DATA(limit) *self, const char *val)

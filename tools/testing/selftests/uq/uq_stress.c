@@ -663,12 +663,10 @@ static void remove_and_rescan(struct __test_metadata *_metadata,
 static int put_limit(const struct uq_node *node, const char *which,
 		     unsigned int limit)
 {
-	char path[128], val[16];
+	char val[16];
 
-	snprintf(path, sizeof(path),
-		 "/sys/class/nvme-generic/%s/user_queue/%s", node->name, which);
 	snprintf(val, sizeof(val), "%u", limit);
-	return uq_write_line(path, val);
+	return uq_attr_write(node->name, which, val);
 }
 
 /* Change the limits of queues and files. check_node() restores them. */

@@ -158,6 +158,14 @@ long long uq_attr(const char *node, const char *attr)
 	return read_number(path);
 }
 
+int uq_attr_write(const char *node, const char *attr, const char *val)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), GENERIC "/%s/user_queue/%s", node, attr);
+	return uq_write_line(path, val);
+}
+
 /* -- emulated controllers */
 
 void uq_read_dev(const char *dir, const char *name, char *val, size_t len)
@@ -760,11 +768,7 @@ bool uq_check_idle(const char *node, long long spurious)
 
 int uq_allow_claims(const char *node, bool allow)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path),
-		 "/sys/class/nvme-generic/%s/user_queue/claim", node);
-	return uq_write_line(path, allow ? "1" : "0");
+	return uq_attr_write(node, "claim", allow ? "1" : "0");
 }
 
 bool uq_wait_unclaimed(const char *node)
