@@ -162,7 +162,7 @@ static int nvme_uq_claim_locked(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	if (!nvme_uq_is_idle(uq))
 		return -EBUSY;
 	nvme_uq_scrub(uq);
-	uq->info = page_address(uf->info);
+	uq->info = uf->info;
 	/* pairs with the acquire in nvme_uq_mmap_prepare() */
 	smp_store_release(&uq->owner, uf);
 	WRITE_ONCE(uf->blocked_mask, uf->blocked_mask & ~NVME_UQ_CLAIMED);
@@ -184,14 +184,6 @@ static int nvme_uq_may_claim(struct nvme_uq *uq, struct nvme_uq_file *uf)
 	return PTR_ERR_OR_ZERO(uq->ops->cq_page(uq, 0));
 }
 
-/* Allocate the information page, which lasts until the file is released. */
-static int nvme_uq_alloc_info(struct nvme_uq_file *uf)
-{
-	if (!uf->info)
-		uf->info = alloc_page(GFP_NOIO | __GFP_ACCOUNT | __GFP_ZERO);
-	return uf->info ? 0 : -ENOMEM;
-}
-
 /**
  * nvme_uq_claim - NVME_UQ_IOCTL_CLAIM
  * @uf:		the open file
@@ -209,11 +201,18 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	/* as in nvme_uq_ioctl_unclaim() */
 	if (!READ_ONCE(uq->claimable))
 		return -EPERM;
+	/* before the lock: a reset takes it and must not wait for memory */
+	void *info __free(free_page) =
+		(void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	if (!info)
+		return -ENOMEM;
 	guard(mutex)(&uq->claim_lock);
 	if (uq->owner == uf)
 		return 0;
-	ret = nvme_uq_may_claim(uq, uf) ?: nvme_uq_alloc_info(uf) ?:
-		nvme_uq_claim_locked(uq, uf);
+	/* lasts until the file is released */
+	if (!uf->info)
+		uf->info = no_free_ptr(info);
+	ret = nvme_uq_may_claim(uq, uf) ?: nvme_uq_claim_locked(uq, uf);
 	if (!ret)
 		/* waiting commands of other files fail with -EBUSY */
 		nvme_uq_wake_all(uq);
@@ -272,7 +271,7 @@ void nvme_uq_unclaim(struct nvme_uq_file *uf)
 	if (!uf->info)
 		return;
 	nvme_uq_ioctl_unclaim(uf);
-	__free_page(uf->info);
+	free_page((unsigned long)uf->info);
 }
 
 /**
@@ -318,11 +317,12 @@ static vm_fault_t nvme_uq_fault_cq(struct vm_fault *vmf, struct nvme_uq_file *uf
 static vm_fault_t nvme_uq_vm_fault(struct vm_fault *vmf)
 {
 	struct nvme_uq_file *uf = vmf->vma->vm_file->private_data;
+	struct page *info = virt_to_page(uf->info);
 
 	if (vmf->pgoff != NVME_UQ_INFO_PGOFF)
 		return nvme_uq_fault_cq(vmf, uf);
 	/* the mapping holds a reference of the file, which owns the page */
-	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uf->info));
+	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(info));
 }
 
 static const struct vm_operations_struct nvme_uq_vm_ops = {

@@ -413,7 +413,7 @@ struct nvme_uq_node {
  * @waiting:	commands waiting for a tag or for the limit; under sq_lock
  * @file:	the open file, which holds a reference to the node
  * @waitq:	those of @limited that were not woken
- * @info:	page for nvme_uq.info if the file has claimed the queue, or NULL
+ * @info:	page for nvme_uq.info from the first claim on, or NULL
  * @mem:	memory of the file, or NULL; set once
  * @completed:	commands ever completed; under cq_lock
  * @limited:	commands waiting for the limit of the file; under sq_lock and
@@ -432,7 +432,7 @@ struct nvme_uq_file {
 	unsigned int		waiting;
 	struct file		*file;
 	wait_queue_head_t	waitq;
-	struct page		*info;
+	struct nvme_uq_info	*info;
 	struct nvme_uq_mem	*mem;
 
 	u32			completed ____cacheline_aligned_in_smp;
