@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernels: how each is built, booted and tested.
 
-A kernel is one entry of KERNELS. A mode, wherever the engine speaks of one, is
-the name of an entry.
+A kernel is an entry of KERNELS, and a mode is the name of an entry.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-# Objects that share data with ours: NVMe's, io_uring's, DAX' and ext4's. Any
-# object of such a name is meant, wherever it is. core.o may not be among them:
-# KCSAN has one itself.
+# Objects that share data with ours, wherever an object of such a name is. core.o must
+# not be among them: KCSAN has one itself.
 NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
               "cancel", "rsrc", "dax", "file", "inode", "extents",
               "extents_status", "block_validity")
+# Objects that are not watched, and whose barriers order accesses of those that are.
+BARRIERS = ("mutex", "spinlock", "rwsem", "percpu-rwsem", "qspinlock", "qrwlock",
+            "tree", "srcutree", "workqueue", "filemap", "completion", "wait")
 # The tests that race on purpose.
-RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz",
-          "uq:uq_reset", "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault",
-          "uq:uq_io", "uq:uq_ring", "uq:uq_mmap", "uq:uq_claim",
-          "filesystems/dax:read_race", "filesystems/dax:mmap_race",
-          "filesystems/dax:read_flag")
+RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz", "uq:uq_reset",
+          "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault", "uq:uq_io", "uq:uq_ring",
+          "uq:uq_mmap", "uq:uq_claim", "filesystems/dax:read_race",
+          "filesystems/dax:mmap_race", "filesystems/dax:read_flag")
 
 # Options of QEMU that give a guest an IOMMU, if its kernel is told to use it.
 IOMMU = ("-device intel-iommu",)
-# The kernel's parameters for one: does each unmapping wait for the IOMMU, or may
-# they be collected?
+# The kernel's parameters for one: each unmapping waits for it, or they are collected.
 STRICT = ("intel_iommu=on", "iommu.strict=1")
 LAZY = ("intel_iommu=on", "iommu.strict=0")
 
@@ -236,7 +235,8 @@ KERNELS: dict[str, Kernel] = {
     "kcsan": Kernel(
         fragments=("lean", "kcsan"),
         steps=2300,
-        make=("KCSAN_SANITIZE=n",),
+        make=("KCSAN_SANITIZE=n",
+              *(f"KCSAN_INSTRUMENT_BARRIERS_{name}.o=y" for name in BARRIERS)),
         instrument="KCSAN_SANITIZE",
         neighbours=NEIGHBOURS,
         test_timeout=2700,
