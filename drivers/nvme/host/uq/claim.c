@@ -202,16 +202,16 @@ int nvme_uq_claim(struct nvme_uq_file *uf)
 	if (!READ_ONCE(uq->claimable))
 		return -EPERM;
 	/* before the lock: a reset takes it and must not wait for memory */
-	void *info __free(free_page) =
+	void *info __free(free_page) = READ_ONCE(uf->info) ? NULL :
 		(void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
-	if (!info)
-		return -ENOMEM;
 	guard(mutex)(&uq->claim_lock);
 	if (uq->owner == uf)
 		return 0;
 	/* lasts until the file is released */
 	if (!uf->info)
-		uf->info = no_free_ptr(info);
+		WRITE_ONCE(uf->info, no_free_ptr(info));
+	if (!uf->info)
+		return -ENOMEM;
 	ret = nvme_uq_may_claim(uq, uf) ?: nvme_uq_claim_locked(uq, uf);
 	if (!ret)
 		/* waiting commands of other files fail with -EBUSY */

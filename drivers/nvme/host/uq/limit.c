@@ -120,8 +120,12 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
 			   limit == uq->tags.nr && !keep ? 0 : limit);
 		nvme_uq_info_limit(uq);
 	}
-	/* without a limit wake all: no completion will do so */
-	wake_up_nr(&uf->waitq, nvme_uq_file_limit(uq, uf));
+	/*
+	 * Without a limit wake all: no completion will do so. In parts, as
+	 * completions wait for the lock of the wait queue, with cq_lock held.
+	 */
+	for (int n = nvme_uq_file_limit(uq, uf) ?: U16_MAX; n > 0; n -= 16)
+		wake_up_nr(&uf->waitq, min(n, 16));
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_request_limit);

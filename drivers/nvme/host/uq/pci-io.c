@@ -234,7 +234,7 @@ static noinline void nvme_uq_set_dptr(struct nvme_uq *uq,
 		nvme_uq_set_one(uq, c, io, max(moved, 1));
 }
 
-/* For trace_nvme_uq_complete(). User space may overwrite the entry by then. */
+/* For trace_nvme_uq_complete(). A later command may use the entry by then. */
 static noinline void nvme_uq_trace_start(struct nvme_uq_iod *iod,
 					 const struct nvme_command *c, u32 len)
 {

@@ -223,7 +223,7 @@ static int nvme_uq_prep_meta(struct nvme_uq_io *io)
 	struct nvme_uq_data *data = io->data;
 
 	/* zeroed, so that no stale memory is copied to user space */
-	data->meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT);
+	data->meta = kzalloc(io->meta_len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!data->meta)
 		return -ENOMEM;
 	data->meta_len = io->meta_len;

@@ -3,8 +3,8 @@
  * NVMe user queues: ending commands of kiocbs, see rw.h.
  *
  * Part of the PCI driver. The context that found the completion calls these
- * functions without a lock. nvme_uq_rw_work(), nvme_uq_dirty_user() and
- * nvme_uq_pci_unpin_rw() may sleep, the others do not.
+ * functions, if it polls with cq_lock held. nvme_uq_rw_work(),
+ * nvme_uq_dirty_user() and nvme_uq_pci_unpin_rw() may sleep, the others do not.
  */
 #include <linux/file.h>
 #include <linux/fs.h>

@@ -382,6 +382,7 @@ TEST_F(nth, claim_map_and_limit)
 	const struct sweep kinds[] = {
 		{ "claim", op_open, op_claim, close_file,
 		  REACHED | SOME | OURS },
+		{ "claiming again", before_map, op_claim, close_file, NONE },
 		{ "mapping", before_map, op_map, close_file, REACHED | SOME },
 		{ "limits", op_open, op_limits, after_limits,
 		  REACHED | SOME | OURS },
@@ -395,7 +396,7 @@ TEST_F(nth, claim_map_and_limit)
 	close_file(self);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		/* few points; one fails the claim or a page fault */
-		self->step = i < 2 ? 1 : step;
+		self->step = i < 3 ? 1 : step;
 		sweep(_metadata, self, &kinds[i]);
 	}
 }

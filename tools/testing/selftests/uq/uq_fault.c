@@ -539,7 +539,7 @@ TEST_F(fault, no_memory_after_a_wait)
 	ASSERT_EQ(0, uq_fault_knob(ctrl, "hold_for", "1"));
 	ASSERT_EQ(0, uq_fault_set(ctrl, "hold", 1));
 	prep(self, CMD_READ, 0, self->buf, 512);
-	prep(self, CMD_READ, 1, self->buf + 512, 512)->timeout_ms = 1;
+	prep(self, CMD_READ, 1, self->buf + 512, 512)->timeout_ms = 500;
 	ASSERT_EQ(2, io_uring_submit(&self->ring));
 	while (uq_attr(self->node.name, "waiting") != 1)
 		uq_rest();
