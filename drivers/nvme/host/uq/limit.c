@@ -121,11 +121,11 @@ int nvme_uq_request_limit(struct nvme_uq_file *uf, unsigned int limit,
 		nvme_uq_info_limit(uq);
 	}
 	/*
-	 * Without a limit wake all: no completion will do so. In parts, as
-	 * completions wait for the lock of the wait queue, with cq_lock held.
+	 * In parts, as completions wait for the lock of the wait queue, with
+	 * cq_lock held. 0 is no limit, and wakes all: no completion will do so.
 	 */
-	for (int n = nvme_uq_file_limit(uq, uf) ?: U16_MAX; n > 0; n -= 16)
-		wake_up_nr(&uf->waitq, min(n, 16));
+	for (int nr = nvme_uq_file_limit(uq, uf), i = 0; !i || i < nr; i += 16)
+		wake_up_nr(&uf->waitq, min(nr - i, 16));
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(nvme_uq_request_limit);
