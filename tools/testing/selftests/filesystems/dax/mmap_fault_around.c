@@ -55,17 +55,23 @@ FIXTURE_VARIANT_ADD(mmap_fault_around, xfs_data) {
 	.kind = MMAP_XFS_REFLINK, .data = true, .pages = 16
 };
 
-FIXTURE_SETUP(mmap_fault_around)
+static void begin(struct __test_metadata *_metadata, struct mmap_test *t,
+		  enum mmap_fs kind, unsigned long pages)
 {
 	if (!mmap_has_fault_around())
 		SKIP(return, "this kernel maps one page per fault");
-	mmap_begin(_metadata, &self->t, variant->kind);
+	mmap_begin(_metadata, t, kind);
 	if (_metadata->exit_code)
 		return;
-	if (self->t.window_was < 0)
+	if (t->window_was < 0)
 		SKIP(return, "needs " MMAP_KNOB " (CONFIG_DEBUG_FS)");
+	ASSERT_EQ(0, mmap_window_set(pages * t->bs));
+}
+
+FIXTURE_SETUP(mmap_fault_around)
+{
 	self->window = variant->pages;
-	ASSERT_EQ(0, mmap_window_set(self->window * self->t.bs));
+	begin(_metadata, &self->t, variant->kind, self->window);
 }
 
 FIXTURE_TEARDOWN(mmap_fault_around)
@@ -441,7 +447,7 @@ FIXTURE_VARIANT_ADD(mmap_bad_page, xfs) { .kind = MMAP_XFS };
 
 FIXTURE_SETUP(mmap_bad_page)
 {
-	mmap_begin(_metadata, &self->t, variant->kind);
+	begin(_metadata, &self->t, variant->kind, 16);
 }
 
 FIXTURE_TEARDOWN(mmap_bad_page)
