@@ -14,7 +14,7 @@ NEIGHBOURS = ("ioctl", "multipath", "pci", "uring_cmd", "io_uring", "rw",
               "extents_status", "block_validity")
 # Objects that are not watched, and whose barriers order accesses of those that are.
 BARRIERS = ("mutex", "spinlock", "rwsem", "percpu-rwsem", "qspinlock", "qrwlock",
-            "tree", "srcutree", "workqueue", "filemap", "completion", "wait")
+            "tree", "srcutree", "workqueue", "filemap")
 # The tests that race on purpose.
 RACING = ("filesystems/dax:read_moves", "uq:uq_stress", "uq:uq_fuzz", "uq:uq_reset",
           "uq:uq_limit", "uq:uq_mmap_reset", "uq:uq_fault", "uq:uq_io", "uq:uq_ring",
