@@ -358,16 +358,13 @@ static void after_limits(FIXTURE_DATA(nth) *self)
 static int op_limit_attrs(FIXTURE_DATA(nth) *self)
 {
 	static const char * const names[] = { "limit", "file_limit" };
-	char path[128], val[16];
 	unsigned int i;
+	char val[16];
 	int ret = 0;
 
 	for (i = 0; i < 4 && !ret; i++) {
-		snprintf(path, sizeof(path),
-			 "/sys/class/nvme-generic/%s/user_queue/%s",
-			 self->node.name, names[i % 2]);
 		snprintf(val, sizeof(val), "%u", i < 2 ? 1 : self->node.depth);
-		ret = uq_write_line(path, val);
+		ret = uq_attr_write(self->node.name, names[i % 2], val);
 	}
 	return ret;
 }

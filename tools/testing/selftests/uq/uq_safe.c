@@ -347,18 +347,13 @@ void uq_keep_settings(void)
 static void reset_limits(const struct uq_node *node)
 {
 	static const char * const limits[] = { "limit", "file_limit" };
-	char path[160], depth[16];
 	unsigned int i;
+	char depth[16];
 
 	snprintf(depth, sizeof(depth), "%u", node->depth);
-	for (i = 0; i < ARRAY_SIZE(limits); i++) {
-		if (uq_attr(node->name, limits[i]) == node->depth)
-			continue;
-		snprintf(path, sizeof(path),
-			 "/sys/class/nvme-generic/%s/user_queue/%s",
-			 node->name, limits[i]);
-		uq_write_line(path, depth);
-	}
+	for (i = 0; i < ARRAY_SIZE(limits); i++)
+		if (uq_attr(node->name, limits[i]) != node->depth)
+			uq_attr_write(node->name, limits[i], depth);
 }
 
 /*
