@@ -242,11 +242,11 @@ ext4_dax_lookup_cached(struct inode *inode, struct ext4_map_blocks *map)
 	}
 	found.es_lblk = es->es_lblk;
 	found.es_len = es->es_len;
-	found.es_pblk = es->es_pblk;
-	valid = ext4_es_is_validated(es) && ei->i_es_zone_gen == gen;
+	found.es_pblk = READ_ONCE(es->es_pblk);
+	valid = ext4_es_is_validated(&found) && ei->i_es_zone_gen == gen;
 	taken = ext4_dax_taken(inode);
 	/* The shrinker spares it. As ext4_es_lookup_extent(), lock shared. */
-	if (!ext4_es_is_referenced(es))
+	if (!ext4_es_is_referenced(&found))
 		ext4_es_set_referenced(es);
 	read_unlock(&ei->i_es_lock);
 
