@@ -485,8 +485,7 @@ static void nvme_uq_cancel_queue(struct nvme_uq *uq, struct nvme_uq_done *done)
 
 		if (!(cid & NVME_UQ_ARMED))
 			continue;
-		nvme_uq_tag_match(&uq->tags, cid);
-		nvme_uq_complete_iod(uq, i, -EINTR, 0, done);
+		nvme_uq_handle_cid(uq, cid, -EINTR, 0, done);
 		uq->cancelled++;
 	}
 	WRITE_ONCE(uq->cq_live, false);

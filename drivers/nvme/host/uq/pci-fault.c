@@ -8,6 +8,7 @@
  *     command waits for them,
  *   - lost interrupts,
  *   - admin commands without an answer, or rejected,
+ *   - no memory to map the data of a command,
  *   - a device without SGLs.
  *
  * In debugfs, user_queue_fault next to the controller's fault_inject has a

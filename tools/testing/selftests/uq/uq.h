@@ -192,6 +192,15 @@ long long uq_param_get(const char *name);
 int uq_read_line(const char *path, char *buf, size_t len);
 int uq_write_line(const char *path, const char *val);
 /*
+ * Trace the events of user queues in an instance of tracefs. Return false if
+ * this is not possible.
+ */
+bool uq_trace_begin(void);
+#define UQ_NO_TRACE	"no events of nvme_uq in /sys/kernel/tracing"
+/* Find a line of this event with this text, and with a latency. */
+bool uq_traced(const char *event, const char *what);
+void uq_trace_end(void);
+/*
  * Number of entries of a directory, without hidden ones; 0 if it does not
  * exist.
  */

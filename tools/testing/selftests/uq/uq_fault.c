@@ -277,6 +277,26 @@ static void wait_held(FIXTURE_DATA(fault) *self)
 			       IORING_ENTER_GETEVENTS, NULL);
 }
 
+UQ_LEAVE_OUT("fault.*_no_sgl.cancelled_command_is_traced", "not about data");
+
+TEST_F(fault, cancelled_command_is_traced)
+{
+	char what[32];
+
+	if (!uq_trace_begin())
+		SKIP(return, UQ_NO_TRACE);
+	snprintf(what, sizeof(what), "slba=77, len=512, status=%#x,", -EINTR);
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
+	prep(self, CMD_READ, 77, self->buf, 512);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_held(self);
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	EXPECT_TRUE(uq_traced("nvme_uq_complete", what));
+	uq_trace_end();
+}
+
 UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_a_reset", "not about data");
 
 /*

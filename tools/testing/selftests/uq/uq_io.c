@@ -752,39 +752,19 @@ TEST_F(uq, bytes_are_counted)
 	EXPECT_EQ(writes + 512, uq_attr(node, "write_bytes"));
 }
 
-#define EVENTS	"/sys/kernel/tracing/events/nvme_uq/enable"
-#define TRACE	"/sys/kernel/tracing/trace"
-
-/* Find the line of the last command in the trace. */
-static bool traced(const char *event, const char *what)
-{
-	char line[512];
-	bool found = false;
-	FILE *f = fopen(TRACE, "r");
-
-	while (f && fgets(line, sizeof(line), f))
-		found |= strstr(line, event) && strstr(line, what) &&
-			!strstr(line, "latency=0 ");
-	if (f)
-		fclose(f);
-	return found;
-}
-
 TEST_F(uq, commands_are_traced)
 {
 	char what[96];
 
-	if (access(EVENTS, F_OK))
-		SKIP(return, "no events in tracefs");
+	if (!uq_trace_begin())
+		SKIP(return, UQ_NO_TRACE);
 	snprintf(what, sizeof(what), "nsid=%u, opcode=0x2, slba=77, len=1536",
 		 self->node.nsid);
-	ASSERT_EQ(0, uq_write_line(TRACE, ""));
-	ASSERT_EQ(0, uq_write_line(EVENTS, "1"));
 	prep(self, CMD_READ, 77, self->buf, 1536);
 	EXPECT_EQ(0, uq_run(&self->ring));
-	EXPECT_EQ(0, uq_write_line(EVENTS, "0"));
-	EXPECT_TRUE(traced("nvme_uq_submit", what));
-	EXPECT_TRUE(traced("nvme_uq_complete", what));
+	EXPECT_TRUE(uq_traced("nvme_uq_submit", what));
+	EXPECT_TRUE(uq_traced("nvme_uq_complete", what));
+	uq_trace_end();
 }
 
 int main(int argc, char **argv)

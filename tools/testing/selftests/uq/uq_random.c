@@ -266,9 +266,8 @@ void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll)
 static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 		     void *buf, unsigned int n)
 {
-	unsigned int i, missing = 0;
 	struct nvme_uring_cmd *c;
-	int ret;
+	unsigned int i;
 
 	for (i = 0; i < n; i++) {
 		c = uq_prep_raw(ring, fd, node->nsid, CMD_READ, i,
@@ -277,40 +276,37 @@ static int read_many(struct io_uring *ring, const struct uq_node *node, int fd,
 			return -ENOSPC;
 		uq_sqe(c)->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	}
-	ret = io_uring_submit(ring);
-	if (ret != (int)n)
-		return ret < 0 ? ret : -EPROTO;
-	for (i = 0; i < n; i++) {
-		ret = uq_reap(ring, NULL);
-		if (ret == -EAGAIN)
-			missing++;
-		else if (ret)
-			return ret < 0 ? ret : -EIO;
-	}
-	return missing;
+	return uq_run_all(ring, n);
 }
 
 /*
- * The doorbell is written at the end of a batch, so no command completes before
- * all have asked for a slot. If the file has O_NONBLOCK, commands without a
- * slot fail.
+ * The doorbell is written at the end of a batch. So no command completes before
+ * all have asked for a slot. A command without a slot waits, and has a doorbell
+ * of its own. If the task has slept in the batch, try again.
  */
 int uq_fill_slots(const struct uq_node *node)
 {
-	int fd = open(node->path, O_RDONLY | O_NONBLOCK), ret;
-	struct iovec iov = { .iov_len = (node->depth + 1) * node->ns.lba };
+	int fd = open(node->path, O_RDONLY), ret;
+	struct iovec iov = { .iov_len = node->depth * node->ns.lba };
+	unsigned int tries;
 	struct io_uring ring;
+	long long before;
 
 	if (fd < 0)
 		return -errno;
 	iov.iov_base = uq_alloc(iov.iov_len);
-	ret = uq_ring(&ring, node->depth + 1, IORING_SETUP_SUBMIT_ALL |
-		      (node->poll ? IORING_SETUP_IOPOLL : 0));
+	ret = uq_ring(&ring, node->depth, node->poll ? IORING_SETUP_IOPOLL : 0);
 	if (ret)
 		goto out;
 	ret = io_uring_register_buffers(&ring, &iov, 1);
-	if (!ret)
-		ret = read_many(&ring, node, fd, iov.iov_base, node->depth + 1);
+	for (tries = 0; !ret && tries < 10; tries++) {
+		before = uq_attr(node->name, "doorbells");
+		ret = read_many(&ring, node, fd, iov.iov_base, node->depth);
+		if (!ret && uq_attr(node->name, "doorbells") == before + 1)
+			break;
+	}
+	if (tries == 10)
+		ret = -EBUSY;
 	io_uring_queue_exit(&ring);
 out:
 	munmap(iov.iov_base, iov.iov_len);

@@ -72,9 +72,8 @@ bool uq_node_of_pci(struct uq_node *node, const char *pci, unsigned int n);
 void uq_count_of_pci(const char *pci, unsigned int *irq, unsigned int *poll);
 
 /*
- * Submit one command more than an idle queue has slots. Return how many
- * commands get no slot, or a negative errno. If more than one gets none, slots
- * are missing.
+ * Submit as many commands as an idle queue has slots. Return -EBUSY if one of
+ * them had to wait for a slot, or another error, or 0.
  */
 int uq_fill_slots(const struct uq_node *node);
 

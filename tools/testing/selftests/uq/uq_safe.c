@@ -398,6 +398,7 @@ void uq_restore_settings(void)
 	struct uq_ns ns;
 	unsigned int i;
 
+	uq_trace_end();
 	/* parameters that matter when controllers are bound, and faults */
 	restore_files(false);
 	/* include all devices in a suspend again, see uq_test_events.c */

@@ -219,8 +219,12 @@ start_fuzz() {
 	guard=$(pgrep -P "$pid" -x uq_fuzz)
 }
 
+TRACE=/sys/kernel/tracing/instances/uq_selftest
+
 killed() { # SIGNAL
 	start_fuzz || return
+	# as tests do that read events
+	mkdir "$TRACE" 2> /dev/null
 	case $1 in
 	# the process group of the program, as a runner does
 	GROUP) kill -s KILL -- "-$guard" ;;
@@ -234,6 +238,7 @@ killed() { # SIGNAL
 		:
 	done
 	[ "$(cat "$PARAMS/io_queue_depth")" = "$depth" ] || return
+	[ ! -d "$TRACE" ] || return
 	! fuzz_runs
 }
 

@@ -788,7 +788,7 @@ static void check_node(struct __test_metadata *_metadata,
 		  uq_attr(node->name, "completed")) TH_LOG("%s", node->name);
 	EXPECT_GE(uq_attr(node->name, "completed"),
 		  uq_attr(node->name, "cancelled")) TH_LOG("%s", node->name);
-	EXPECT_GE(1, uq_fill_slots(node)) TH_LOG("%s", node->name);
+	EXPECT_EQ(0, uq_fill_slots(node)) TH_LOG("%s", node->name);
 }
 
 /* Stop all workers and create queues with this depth. */

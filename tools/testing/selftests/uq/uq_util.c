@@ -118,6 +118,34 @@ int uq_write_line(const char *path, const char *val)
 	return ret;
 }
 
+#define TRACE	"/sys/kernel/tracing/instances/uq_selftest"
+
+bool uq_trace_begin(void)
+{
+	uq_trace_end();
+	return !mkdir(TRACE, 0700) &&
+		!uq_write_line(TRACE "/events/nvme_uq/enable", "1");
+}
+
+bool uq_traced(const char *event, const char *what)
+{
+	FILE *f = fopen(TRACE "/trace", "r");
+	bool found = false;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f))
+		found |= strstr(line, event) && strstr(line, what) &&
+			!strstr(line, "latency=0 ");
+	if (f)
+		fclose(f);
+	return found;
+}
+
+void uq_trace_end(void)
+{
+	rmdir(TRACE);
+}
+
 unsigned int uq_count_entries(const char *path)
 {
 	struct dirent *e;

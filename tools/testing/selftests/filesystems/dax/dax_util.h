@@ -98,6 +98,8 @@ bool dax_kernel_has(const char *function);
 #endif
 /* @meta: the argument of -m. */
 int dax_mkfs_xfs(const char *dev, const char *meta);
+/* True if there is such a program. */
+bool dax_has_program(const char *name);
 /* True if this system has mkfs and kernel support for a filesystem. */
 bool dax_has_fs(const char *type);
 /* Mounts in a new mount namespace. @opts: NULL for dax=always. */

@@ -22,7 +22,7 @@ int dax_mkfs_xfs(const char *dev, const char *meta)
 }
 
 /* No shell: each test asks, and a program is slow to start in a guest. */
-static bool in_path(const char *name)
+bool dax_has_program(const char *name)
 {
 	const char *dir = getenv("PATH") ?: "/usr/sbin:/usr/bin:/sbin:/bin";
 	char path[512];
@@ -58,7 +58,7 @@ bool dax_has_fs(const char *type)
 	char mkfs[32];
 
 	snprintf(mkfs, sizeof(mkfs), "mkfs.%s", type);
-	if (!in_path(mkfs))
+	if (!dax_has_program(mkfs))
 		return false;
 	/* Load the module, so that its parameters exist. */
 	return kernel_has(type) || (!dax_run(modprobe) && kernel_has(type));

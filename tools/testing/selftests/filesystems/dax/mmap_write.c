@@ -1116,6 +1116,92 @@ TEST_F(mmap_cow, huge_page_beside_new_blocks)
 	close(fd);
 }
 
+/* Shares one block at @pos, and lets stores to it allocate @hint bytes. */
+static int share_block(int fd, int other_fd, size_t bs, loff_t pos, size_t hint)
+{
+	struct file_clone_range range = {
+		.src_fd = fd, .src_offset = pos, .src_length = bs,
+	};
+	struct fsxattr attr;
+
+	if (ioctl(other_fd, FICLONERANGE, &range) ||
+	    ioctl(fd, FS_IOC_FSGETXATTR, &attr))
+		return -errno;
+	attr.fsx_xflags |= FS_XFLAG_COWEXTSIZE;
+	attr.fsx_cowextsize = hint;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) ? -errno : 0;
+}
+
+/*
+ * A store to a shared block allocates new blocks for a range that has a huge
+ * page before it. A single page of this huge page is read, and the file can be
+ * removed.
+ */
+TEST_F(mmap_cow, single_page_of_a_huge_page_with_new_blocks)
+{
+	const size_t bs = self->t.bs;
+	const unsigned long pages = MMAP_HUGE / bs;
+	struct mmap_map huge, single, next;
+	int fd = mmap_file(&self->t, "huge", 2 * pages);
+	int other_fd = mmap_file(&self->t, "other", 0);
+
+	ASSERT_GE(fd, 0);
+	ASSERT_GE(other_fd, 0);
+	fill_huge(_metadata, &self->t, fd, 0);
+	fill_huge(_metadata, &self->t, fd, pages);
+	ASSERT_EQ(0, share_block(fd, other_fd, bs, MMAP_HUGE, 2 * MMAP_HUGE));
+	ASSERT_EQ(0, mmap_at(&self->t, &huge, fd, 0, pages, PROT_READ,
+			     MAP_SHARED, 0));
+	ASSERT_EQ(0, mmap_at(&self->t, &single, fd, 0, pages, PROT_READ,
+			     MAP_SHARED, 1));
+	ASSERT_EQ(0, mmap_at(&self->t, &next, fd, pages, 1,
+			     PROT_READ | PROT_WRITE, MAP_SHARED, 1));
+	EXPECT_EQ('a', mmap_peek(huge.at));
+	mmap_poke(next.at, 'S');
+	EXPECT_EQ('f', mmap_peek(single.at + 5 * bs));
+	EXPECT_EQ('f', mmap_peek(huge.at + 5 * bs));
+	mmap_gone(&next);
+	mmap_gone(&single);
+	mmap_gone(&huge);
+	close(other_fd);
+	ASSERT_EQ(0, ftruncate(fd, 0));
+	close(fd);
+}
+
+/*
+ * write(2) replaces blocks while a page of them is in a pipe. Another file then
+ * maps these blocks where a huge page fits. The pipe ends first.
+ */
+TEST_F(mmap_cow, huge_page_over_a_page_in_a_pipe)
+{
+	const size_t bs = self->t.bs;
+	const unsigned long pages = MMAP_HUGE / bs;
+	char *page = dax_alloc(_metadata, bs);
+	struct mmap_map single, huge;
+	int fd, other_fd, pipefd[2];
+
+	huge_and_clone(_metadata, &self->t, &fd, &other_fd);
+	ASSERT_EQ(0, mmap_at(&self->t, &single, fd, 0, pages, PROT_READ,
+			     MAP_SHARED, 1));
+	EXPECT_EQ('f', mmap_peek(single.at + 5 * bs));
+	pipe_page(_metadata, single.at + 5 * bs, bs, pipefd);
+	mmap_gone(&single);
+	ASSERT_EQ(0, mmap_fill(&self->t, fd, 0, pages, 'n'));
+
+	ASSERT_EQ(0, mmap_at(&self->t, &huge, other_fd, 0, pages, PROT_READ,
+			     MAP_SHARED, 0));
+	EXPECT_EQ('a', mmap_peek(huge.at));
+	ASSERT_EQ((ssize_t)bs, read(pipefd[0], page, bs));
+	EXPECT_EQ('f', page[0]);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	EXPECT_EQ('f', mmap_peek(huge.at + 5 * bs));
+	mmap_gone(&huge);
+	ASSERT_EQ(0, ftruncate(other_fd, 0));
+	close(other_fd);
+	close(fd);
+}
+
 struct cloning {
 	int from_fd;
 	int to_fd;

@@ -295,6 +295,8 @@ TEST_F(read_vfs, relatime_after_a_day)
 	struct vfs *t = &self->t;
 	time_t was;
 
+	if (!dax_has_program("debugfs"))
+		SKIP(return, "needs debugfs (package e2fsprogs)");
 	age_file(_metadata, t, 10, 2);
 	was = get_atime(_metadata, t->fd);
 	EXPECT_EQ(1, pread(t->fd, t->buf, 1, 0));
