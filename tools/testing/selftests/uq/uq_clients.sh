@@ -176,11 +176,11 @@ for kind in irq poll; do
 		--ioengine=psync --direct=0
 	check "$kind: fio, libaio" rw_fio "$node" --ioengine=libaio
 	check "$kind: fio, io_uring" rw_fio "$node" --ioengine=io_uring
-	check "$kind: fio, io_uring, all that it can" rw_fio "$node" \
+	check "$kind: fio, io_uring, all options" rw_fio "$node" \
 		--ioengine=io_uring ${hipri:+--hipri=1} --fixedbufs=1 \
 		--registerfiles=1 --iodepth_batch_submit=8 \
 		--iodepth_batch_complete_max=8
-	check "$kind: what a command costs can be measured" run_bench "$node" \
+	check "$kind: uq_bench measures a command" run_bench "$node" \
 		${hipri:+--poll} --fixed
 done
 finish

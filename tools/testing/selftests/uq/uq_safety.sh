@@ -270,58 +270,58 @@ taken() { # FILE TEXT
 pci=$(cat "/sys/class/nvme/nvme$ctrl/address")
 mkdir "$tmp/mnt"
 plan 24
-check "no device was named" no_device
-check "what was named is no namespace" no_such_device
+check "UQ_TEST_DEV is empty" no_device
+check "UQ_TEST_DEV names no namespace" no_such_device
 case $(cat "/sys/block/$alone/device/serial") in
 uq-selftest-*)
-	check "a device of QEMU's with our serial number is found" found
-	check "not if it is of another model" \
+	check "find a namespace of QEMU by its serial number" found
+	check "do not find a namespace of another model" \
 		not_found_with model "A drive that matters"
-	check "nor if its serial number is another" \
+	check "do not find a namespace with another serial number" \
 		not_found_with serial "123456789"
 	;;
 *)
-	for name in "a device of QEMU's with our serial number is found" \
-		"not if it is of another model" \
-		"nor if its serial number is another"; do
+	for name in "find a namespace of QEMU by its serial number" \
+		"do not find a namespace of another model" \
+		"do not find a namespace with another serial number"; do
 		skip "$name" "$alone has no serial number of these tests"
 	done
 	;;
 esac
-check "without any such device nothing is touched" none_found
-check "a device in use is refused" in_use
+check "skip if there is no such namespace" none_found
+check "refuse a namespace in use" in_use
 if [ -n "$shared" ]; then
-	check "so is one that shares its controller with one" neighbour_in_use
+	check "refuse a namespace of a controller in use" neighbour_in_use
 else
-	skip "so is one that shares its controller with one" \
+	skip "refuse a namespace of a controller in use" \
 		"no two namespaces of one controller were named"
 fi
-check "a device that holds data is refused" holds_data
-check "a blank device is taken, and labelled" blank
-check "a labelled device is taken" labelled
-check "no reset of a controller of another model" \
+check "refuse a namespace with data" holds_data
+check "accept and label a blank namespace" blank
+check "accept a labelled namespace" labelled
+check "do not reset a controller of another model" \
 	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_reset
-check "nor anything else that reaches beyond a namespace" \
+check "do not affect other namespaces of another model" \
 	other_model 4 'is not "QEMU NVMe Ctrl"' ./uq_check_devs disrupt
-check "its namespace is tested all the same" \
+check "test a namespace of another model" \
 	other_model 0 "" ./uq_errno -t command_flags
 if [ -n "$sizeless" ]; then
-	check "one without a size is refused" no_size
+	check "refuse a namespace without a size" no_size
 else
-	skip "one without a size is refused" "all that were named have one"
+	skip "refuse a namespace without a size" "all named namespaces have a size"
 fi
-check "with UQ_TEST_DESTRUCTIVE=1 all is" \
+check "UQ_TEST_DESTRUCTIVE=1 allows all effects" \
 	other_model 0 "" env UQ_TEST_DESTRUCTIVE=1 ./uq_check_devs disrupt
-check "a kernel without user queues is a skip" no_user_queues
+check "skip on a kernel without user queues" no_user_queues
 for signal in TERM INT; do
-	check "parameters are put back after SIG$signal" killed $signal
+	check "restore parameters after SIG$signal" killed $signal
 done
-check "after SIGKILL of what looks after the tests" killed KEEPER
-check "after SIGKILL of the process group" killed GROUP
-check "a controller without its driver has it again" \
+check "restore parameters after SIGKILL of the watcher" killed KEEPER
+check "restore parameters after SIGKILL of the group" killed GROUP
+check "bind an unbound controller again" \
 	taken /sys/bus/pci/drivers/nvme/unbind "$pci"
-check "a controller that was removed is found again" \
+check "rescan a removed controller" \
 	taken "/sys/bus/pci/devices/$pci/remove" 1
-check "what was killed works when it is run again" \
+check "a killed test runs again" \
 	fuzz 1000
 finish

@@ -169,24 +169,24 @@ holds_data() {
 }
 
 plan 13
-check "an empty DAX_TEST_DEV is no device" no_device
-check "without mkfs.ext4 tests are skipped" no_mkfs
+check "DAX_TEST_DEV is empty" no_device
+check "skip without mkfs.ext4" no_mkfs
 if [ "$dev" = /dev/pmem0 ]; then
-	check "a blank device that memmap= did not make is refused" not_by_memmap
-	check "one with the label is taken" labelled
+	check "refuse a blank device that is not from memmap=" not_by_memmap
+	check "accept a labelled device that is not from memmap=" labelled
 else
-	skip "a blank device that memmap= did not make is refused" "not /dev/pmem0"
-	skip "one with the label is taken" "not /dev/pmem0"
+	skip "refuse a blank device that is not from memmap=" "not /dev/pmem0"
+	skip "accept a labelled device that is not from memmap=" "not /dev/pmem0"
 fi
-check "one that holds data is refused" holds_data
+check "refuse a device with data" holds_data
 for signal in TERM INT; do
-	check "nothing is left after SIG$signal" killed $signal
+	check "clean up after SIG$signal" killed $signal
 done
-check "nor after SIGKILL of what looks after the tests" killed KEEPER
-check "nor after SIGKILL of the process group" killed GROUP
-check "nor of a shell test after SIGTERM" killed_script TERM
-check "nor after SIGKILL of its process group" killed_script GROUP
-check "a device that lost its label has it again" half_made
-check "what was killed works when it is run again" \
+check "clean up after SIGKILL of the watcher" killed KEEPER
+check "clean up after SIGKILL of the process group" killed GROUP
+check "clean up a shell test after SIGTERM" killed_script TERM
+check "clean up a shell test after SIGKILL of its group" killed_script GROUP
+check "label a device that lost its label" half_made
+check "a killed test runs again" \
 	asked 0 "^# Totals: pass:[1-9]" ./read_vfs
 finish

@@ -188,7 +188,7 @@ test_path() { # PATH-NAME
 	check "$1: cmp reads the same bytes" compare_copies "$dir/blob"
 	test_overlay "$1"
 	test_loop "$1"
-	check "$1: what a read costs can be measured" run_bench
+	check "$1: dax_bench measures a read" run_bench
 }
 
 fill_mount
