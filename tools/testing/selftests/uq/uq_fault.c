@@ -295,6 +295,9 @@ TEST_F(fault, cancelled_command_is_traced)
 	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
 	EXPECT_TRUE(uq_traced("nvme_uq_complete", what));
 	uq_trace_end();
+	/* the held completion comes with the next one */
+	prep(self, CMD_READ, 0, self->buf, 512);
+	EXPECT_EQ(0, uq_run(&self->ring));
 }
 
 UQ_LEAVE_OUT("fault.*_no_sgl.completion_later_than_a_reset", "not about data");
