@@ -150,7 +150,7 @@ class Guests(Folder):
         items = [lay.Item(path, path, "file") for path in (
             "fs/ext4/dax-read.c", "fs/ext4/dax-read-test.c",
             "fs/ext4/dax-read.h", "drivers/nvme/host/uq/core.c",
-            "drivers/nvme/host/tests/uq_dptr_kunit.c",
+            "drivers/nvme/host/tests/nvme_uq_dptr_kunit.c",
             "tools/testing/selftests/uq/uq_io.c")]
         items.append(lay.Item("fs/dax.c.a.patch", "fs/dax.c", "patch"))
         for name in ("drivers/nvme/host", "fs/ext4"):
