@@ -281,7 +281,7 @@ UQ_LEAVE_OUT("fault.*_no_sgl.cancelled_command_is_traced", "not about data");
 
 TEST_F(fault, cancelled_command_is_traced)
 {
-	char what[32];
+	char what[64];
 
 	if (!uq_trace_begin())
 		SKIP(return, UQ_NO_TRACE);
