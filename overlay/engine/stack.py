@@ -145,6 +145,7 @@ def apply(everything: list[Series], base: str, path: Path) -> Stack:
     """
     repository.checkout(path, base, force=True)
     repository.run("am", "--abort", at=path, check=False)
+    repository.run("clean", "-ffdq", at=path)
     tips = {}
     for series in everything:
         if series.mails:
@@ -154,7 +155,6 @@ def apply(everything: list[Series], base: str, path: Path) -> Stack:
                 env={"GIT_COMMITTER_NAME": "overlay",
                      "GIT_COMMITTER_EMAIL": repository.NOBODY})
             if done.returncode:
-                repository.run("am", "--abort", at=path, check=False)
                 raise UserError(f"git am of overlay/series/{series.name} fails: "
                                 f"{_why(done.stdout)}")
         tips[series.name] = repository.git("rev-parse", "HEAD", at=path)

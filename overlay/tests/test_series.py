@@ -34,6 +34,17 @@ class Forms(Clone):
         self.assertEqual(self.cases(GIT_CONFIG_GLOBAL=str(self.clone / ".gitconfig")),
                          ["TREE", "MAILS", "MAILS"])
 
+    def test_an_interrupted_run(self):
+        """git am was killed when it had written a file of a mail."""
+        self.cases()
+        self.run_python(
+            "from engine import repository, source\n"
+            "path = repository.PATH.with_name('am')\n"
+            "base = repository.base(source.kernel())\n"
+            "repository.checkout(path, base, force=True)\n"
+            "(path / 'fs/new.c').write_text('half')\n")
+        self.assertEqual(self.cases(), ["TREE", "MAILS", "MAILS"])
+
     def test_a_final_file_that_no_mail_has(self):
         self.change("fs/new.c", "int two;", "long two;", at=self.clone)
         self.assertIn("fs/new.c differs between the mails and the tree",
