@@ -371,6 +371,13 @@ static bool take_read_away(int fd)
 	return write_text(NOREAD, text);
 }
 
+static void make_dax_layout(struct layout *l)
+{
+	make_layout(l);
+	if (has_parameter)
+		has_read = take_read_away(l->fd_noread);
+}
+
 /* -- ways to read --------------------------------------------------------- */
 
 static void *ring_map(size_t len, off_t what)
@@ -891,11 +898,8 @@ static void lines_of_variant(const struct variant *v, int run)
  */
 static void lines_of_run(const struct variant *v[], int nr, int run)
 {
-	for (int i = 0; run && i < 2; i++) {
-		make_layout(&layouts[i]);
-		if (has_read)
-			take_read_away(layouts[i].fd_noread);
-	}
+	for (int i = 0; run && i < 2; i++)
+		make_dax_layout(&layouts[i]);
 	for (int i = 0; i < nr; i++)
 		lines_of_variant(v[i], run);
 }
@@ -958,7 +962,6 @@ static void make_without_dax(struct layout *l, int flags)
 
 static void prepare(const char *dir, size_t nr_layouts)
 {
-	struct layout *l;
 	struct statfs st;
 
 	if (chdir(dir) || statfs(".", &st))
@@ -987,17 +990,12 @@ static void prepare(const char *dir, size_t nr_layouts)
 		make_without_dax(&direct, O_DIRECT);
 	}
 	/* While there is room in one place. */
-	make_layout(&grown);
+	make_dax_layout(&grown);
 	if (fallocate(grown.fd, FALLOC_FL_KEEP_SIZE, grown.end * BLOCK,
 		      (off_t)ROOM_TO_GROW * BLOCK))
 		die("fallocate");
-	for (size_t i = 0; i <= nr_layouts; i++) {
-		l = i < nr_layouts ? &layouts[i] : &grown;
-		if (i < nr_layouts)
-			make_layout(l);
-		if (has_parameter)
-			has_read = take_read_away(l->fd_noread);
-	}
+	for (size_t i = 0; i < nr_layouts; i++)
+		make_dax_layout(&layouts[i]);
 	need_dax(layouts[0].fd, true);
 	printf("kernel parameter=%s read=%s\n", has_parameter ? "yes" : "no",
 	       has_read ? "yes" : "no");

@@ -393,7 +393,7 @@ class KernelCi(unittest.TestCase):
     def test_the_options_are_those_of_the_tests(self):
         fragments = {path: (name, re.findall(r"CONFIG_\w+=\w+", options))
                      for name, path, options in re.findall(
-            r"^  (overlay-\w+):\n    path: (\S+)\n(?:    #.*\n)?    configs: ([^]]*)",
+            r"^  (overlay-\w+):\n    path: (\S+)\n    configs: ([^]]*)",
             self.TEXT, re.MULTILINE)}
         used, = re.findall(r"fragments: \[(.*)\]", self.TEXT)
         self.assertEqual([name for name, _ in fragments.values()], used.split(", "))
