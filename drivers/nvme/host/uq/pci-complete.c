@@ -480,8 +480,7 @@ static void nvme_uq_cancel_queue(struct nvme_uq *uq, struct nvme_uq_done *done)
 	nvme_uq_reap_locked(uq, done);
 	nvme_uq_info_down(uq, NVME_UQ_STATE_DOWN);
 	for (i = 0; i < uq->tags.nr; i++) {
-		/* pairs with the release in nvme_uq_tag_arm() */
-		u32 cid = smp_load_acquire(&uq->tags.cid[i]);
+		u32 cid = READ_ONCE(uq->tags.cid[i]);
 
 		if (!(cid & NVME_UQ_ARMED))
 			continue;

@@ -277,6 +277,19 @@ static void wait_held(FIXTURE_DATA(fault) *self)
 			       IORING_ENTER_GETEVENTS, NULL);
 }
 
+/* A reset ends a read of a block. The completion is held until the next one. */
+static void cancel_held(struct __test_metadata *_metadata,
+			FIXTURE_DATA(fault) *self, __u64 slba)
+{
+	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
+	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
+	prep(self, CMD_READ, slba, self->buf, 512);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	wait_held(self);
+	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
+	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+}
+
 UQ_LEAVE_OUT("fault.*_no_sgl.cancelled_command_is_traced", "not about data");
 
 TEST_F(fault, cancelled_command_is_traced)
@@ -286,13 +299,7 @@ TEST_F(fault, cancelled_command_is_traced)
 	if (!uq_trace_begin())
 		SKIP(return, UQ_NO_TRACE);
 	snprintf(what, sizeof(what), "slba=77, len=512, status=%#x,", -EINTR);
-	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
-	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
-	prep(self, CMD_READ, 77, self->buf, 512);
-	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	wait_held(self);
-	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
-	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	cancel_held(_metadata, self, 77);
 	EXPECT_TRUE(uq_traced("nvme_uq_complete", what));
 	uq_trace_end();
 	/* the held completion comes with the next one */
@@ -318,13 +325,7 @@ TEST_F(fault, completion_later_than_a_reset)
 	ASSERT_EQ(0, uq_param_set("io_queue_depth", "16"));
 	ASSERT_EQ(0, uq_reset(self->node.ns.ctrl));
 	EXPECT_EQ(tags, uq_attr(self->node.name, "depth"));
-	ASSERT_EQ(0, uq_fault_knob(self->node.ns.ctrl, "hold_for", "1"));
-	ASSERT_EQ(0, uq_fault_set(self->node.ns.ctrl, "hold", 1));
-	prep(self, CMD_READ, 0, self->buf, 512);
-	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	wait_held(self);
-	EXPECT_EQ(0, uq_reset(self->node.ns.ctrl));
-	EXPECT_EQ(-EINTR, uq_reap(&self->ring, NULL));
+	cancel_held(_metadata, self, 0);
 
 	for (i = 0; i < tags; i++)
 		prep(self, CMD_READ, i, self->buf + i * 4096, 512);
