@@ -4,18 +4,8 @@
  *
  * A program that has commands in flight on a node maps the completion queue of
  * the node and polls the mapping. It enters the kernel only if there is a
- * completion to reap. This header requires liburing; it compiles as C and as C++.
- * uq_read.c is an example:
- *
- *	struct uq_cq cq;
- *
- *	uq_cq_map(&cq, fd);		the node, open for reading and writing
- *	...				submit commands through a ring
- *	if (uq_cq_look(&cq))		no system call so far
- *		io_uring_get_events(&ring);
- *	uq_cq_wait(&cq, &ring, 1000);	or: poll 1000 times, then sleep
- *	...				read CQEs from the ring
- *	uq_cq_unmap(&cq);
+ * completion to reap. uq_read.c is an example. This header requires liburing; it
+ * compiles as C and as C++.
  *
  * The mapping only hints when to enter the kernel. The results of commands are
  * in the ring. Use these functions only while commands are outstanding. One

@@ -115,6 +115,14 @@ static inline void *dax_alloc(struct __test_metadata *_metadata, size_t len)
 	return p;
 }
 
+/* Skips a test of a bug on a kernel that has the bug. The test has to return. */
+static inline bool dax_skips_bug(struct __test_metadata *_metadata)
+{
+	if (!dax_has_fixes())
+		SKIP(return true, "this kernel does not have the fixes");
+	return false;
+}
+
 /* If there is no device, prints the reason and exits with 4. */
 static inline int dax_main(int argc, char **argv)
 {
@@ -131,6 +139,8 @@ static inline int dax_main(int argc, char **argv)
 		ksft_print_header();
 		ksft_exit_skip("needs mkfs.ext4 (package e2fsprogs) and CONFIG_EXT4_FS\n");
 	}
+	/* The result is kept for the processes of all tests. */
+	dax_has_fixes();
 	return dax_guard(test_harness_run, argc, argv, 1, NULL);
 }
 

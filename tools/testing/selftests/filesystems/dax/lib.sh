@@ -118,6 +118,11 @@ has_fs() { # TYPE
 	grep -qw "$1" /proc/filesystems || modprobe -q "$1"
 }
 
+# Like dax_has_fixes().
+has_fixes() {
+	grep -q " dax_drop_replaced_range$" /proc/kallsyms
+}
+
 need_ext4() {
 	need_tool mkfs.ext4
 	has_fs ext4 || skip_all "no ext4"

@@ -241,6 +241,10 @@ has_xfs() {
 }
 
 test_shared() { # WHAT NAME TABLE MAKE COMMAND
+	if ! has_fixes; then
+		skip "$1" "this kernel does not have the fixes"
+		return
+	fi
 	if ! has_xfs; then
 		skip "$1" "needs xfsprogs, fallocate and CONFIG_XFS_FS"
 		return

@@ -76,6 +76,8 @@ FIXTURE_SETUP(read_eof)
 {
 	struct eof *t = &self->t;
 
+	if (!variant->setup.mount && dax_skips_bug(_metadata))
+		return;
 	dax_begin(_metadata, &t->test, DAX_GENERIC, &variant->setup);
 	if (_metadata->exit_code)
 		return;

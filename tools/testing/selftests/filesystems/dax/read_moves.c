@@ -154,6 +154,8 @@ TEST_F(read_moves, mapping_follows_a_swap)
 	struct race *t = &self->t;
 	char *page = dax_alloc(_metadata, t->bs), *map;
 
+	if (dax_skips_bug(_metadata))
+		return;
 	map = mmap(NULL, t->bs, PROT_READ, MAP_SHARED, t->fd, 0);
 	ASSERT_NE(MAP_FAILED, map);
 	ASSERT_EQ(t->bs, pread(t->fd, page, t->bs, 0));
