@@ -22,8 +22,8 @@ COMMANDS = {
     "kselftest": ("kselftest", "kselftests: all on the lean kernel, a subset "
                   "on the debug kernel"),
     "soak": ("kselftest:soak", "all kselftests for longer: on the debug kernel, "
-             "and for data races; KUnit under UML; each commit for other "
-             "architectures"),
+             "for data races, and on upstream's kernel; KUnit under UML; each commit "
+             "for other architectures"),
     "arm64": ("kselftest:arm64", "kselftests and KUnit on arm64, with pages of 4 and "
               "64 KiB"),
     "coverage": ("coverage", "which lines of our kernel files the tests "

@@ -2,7 +2,7 @@
 """Build and install our kselftests by the kernel's own rules, and run them in guests.
 
 The lean kernel runs all of them, the debug kernel those of overlay/kselftest.debug.
-`make soak` runs all of them there for longer, and racing ones under KCSAN.
+`make soak` runs all for longer, racing ones under KCSAN, and all on upstream's kernel.
 """
 
 import fnmatch
@@ -43,7 +43,6 @@ NOWHERE = {
     "uq: uq_error: error.*.subsystem_reset":
         "QEMU has no NVM subsystem reset (CAP.NSSRS)",
 }
-NO_TESTS = Case("kselftest", ktap.FAIL, "NOT RUN: the tree has none")
 
 
 def targets() -> list[str]:
@@ -54,6 +53,8 @@ def targets() -> list[str]:
         if path.is_relative_to(TOP) and path.name == "Makefile" \
                 and item.kind == "file":
             found[str(path.parent.relative_to(TOP))] = path.parent
+    if not found:
+        raise UserError("the tree has no kselftests")
     return sorted(name for name, path in found.items()
                   if path.parent not in found.values())
 
@@ -155,6 +156,8 @@ def prepare(mode: str, chosen: list[str] | None = None) -> tuple[
         Path, list[str], list[Case]]:
     """Build a kernel and the tests: the folder, the tests, failing cases."""
     build.build(mode)
+    if KERNELS[mode].below:     # It has no tests of its own.
+        return prepare("lean", chosen)
     into, listed = install(mode)
     cases = []
     for target in targets():
@@ -334,7 +337,7 @@ def _chosen(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def soak(args: list[str]) -> list[Case]:
-    """`soak`: all on the debug kernel and racing tests on kcsan's, for longer.
+    """`soak`: all on the debug kernel and upstream's, and racing ones on kcsan's.
 
     Arguments name one of these kernels, or tests; fsx is one, and arches stands for
     the series. Without any, KUnit runs under UML too.
@@ -343,24 +346,21 @@ def soak(args: list[str]) -> list[Case]:
     cases = series.main([series.ARCHES]) if not args or series.ARCHES in args else []
     known = kernels.having("soak")
     modes = [name for name in args if name in known] or known
-    named = [name for name in args if name not in (*known, series.ARCHES)]
+    named = [name for name in args if name not in (*known, fsx.NAME, series.ARCHES)]
     if args == [series.ARCHES]:
         return cases
-    if not targets():
-        return [*cases, NO_TESTS]
-    if not named or fsx.NAME in named:
+    if not named or fsx.NAME in args:
         for mode in modes:
             if KERNELS[mode].fsx:
                 build.build(mode)
                 cases += fsx.run(mode, out)
-    if named == [fsx.NAME]:
+    if fsx.NAME in args and not named:
         return cases
     cases += [] if args else kunit.main([kunit.UM])
     todo: list[Share] = []
     for mode in modes:
         kernel = KERNELS[mode]
-        into, tests, bad = prepare(mode, [name for name in named
-                                          if name != fsx.NAME] or None)
+        into, tests, bad = prepare(mode, named or None)
         if kernel.soak_tests and not named:
             tests = [test for test in kernel.soak_tests if test in tests]
         todo += shares(mode, into, tests, kernel.guests, kernel.soak)
@@ -385,8 +385,6 @@ def arm64(args: list[str]) -> list[Case]:
 def main(args: list[str]) -> list[Case]:
     """`kselftest`: of all kernels that are checked, or some tests alone."""
     out = host.fresh("kselftest")
-    if not targets():
-        return [NO_TESTS]
     modes, named = _chosen(args)
     if not named:
         return _kselftest(modes, out)
