@@ -203,7 +203,7 @@ static void check_info(struct fuzz *f, const struct nvme_uq_info *info)
 /* Entries may raise SIGBUS; the information page must not. */
 static void look_at(struct fuzz *f, const struct fuzz_map *m)
 {
-	static unsigned int sum;
+	char byte;
 	size_t i;
 
 	if (sigsetjmp(away, 1)) {
@@ -211,8 +211,11 @@ static void look_at(struct fuzz *f, const struct fuzz_map *m)
 			fuzz_bad(f, "an information page has gone");
 		return;
 	}
-	for (i = 0; i < m->len; i += 64)
-		sum += __atomic_load_n(m->p + i, __ATOMIC_RELAXED);
+	for (i = 0; i < m->len; i += 64) {
+		byte = __atomic_load_n(m->p + i, __ATOMIC_RELAXED);
+		/* the compiler keeps the load */
+		asm volatile("" : : "r" (byte));
+	}
 	if (m->info)
 		check_info(f, (const struct nvme_uq_info *)m->p);
 }
