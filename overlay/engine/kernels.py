@@ -285,7 +285,7 @@ for _mode in ("lean", "distro"):
     KERNELS |= {pristine(_mode): below(_mode, BASE),
                 generic(_mode): below(_mode, "dax-read-simple"),
                 simple(_mode): below(_mode, "ext4-extent-lookup")}
-KERNELS |= {pristine("lean"): replace(KERNELS[pristine("lean")], soak=1)}
+KERNELS[pristine("lean")] = replace(KERNELS[pristine("lean")], soak=1)
 # The kernel that has all that tests can need: what another lacks of it, only
 # tests need that do not run there.
 HAS_ALL = "debug"

@@ -115,10 +115,13 @@ static inline void *dax_alloc(struct __test_metadata *_metadata, size_t len)
 	return p;
 }
 
-/* Skips a test of a bug on a kernel that has the bug. The test has to return. */
+/*
+ * Skips a test of a bug on a kernel that has the bugs of Linux 7.3. The test has
+ * to return. dax_drop_replaced_range() came with the last fix in fs/dax.c.
+ */
 static inline bool dax_skips_bug(struct __test_metadata *_metadata)
 {
-	if (!dax_has_fixes())
+	if (!dax_kernel_has("dax_drop_replaced_range"))
 		SKIP(return true, "this kernel does not have the fixes");
 	return false;
 }
@@ -139,8 +142,6 @@ static inline int dax_main(int argc, char **argv)
 		ksft_print_header();
 		ksft_exit_skip("needs mkfs.ext4 (package e2fsprogs) and CONFIG_EXT4_FS\n");
 	}
-	/* The result is kept for the processes of all tests. */
-	dax_has_fixes();
 	return dax_guard(test_harness_run, argc, argv, 1, NULL);
 }
 

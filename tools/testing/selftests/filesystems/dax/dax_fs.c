@@ -238,15 +238,6 @@ bool dax_kernel_has(const char *function)
 	return found;
 }
 
-bool dax_has_fixes(void)
-{
-	static int has = -1;
-
-	if (has < 0)
-		has = dax_kernel_has("dax_drop_replaced_range");
-	return has;
-}
-
 int dax_claim_dev(const char *dev, char *why)
 {
 	return claim(dev, true, why);

@@ -88,11 +88,6 @@ int dax_mkfs(const char *dev, const char *opts, unsigned long size);
 /* True if the kernel has a function, and shows the names of its functions. */
 bool dax_kernel_has(const char *function);
 /*
- * False on a kernel without the fixes of the bugs in Linux 7.3 that tests look
- * for. dax_drop_replaced_range() came with the last fix in fs/dax.c.
- */
-bool dax_has_fixes(void);
-/*
  * A copy may stop as many bytes before those that are not accessible. On x86 it
  * is exact.
  */

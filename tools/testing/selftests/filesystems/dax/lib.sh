@@ -118,7 +118,7 @@ has_fs() { # TYPE
 	grep -qw "$1" /proc/filesystems || modprobe -q "$1"
 }
 
-# Like dax_has_fixes().
+# Like dax_skips_bug().
 has_fixes() {
 	grep -q " dax_drop_replaced_range$" /proc/kallsyms
 }
