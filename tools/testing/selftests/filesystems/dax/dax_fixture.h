@@ -61,6 +61,15 @@ static inline void dax_use_path(struct __test_metadata *_metadata,
 	test->unlocked = kind == DAX_UNLOCKED;
 }
 
+static inline void dax_restore_path(struct __test_metadata *_metadata,
+				    const struct dax_test *test)
+{
+	if (test->unlocked)
+		EXPECT_EQ(0, dax_unlocked_set(false));
+	if (test->was_fast >= 0)
+		EXPECT_EQ(0, dax_fast_set(test->was_fast));
+}
+
 /* SKIP() ends the test: the harness checks for a skip after each setup. */
 static inline void dax_begin(struct __test_metadata *_metadata,
 			     struct dax_test *test, enum dax_path_kind kind,
@@ -82,8 +91,8 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 		dax_mkfs(test->fs.dev, setup->mkfs ?: DAX_MKFS, setup->blocks);
 	ret = ret ?: dax_mount(&test->fs, setup->mount);
 	/* If the setup fails, the harness runs no teardown. */
-	if (ret && test->was_fast >= 0)
-		dax_fast_set(test->was_fast);
+	if (ret)
+		dax_restore_path(_metadata, test);
 	ASSERT_EQ(0, ret);
 
 	/* Without DAX, the tests would pass and prove nothing. */
@@ -97,10 +106,7 @@ static inline void dax_begin(struct __test_metadata *_metadata,
 static inline void dax_end(struct __test_metadata *_metadata,
 			   struct dax_test *test)
 {
-	if (test->unlocked)
-		EXPECT_EQ(0, dax_unlocked_set(false));
-	if (test->was_fast >= 0)
-		EXPECT_EQ(0, dax_fast_set(test->was_fast));
+	dax_restore_path(_metadata, test);
 	if (test->fs.dir[0])
 		EXPECT_EQ(0, dax_umount(&test->fs));
 }
